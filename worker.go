@@ -33,7 +33,13 @@ type WorkerConfig struct {
 	// Breaker configures the circuit breaker of each downstream that Breakers does not name; the policy may overrule both.
 	Breaker  breaker.Config
 	Breakers map[string]breaker.Config
+	// Guard is what the process may use of its machine before it takes no further jobs; its zero value is none.
+	Guard GuardConfig
 }
+
+// GuardConfig is what a process may use of its machine: memory, processors, goroutines, jobs a minute. At a limit its Worker takes no
+// further jobs, and other workers get them; its running ones go on. Below it, it takes jobs again.
+type GuardConfig = worker.GuardConfig
 
 // Worker runs handlers. Handle comes first, then Run, once.
 type Worker struct {
@@ -46,7 +52,7 @@ type Worker struct {
 func (c *Client) Worker(config WorkerConfig) *Worker {
 	full := worker.Config{
 		Logger: c.log, Concurrency: config.Concurrency, Lease: config.Lease, DrainTimeout: config.DrainTimeout, DefaultTimeout: config.Timeout,
-		Backoff: config.Backoff, Breaker: config.Breaker, Breakers: config.Breakers,
+		Backoff: config.Backoff, Breaker: config.Breaker, Breakers: config.Breakers, Guard: config.Guard,
 	}
 	for _, queue := range slices.Sorted(maps.Keys(config.Queues)) {
 		full.Queues = append(full.Queues, store.QueueWeight{Queue: queue, Weight: config.Queues[queue]})

@@ -18,6 +18,7 @@ import (
 	"github.com/headgate/headgate/admin/internal/api"
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/internal/guard"
 	"github.com/headgate/headgate/store"
 )
 
@@ -77,6 +78,13 @@ type Config struct {
 	// Bounds are those of what is under way.
 	Bounds
 
+	// Guard is what the process may use of its machine before calls are refused that would begin something: all but health, metrics, the
+	// description, and those of workers about jobs that they hold. Its zero value is none, and without Serve there is none. A minute's
+	// requests are the calls that begin; from Guard.WarnAt of MaxCalls and MaxConnections on it is logged, too.
+	Guard GuardConfig
+	// Guarded is called when something that Guard limits has come to another state; nil is not.
+	Guarded func(GuardChange)
+
 	// Timeout is how long a handler may take, up to MaxTimeout; zero means DefaultTimeout.
 	Timeout time.Duration
 	// AdminLimit is what one credential may call, of routes that are not data; the zero Limit means DefaultAdminRate a
@@ -92,7 +100,16 @@ type Config struct {
 	Version string
 	// Registry gets the server's metrics and is what /metrics shows; nil means one of its own.
 	Registry *prometheus.Registry
+
+	// sampler measures for the guard; nil is the process. Tests have others.
+	sampler guard.Sampler
 }
+
+// GuardConfig is what a process may use of its machine.
+type GuardConfig = guard.Config
+
+// GuardChange is something that came nearer to its limit or went away from it.
+type GuardChange = guard.Change
 
 // Bounds are how much of what a server takes at a time, and of one tenant. Its zero value has the defaults.
 type Bounds struct {
@@ -158,6 +175,9 @@ func (c Config) validate() error {
 	within("tenant bytes", c.TenantBytes, 1<<10, MaxMaxBytes, " bytes a second")
 	if c.Timeout < time.Millisecond || c.Timeout > MaxTimeout {
 		bad = append(bad, &admission.FieldError{Field: "timeout", Value: c.Timeout.String(), Allowed: "1ms to " + MaxTimeout.String()})
+	}
+	if err := c.Guard.Validate(); err != nil {
+		bad = append(bad, fmt.Errorf("guard: %w", err))
 	}
 	bad = append(bad, validateAllow(c.Allow))
 	bad = append(bad, c.validateBreakers()...)

@@ -118,6 +118,13 @@ func (d *door) enter(connection net.Conn, network string) (g *guest, full string
 	return g, ""
 }
 
+// connections returns how many are open.
+func (d *door) connections() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.mu.open
+}
+
 // makeRoom closes the stranger that has been idle longest, of a network or of all, and reports whether there was one.
 func (d *door) makeRoom(network string) bool {
 	d.mu.Lock()

@@ -57,6 +57,9 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, rt route.Route, 
 	if err != nil {
 		return nil, err
 	}
+	if err = s.begin(w, r, rt); err != nil {
+		return nil, err
+	}
 	leave, err := s.turn(r, rt, operation, who)
 	if err != nil {
 		return nil, err

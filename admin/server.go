@@ -19,6 +19,7 @@ import (
 	"github.com/headgate/headgate/admin/internal/openapi"
 	"github.com/headgate/headgate/admin/internal/route"
 	"github.com/headgate/headgate/internal/doctor"
+	"github.com/headgate/headgate/internal/guard"
 )
 
 // Server answers the API. Its methods may be called from several goroutines.
@@ -36,9 +37,12 @@ type Server struct {
 	// turns are the calls under way, kept those of whoever looks after the server; held is how many refusals wait.
 	turns, kept *turns
 	held        atomic.Int64
-	journal     journal
-	requests    *gauge.Requests
-	origins     *http.CrossOriginProtection
+	// machine is the guard of the process, nil for none; door is that of Serve.
+	machine  *guard.Guard
+	door     atomic.Pointer[door]
+	journal  journal
+	requests *gauge.Requests
+	origins  *http.CrossOriginProtection
 }
 
 // New returns a Server, or every fault of the config at once. It sends nothing yet.
@@ -57,6 +61,9 @@ func New(config Config) (*Server, error) {
 	}
 	s := &Server{config: config, requests: requests, origins: http.NewCrossOriginProtection(), journal: journal{to: config.Logger}}
 	s.bound()
+	if err = s.watch(); err != nil {
+		return nil, err
+	}
 	s.SetCredentials(config.Credentials)
 	s.allow.Store(&config.Allow)
 	handlers := api.New(api.Config{
@@ -99,6 +106,7 @@ func (s *Server) Handler() http.Handler { return s.handler }
 // returns nil. Meanwhile it follows the policy.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	door := s.newDoor(listener)
+	s.door.Store(door)
 	listener = door
 	if s.config.TLS != nil {
 		settings := s.config.TLS.Clone()
@@ -134,6 +142,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 			s.config.Logger.Warn().Err(err).Msg("policy is not followed; decisions notice a new one all the same")
 		})
 	})
+	ending.Go(func() { s.machine.Run(ctx) })
 	counts, stopCounting := context.WithCancel(context.WithoutCancel(ctx)) // To the end of the last call.
 	defer stopCounting()
 	var counting sync.WaitGroup

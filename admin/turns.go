@@ -96,6 +96,13 @@ func (t *turns) enter(ctx context.Context, caller string, most share, bytes int6
 	return func() { t.leave(l, bytes) }
 }
 
+// underWay returns how many calls are in.
+func (t *turns) underWay() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.mu.calls
+}
+
 func (t *turns) fitsLocked(l *line, bytes int64) bool {
 	return t.mu.calls < t.calls && t.mu.bytes+bytes <= t.bytes && l.calls < l.share.calls && l.bytes+bytes <= l.share.bytes
 }

@@ -20,6 +20,9 @@ type metrics struct {
 	jobs     *prometheus.CounterVec
 	waits    *prometheus.HistogramVec
 	runs     *prometheus.HistogramVec
+	// states and violations are the guard's, by what it limits.
+	states     *prometheus.GaugeVec
+	violations *prometheus.CounterVec
 }
 
 // native makes a histogram exact to a tenth with few buckets, for scrapers that know them; the others get fixed ones.
@@ -46,9 +49,15 @@ func newMetrics(config Config) (*metrics, error) {
 			[]string{"queue_id", "priority"}),
 		runs: prometheus.NewHistogramVec(native("headgate_run_time_seconds", "Time that handlers ran here, by how that ended."),
 			[]string{"queue_id", "outcome"}),
+		states: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "headgate_guard_state", Help: "How near to its limit the guard of this process has found something: 0 normal, 1 warning, 2 violation.",
+		}, []string{"kind"}),
+		violations: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "headgate_guard_violations_total", Help: "How often the guard of this process has found something at its limit that was not before.",
+		}, []string{"kind"}),
 	}
 	var bad []error
-	for _, c := range []prometheus.Collector{m.requests, m.rejected, m.tenants, m.jobs, m.waits, m.runs} {
+	for _, c := range []prometheus.Collector{m.requests, m.rejected, m.tenants, m.jobs, m.waits, m.runs, m.states, m.violations} {
 		bad = append(bad, config.Registerer.Register(c))
 	}
 	return m, errors.Join(bad...)
@@ -75,6 +84,14 @@ func (m *metrics) finished(e worker.Event) {
 	if e.RunTime > 0 {
 		m.waits.WithLabelValues(e.Queue, classLabel(e.Class)).Observe(e.Wait.Seconds())
 		m.runs.WithLabelValues(e.Queue, string(e.Outcome)).Observe(e.RunTime.Seconds())
+	}
+}
+
+// guarded shows a change that a guard has found.
+func (m *metrics) guarded(change worker.GuardChange) {
+	m.states.WithLabelValues(string(change.Kind)).Set(float64(change.To))
+	if change.To == worker.GuardViolation {
+		m.violations.WithLabelValues(string(change.Kind)).Inc()
 	}
 }
 

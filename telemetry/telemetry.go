@@ -64,8 +64,28 @@ func (t *Telemetry) Worker(next worker.Observer) worker.Observer {
 				next.Finished(e)
 			}
 		}
+		o.Guarded = t.guarded(next.Guarded)
 	}
 	return o
+}
+
+// Guarded returns what shows the changes that the guard of a server has found, nil without metrics. That of a worker does so by its
+// Observer.
+func (t *Telemetry) Guarded() func(worker.GuardChange) {
+	if t.metrics == nil {
+		return nil
+	}
+	return t.metrics.guarded
+}
+
+// guarded shows a change, and calls next too.
+func (t *Telemetry) guarded(next func(worker.GuardChange)) func(worker.GuardChange) {
+	return func(change worker.GuardChange) {
+		t.metrics.guarded(change)
+		if next != nil {
+			next(change)
+		}
+	}
 }
 
 type taken func(context.Context, worker.Event, map[string]string) (context.Context, func(worker.Event))

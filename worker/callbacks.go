@@ -73,6 +73,9 @@ func (o Observer) guarded(guard *callback.Guard) Observer {
 			guard.Do("Observer.Lonely", func() { given.Lonely(downstream, lonely) })
 		}
 	}
+	if given.Guarded != nil {
+		o.Guarded = func(change GuardChange) { guard.Do("Observer.Guarded", func() { given.Guarded(change) }) }
+	}
 	return o
 }
 

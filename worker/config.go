@@ -14,6 +14,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/internal/guard"
 	"github.com/headgate/headgate/scheduler"
 	"github.com/headgate/headgate/store"
 )
@@ -68,9 +69,19 @@ type Config struct {
 	// NoScheduler leaves timers to schedulers elsewhere. When none is heard of, the worker runs what is due with
 	// its heartbeats.
 	NoScheduler bool
+	// Guard is what the process may use of its machine before the worker takes no further jobs; its zero value is none.
+	Guard GuardConfig
 	// Observer is told about each job.
 	Observer Observer
+
+	// sampler measures for the guard; nil is the process. Tests have others.
+	sampler guard.Sampler
 }
+
+// GuardConfig is what a process may use of its machine. At a limit the worker takes no further jobs and gives its free slots up,
+// so that other workers get them; its running jobs go on, their lease is extended, and some below the limit it takes jobs again. From WarnAt of a
+// limit on it is logged. A minute's requests are the jobs that it starts.
+type GuardConfig = guard.Config
 
 // Bounds and defaults of a Config.
 const (
@@ -134,6 +145,9 @@ func (c Config) validate() error {
 	field(c.ReportAfter >= 1 && c.ReportAfter <= maxReportAfter, "ReportAfter", strconv.Itoa(c.ReportAfter), "1 to 10000 outcomes")
 	if err := c.Breaker.Validate(); err != nil {
 		bad = append(bad, fmt.Errorf("breaker: %w", err))
+	}
+	if err := c.Guard.Validate(); err != nil {
+		bad = append(bad, fmt.Errorf("guard: %w", err))
 	}
 	bad = append(bad, c.validateDownstreams()...)
 	bad = append(bad, validateBackoffs("QueueBackoff", "queue", c.QueueBackoff)...)

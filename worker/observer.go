@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/guard"
 	"github.com/headgate/headgate/store"
 )
 
@@ -22,7 +23,20 @@ type Observer struct {
 	// Lonely is called when calls of a downstream fail in this worker and not in the rest of the fleet, so that it leaves
 	// the downstream's jobs to others, and again, with false, when that has ended.
 	Lonely func(downstream string, lonely bool)
+	// Guarded is called when something that Config.Guard limits has come to another state.
+	Guarded func(GuardChange)
 }
+
+// GuardChange is something of the process's, or of its cgroup's, that came nearer to its limit or went away from it: the states are normal,
+// warning and violation. Several may be in violation at a time; while any is, no new work is taken.
+type GuardChange = guard.Change
+
+// The states of a GuardChange.
+const (
+	GuardNormal    = guard.Normal
+	GuardWarning   = guard.Warning
+	GuardViolation = guard.Violation
+)
 
 // Event is one job in a worker's hand.
 type Event struct {
@@ -86,6 +100,8 @@ const (
 	// ReasonSuspect is that of a job that may have killed a worker, and went back because another such job is running
 	// here, or because Redis could not be told of its start.
 	ReasonSuspect = "suspect"
+	// ReasonGuard is that of a job that came while Config.Guard keeps new ones away.
+	ReasonGuard = "guard"
 	// ReasonCancelled is that of a job that was cancelled without a reason.
 	ReasonCancelled = "cancelled"
 )

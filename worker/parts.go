@@ -20,7 +20,8 @@ import (
 // splitEvery is how often slots are shared out while any partition has none free.
 const splitEvery = 100 * time.Millisecond
 
-// shared is what the workers of the partitions have in common. Its methods do nothing for a nil one.
+// shared is what the workers of the partitions have in common; a lone one that may be shut has it too. Its methods do nothing for a
+// nil one.
 type shared struct {
 	// full says that a partition has no slot free, confirmed that Redis has taken note of fewer slots.
 	full, confirmed fleet.Nudge
@@ -33,6 +34,12 @@ type shared struct {
 		// slots is how many each has in Redis, or may have.
 		slots map[*Worker]int
 	}
+}
+
+func newShared(slots int) *shared {
+	s := &shared{full: fleet.NewNudge(), confirmed: fleet.NewNudge(), handlers: make(chan struct{}, slots)}
+	s.mu.slots = make(map[*Worker]int)
+	return s
 }
 
 // registered notes how many slots a worker has in Redis.
@@ -87,8 +94,7 @@ func (s *shared) took(w *Worker) {
 // newOfParts returns a Worker of several partitions.
 func newOfParts(of store.Deployment, config Config) (*Worker, error) {
 	w := &Worker{config: config, handlers: make(map[string]Handler), pool: store.Pool{Queues: config.Queues, Strict: config.Strict}}
-	w.shared = &shared{full: fleet.NewNudge(), confirmed: fleet.NewNudge(), handlers: make(chan struct{}, config.Concurrency)}
-	w.shared.mu.slots = make(map[*Worker]int)
+	w.shared = newShared(config.Concurrency)
 	suspects := &suspects{}
 	parts := len(of.Partitions())
 	for i := range parts {
@@ -219,7 +225,7 @@ func (w *Worker) resize(targets []int) {
 	}
 }
 
-// followShare tells Redis whenever the partition's slots have changed, until ctx ends.
+// followShare tells Redis whenever the partition's slots have changed, or were shut, until ctx ends.
 func (s *session) followShare(ctx context.Context) {
 	trouble := s.w.trouble("register slots")
 	defer trouble.Leave()
@@ -244,7 +250,7 @@ func (s *session) followShare(ctx context.Context) {
 
 // registerSlots makes one call, unless Redis knows.
 func (s *session) registerSlots(ctx context.Context) error {
-	size, _, _ := s.w.slots.Count()
+	size := s.w.slots.Open()
 	if s.w.shared.registering(s.w, size) == size || ctx.Err() != nil {
 		return nil
 	}

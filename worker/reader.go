@@ -35,7 +35,8 @@ func (s *session) read(ctx, jobs context.Context) {
 		if doubt {
 			s.held.EndHistory()
 		}
-		s.release(late, ReasonShutdown)
+		s.release(late.drained, ReasonShutdown)
+		s.release(late.shut, ReasonGuard)
 		if errors.Is(err, store.ErrPoolGone) {
 			if ctx.Err() == nil { // Else this worker's own Reclaim has closed it.
 				s.loseLease("the pool is closed")
@@ -65,9 +66,13 @@ func (s *session) take(ctx context.Context, count int, history bool) ([]store.Le
 	return s.w.store.Read(ctx, s.name, s.w.pool.ID(), s.w.config.Concurrency, blockTime, true)
 }
 
+// tooLate are jobs that were read and are not to be started: because a drain has begun, or because the guard has shut the slots.
+type tooLate struct{ drained, shut []store.Lease }
+
 // accept starts the jobs that were read, as many as there are free slots, and returns those for which it is too late. more says
 // that a history may have others still.
-func (s *session) accept(ctx, jobs context.Context, leases []store.Lease, free int) (late []store.Lease, more bool) {
+func (s *session) accept(ctx, jobs context.Context, leases []store.Lease, free int) (late tooLate, more bool) {
+	shut := s.w.guard != nil && s.w.slots.IsShut()
 	for _, lease := range leases {
 		if ctx.Err() != nil {
 			s.held.Close()
@@ -78,11 +83,18 @@ func (s *session) accept(ctx, jobs context.Context, leases []store.Lease, free i
 		switch s.held.Add(lease) {
 		case inhand.Added:
 			free, more = free-1, true
+			if shut {
+				if s.held.Claim(lease.Token) { // Else a drain has it.
+					late.shut = append(late.shut, lease)
+				}
+				continue
+			}
+			s.w.guard.Count(1)
 			s.w.slots.Take()
 			s.w.shared.took(s.w)
 			go s.handle(jobs, lease) // Run waits for it by its slot.
 		case inhand.TooLate:
-			late = append(late, lease)
+			late.drained = append(late.drained, lease)
 		case inhand.Known:
 		}
 	}

@@ -32,7 +32,7 @@ type answer struct {
 
 // handle takes a job from its start to the end that Redis takes note of. It holds a slot meanwhile.
 func (s *session) handle(jobs context.Context, lease store.Lease) {
-	defer s.w.slots.Give()
+	defer s.w.giveSlot()
 	defer s.held.Remove(lease.Token)
 	own, cancel := context.WithCancelCause(jobs)
 	defer cancel(nil)
@@ -61,6 +61,14 @@ func (s *session) handle(jobs context.Context, lease store.Lease) {
 	s.w.failures.tell(&s.logger, event, a)
 	s.w.finished(event)
 	ended.call(event)
+}
+
+// giveSlot gives the slot of a job back. While the guard keeps new jobs away Redis has one less to fill.
+func (w *Worker) giveSlot() {
+	w.slots.Give()
+	if w.guard != nil && w.slots.IsShut() {
+		w.resized.Give()
+	}
 }
 
 // decide runs the job unless something stands against it. It fills in the event's times.

@@ -124,7 +124,7 @@ func (s *session) tryRegister(ctx context.Context) error {
 		s.logger.Warn().Err(err).Msg("classes of queues not read")
 	}
 	sent := time.Now()
-	slots, _, _ := w.slots.Count()
+	slots := w.slots.Open()
 	more, err := w.store.Register(ctx, s.name, w.pool, slots, w.config.Lease)
 	if err != nil {
 		return err

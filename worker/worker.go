@@ -12,6 +12,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/callback"
+	"github.com/headgate/headgate/internal/guard"
 	"github.com/headgate/headgate/internal/outage"
 	"github.com/headgate/headgate/scheduler"
 	"github.com/headgate/headgate/store"
@@ -50,6 +51,8 @@ type Worker struct {
 	resized fleet.Nudge
 	// shared is what such a worker has in common with the others; nil for one that is alone.
 	shared *shared
+	// guard says whether jobs may be taken; nil where nothing is limited. Workers of partitions have one in common.
+	guard *guard.Guard
 	// leave ends Run with an error that waiting does not mend.
 	leave context.CancelCauseFunc
 	// unknown is for warnings about types without a handler.
@@ -70,10 +73,51 @@ func New(store store.Deployment, config Config) (*Worker, error) {
 		return nil, fmt.Errorf("configure worker: %w", err)
 	}
 	config = config.guarded(callback.NewGuard(config.Logger))
+	w, err := newOf(store, config)
+	if err != nil {
+		return nil, err
+	}
+	err = w.addGuard()
+	return w, err
+}
+
+// newOf returns a Worker without a guard.
+func newOf(store store.Deployment, config Config) (*Worker, error) {
 	if len(store.Partitions()) > 1 {
 		return newOfParts(store, config)
 	}
 	return newWorker(store, 0, config)
+}
+
+// addGuard gives a Worker the guard of its config.
+func (w *Worker) addGuard() error {
+	parts := w.parts
+	if parts == nil {
+		parts = []*Worker{w}
+	}
+	made, err := guard.New(w.config.Guard, guard.Parts{
+		Logger: w.config.Logger, Sampler: w.config.sampler, Changed: w.config.Observer.Guarded,
+		Throttled: func(on bool) {
+			for _, part := range parts {
+				part.slots.Shut(on)
+				part.resized.Give()
+			}
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("configure worker: guard: %w", err)
+	}
+	if made == nil {
+		return nil
+	}
+	w.guard = made
+	if w.shared == nil { // Redis is told of slots by who shares them.
+		w.shared = newShared(w.config.Concurrency)
+	}
+	for _, part := range parts {
+		part.guard = made
+	}
+	return nil
 }
 
 // newWorker returns a Worker of one partition.
@@ -113,12 +157,15 @@ func (w *Worker) Run(ctx context.Context) error {
 		return fmt.Errorf("run worker: %w", err)
 	}
 	w.wrap()
+	var guarding sync.WaitGroup
+	defer guarding.Wait()
 	ctx, leave := context.WithCancelCause(ctx)
 	defer leave(nil)
 	w.leave = leave
 	for _, part := range w.parts {
 		part.leave = leave
 	}
+	guarding.Go(func() { w.guard.Run(ctx) })
 	do := w.run
 	if w.parts != nil {
 		do = w.runParts

@@ -45,6 +45,7 @@ var rooms = []room{
 	{path: "internal/tally", floor: 4},
 	{path: "internal/share", floor: 4},
 	{path: "internal/outage", floor: 4},
+	{path: "internal/guard", floor: 4},
 	{path: "admin", floor: 5},
 	{path: "asynqbridge", floor: 5},
 	{path: "telemetry", floor: 5},
@@ -77,6 +78,7 @@ var mayAlso = []edge{
 	{"limiter", "internal/tally"},               // So does this.
 	{"worker", "internal/outage"},               // Their goroutines share what they know of a Redis that is away.
 	{"scheduler", "internal/outage"},            // As above.
+	{"worker", "internal/guard"},                // It takes no jobs while the process uses too much, as a server takes no calls.
 	{"worker", "internal/share"},                // Its slots go to partitions as those of a session over HTTP do.
 	{"internal/redistest", "internal/embedded"}, // Tests use its care for a child.
 	{"internal/redistest", "internal/redisclient"},
@@ -98,7 +100,7 @@ var libraries = []library{
 	},
 	{
 		path:  "github.com/rs/zerolog",
-		rooms: []string{"", "internal/callback", "internal/outage", "limiter", "producer", "scheduler", "worker", "admin", "asynqbridge", "loadtest", "cmd"},
+		rooms: []string{"", "internal/callback", "internal/guard", "internal/outage", "limiter", "producer", "scheduler", "worker", "admin", "asynqbridge", "loadtest", "cmd"},
 		why:   "only services and those above log; return the error",
 	},
 }

@@ -69,6 +69,8 @@ type Route struct {
 	Role  access.Role
 	Reach Reach
 	Load  Load
+	// UnderWay says that calls are about work that somebody has in hand: they are answered also where nothing new is begun.
+	UnderWay bool
 	// Parts is how many things a body asks for, each of which costs what a call does; nil is one.
 	Parts  func(body []byte) int
 	Handle func(*Request) (*Answer, error)

@@ -56,14 +56,19 @@ func (a *Sessions) Routes() []route.Route {
 	}
 	lease := work(http.MethodPost, one+"/leases", a.lease)
 	lease.Load = route.Wait
+	held := func(method, path string, handle func(*route.Request) (*route.Answer, error)) route.Route {
+		r := work(method, path, handle)
+		r.UnderWay = true
+		return r
+	}
 	return []route.Route{
 		work(http.MethodPost, "/api/v1/workers", a.register),
-		work(http.MethodDelete, one, a.deregister),
+		held(http.MethodDelete, one, a.deregister),
 		lease,
-		work(http.MethodPost, one+"/extend", a.extend),
-		work(http.MethodPost, one+"/complete", a.complete),
-		work(http.MethodPost, one+"/fail", a.fail),
-		work(http.MethodPost, one+"/release", a.release),
+		held(http.MethodPost, one+"/extend", a.extend),
+		held(http.MethodPost, one+"/complete", a.complete),
+		held(http.MethodPost, one+"/fail", a.fail),
+		held(http.MethodPost, one+"/release", a.release),
 	}
 }
 

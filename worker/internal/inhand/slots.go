@@ -13,6 +13,7 @@ type Slots struct {
 	mu struct {
 		sync.Mutex
 		size  int
+		shut  bool
 		free  int // below 0 while more are taken than there are
 		taken int
 		empty chan struct{} // closed when nothing is taken any more; nil if nobody waits for it
@@ -44,13 +45,41 @@ func (s *Slots) Count() (size, free, taken int) {
 	return s.mu.size, s.mu.free, s.mu.taken
 }
 
+// Shut has Wait wait, whatever is free, or ends that.
+func (s *Slots) Shut(shut bool) {
+	s.mu.Lock()
+	s.mu.shut = shut
+	s.mu.Unlock()
+	select {
+	case s.freed <- struct{}{}:
+	default:
+	}
+}
+
+// IsShut reports whether Wait waits whatever is free.
+func (s *Slots) IsShut() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.shut
+}
+
+// Open returns how many there are, or, while they are shut, how many of them are taken.
+func (s *Slots) Open() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.shut {
+		return min(s.mu.size, s.mu.taken)
+	}
+	return s.mu.size
+}
+
 // Wait returns the number of free slots as soon as there is one; false when ctx ended first.
 func (s *Slots) Wait(ctx context.Context) (int, bool) {
 	for {
 		s.mu.Lock()
-		free := s.mu.free
+		free, shut := s.mu.free, s.mu.shut
 		s.mu.Unlock()
-		if free > 0 {
+		if free > 0 && !shut {
 			return free, ctx.Err() == nil
 		}
 		select {

@@ -15,6 +15,7 @@ type Config struct {
 	Worker    Worker
 	Scheduler Scheduler
 	Serve     Serve
+	Guard     Guard
 	Metrics   Metrics
 	Tracing   Tracing
 	Log       Log
@@ -138,6 +139,18 @@ type Credentials struct {
 	Leeway   time.Duration
 	MaxLife  time.Duration
 	NoAuth   bool
+}
+
+// Guard is what a worker or a server may use of its machine before it takes no new work; its fields are those of guard.Config.
+type Guard struct {
+	Memory            int
+	CgroupMemory      float64
+	CPU, CgroupCPU    float64
+	Goroutines        int
+	SchedLatency      time.Duration
+	RequestsPerMinute int
+	Interval          time.Duration
+	WarnAt            float64
 }
 
 // Metrics is where a worker shows its own.

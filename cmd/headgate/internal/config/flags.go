@@ -28,8 +28,8 @@ func Given(flags *pflag.FlagSet, paths ...string) map[string]any {
 
 // The sections of the processes: those that say something to them.
 var (
-	WorkerSections = []string{"redis", "retention", "worker", "scheduler", "metrics", "tracing", "log"}
-	ServeSections  = []string{"redis", "retention", "serve", "tracing", "log"}
+	WorkerSections = []string{"redis", "retention", "worker", "scheduler", "guard", "metrics", "tracing", "log"}
+	ServeSections  = []string{"redis", "retention", "serve", "guard", "tracing", "log"}
 )
 
 // Paths are the options of sections that have flags, but for PathCommand.

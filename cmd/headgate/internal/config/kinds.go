@@ -159,8 +159,18 @@ func word(words []string, at func(*Config) *string) value {
 }
 
 func ratio[R ~float64](at func(*Config) *R) value {
+	return number("above 0, at most 1", func(r R) bool { return r > 0 && r <= 1 }, at)
+}
+
+// between is a number from low to high.
+func between(low, high float64, at func(*Config) *float64) value {
+	allowed := strconv.FormatFloat(low, 'g', -1, 64) + " to " + strconv.FormatFloat(high, 'g', -1, 64)
+	return number(allowed, func(f float64) bool { return f >= low && f <= high }, at)
+}
+
+func number[R ~float64](allowed string, valid func(R) bool, at func(*Config) *R) value {
 	return kind[R]{
-		name: "number", allowed: "above 0, at most 1", at: at,
+		name: "number", allowed: allowed, at: at,
 		parse: func(s string) (R, error) { f, err := strconv.ParseFloat(s, 64); return R(f), err },
 		convert: func(raw any) (R, bool) {
 			if f, ok := raw.(float64); ok {
@@ -169,7 +179,7 @@ func ratio[R ~float64](at func(*Config) *R) value {
 			n, ok := whole(raw)
 			return R(n), ok
 		},
-		valid: func(r R) bool { return r > 0 && r <= 1 }, text: func(r R) string { return strconv.FormatFloat(float64(r), 'g', -1, 64) },
+		valid: valid, text: func(r R) string { return strconv.FormatFloat(float64(r), 'g', -1, 64) },
 		written: func(r R) any { return float64(r) },
 	}
 }

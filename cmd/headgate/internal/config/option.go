@@ -91,6 +91,7 @@ func options(downstreams ...string) []Option {
 	all = append(all, serveOptions()...)
 	all = append(all, boundOptions()...)
 	all = append(all, credentialOptions()...)
+	all = append(all, guardOptions()...)
 	all = append(all, metricsOptions()...)
 	all = append(all, tracingOptions()...)
 	return append(all, logOptions()...)

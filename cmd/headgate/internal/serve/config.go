@@ -33,6 +33,8 @@ type Config struct {
 	AdminLimit admission.Limit
 	// Bounds are those of admin.Config.
 	Bounds admin.Bounds
+	// Guard is that of admin.Config.
+	Guard admin.GuardConfig
 	// Version names the build, in health and in headgate_build_info.
 	Version string
 	// Breaker and Breakers are those of admin.Config.

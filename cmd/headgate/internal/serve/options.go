@@ -20,6 +20,7 @@ func ConfigOf(l *config.Loaded) (Config, error) {
 		MaxConnections: c.Bounds.Connections, MaxConnectionsPerAddress: c.Bounds.PerAddress, MaxCalls: c.Bounds.Calls, MaxBytes: int64(c.Bounds.Bytes),
 		TenantLimit: admission.PerSecond(admission.Tokens(c.Bounds.TenantRate), admission.Tokens(max(c.Bounds.TenantRate/4, leastBurst))), TenantBytes: int64(c.Bounds.TenantBytes),
 	}
+	own.Guard = l.Guard()
 	own.Breaker, own.Breakers = l.BreakerRules()
 	var err, noTLS error
 	own.Credentials, err = l.Credentials()

@@ -49,6 +49,7 @@ func New(store store.Deployment, logger, producers zerolog.Logger, config Config
 		Logger: logger, Store: store, Enqueuer: s.producer, Credentials: config.Credentials, Open: config.NoAuth, TLS: s.tls(), Allow: config.Allow,
 		Registry: registry, MaxBody: config.MaxBody, Timeout: config.Timeout, OldHeaders: config.OldHeaders, AdminLimit: config.AdminLimit,
 		Breaker: config.Breaker, Breakers: config.Breakers, Bounds: config.Bounds, Version: config.Version,
+		Guard: config.Guard, Guarded: observed.Guarded(),
 	})
 	return s, err
 }

@@ -55,7 +55,7 @@ func Options(l *config.Loaded, to *logs.Logs) worker.Config {
 		// The handlers keep the time-out; this one would cut a longer one off.
 		DefaultTimeout: cmp.Or(c.Timeout, deliver.DefaultCommandTimeout),
 		CallTimeout:    c.Breaker.CallTimeout, CallTimeouts: timeouts,
-		Breaker: rules, Breakers: breakers, ReportEvery: c.ReportEvery, ReportAfter: c.ReportAfter,
+		Guard: l.Guard(), Breaker: rules, Breakers: breakers, ReportEvery: c.ReportEvery, ReportAfter: c.ReportAfter,
 		NoScheduler: !l.Config.Scheduler.Enabled, Scheduler: scheduler.Config{TimerLease: l.Config.Scheduler.TimerLease, OnBreakerRetry: l.Config.Scheduler.Notify.RetryFor},
 	}
 }

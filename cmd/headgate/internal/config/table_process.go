@@ -1,15 +1,20 @@
 package config
 
+// What a process is told beside its work: how much of its machine it may use, and where its traces go.
+
 import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/cmd/headgate/internal/spans"
+	"github.com/headgate/headgate/internal/guard"
 )
 
 // The paths of tracing that code names.
@@ -77,4 +82,55 @@ func (l *Loaded) Traces() (spans.Config, error) {
 		config.Headers[name] = value
 	}
 	return config, errors.Join(bad...)
+}
+
+func guardOptions() []Option {
+	at := func(c *Config) *Guard { return &c.Guard }
+	return []Option{
+		{
+			Path: "guard.max_memory", Default: "0", Doc: "Resident memory in bytes, of the process and of those that it started, from which on `worker` takes no further jobs and `serve` no further calls. What runs goes on. Zero is no limit, here and below.",
+			value: count(0, guard.MaxMemory, func(c *Config) *int { return &at(c).Memory }),
+		},
+		{
+			Path: "guard.max_cgroup_memory", Default: "0", Doc: "The same, as a part of the memory that the cgroup may have, for all that is in it. Where the cgroup has no limit it is an error.",
+			value: between(0, 1, func(c *Config) *float64 { return &at(c).CgroupMemory }),
+		},
+		{
+			Path: "guard.max_cpu", Default: "0", Doc: "Processors' time a second, of the process and of those that it started: 2 is two cores.",
+			value: between(0, guard.MaxCPU, func(c *Config) *float64 { return &at(c).CPU }),
+		},
+		{
+			Path: "guard.max_cgroup_cpu", Default: "0", Doc: "The same, as a part of the quota of the cgroup. Where it has none it is an error.",
+			value: between(0, 1, func(c *Config) *float64 { return &at(c).CgroupCPU }),
+		},
+		{
+			Path: "guard.max_goroutines", Default: "0", Doc: "Goroutines of the process.",
+			value: count(0, guard.MaxGoroutines, func(c *Config) *int { return &at(c).Goroutines }),
+		},
+		{
+			Path: "guard.max_sched_latency", Default: "0s", Doc: "How long all but one in a hundred goroutines may have waited for a processor since the last look: a few milliseconds are much.",
+			value: duration(0, guard.MaxSchedLatency, func(c *Config) *time.Duration { return &at(c).SchedLatency }),
+		},
+		{
+			Path: "guard.max_requests_per_minute", Default: "0", Doc: "Jobs that a worker starts, or calls that a server answers, in any 60 s. Concurrency and connections have bounds of their own: `worker.concurrency`, `serve.max_calls`, `serve.max_connections`.",
+			value: count(0, guard.MaxRequests, func(c *Config) *int { return &at(c).RequestsPerMinute }),
+		},
+		{
+			Path: "guard.interval", Default: guard.DefaultInterval.String(), Doc: "Time between two looks.",
+			value: duration(guard.MinInterval, guard.MaxInterval, func(c *Config) *time.Duration { return &at(c).Interval }),
+		},
+		{
+			Path: "guard.warn_at", Default: strconv.FormatFloat(guard.DefaultWarnAt, 'g', -1, 64), Doc: "Part of a limit from which on it is logged.",
+			value: between(guard.MinWarnAt, 1, func(c *Config) *float64 { return &at(c).WarnAt }),
+		},
+	}
+}
+
+// Guard returns what the process may use.
+func (l *Loaded) Guard() guard.Config {
+	c := &l.Config.Guard
+	return guard.Config{
+		MaxMemory: int64(c.Memory), MaxCgroupMemory: c.CgroupMemory, MaxCPU: c.CPU, MaxCgroupCPU: c.CgroupCPU, MaxGoroutines: c.Goroutines,
+		MaxSchedLatency: c.SchedLatency, MaxRequestsPerMinute: c.RequestsPerMinute, Interval: c.Interval, WarnAt: c.WarnAt,
+	}
 }

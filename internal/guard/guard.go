@@ -1,0 +1,239 @@
+package guard
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rs/zerolog"
+)
+
+// window is that of the requests, in seconds; summaryEvery is how often it is logged what is used, freeEvery how often at most garbage is
+// given back while there is too little memory: a process without new work would not collect it for minutes.
+const (
+	window       = 60
+	summaryEvery = 5 * time.Minute
+	freeEvery    = 30 * time.Second
+)
+
+// Parts are what a Guard works with. All may be zero.
+type Parts struct {
+	Logger zerolog.Logger
+	// Sampler measures; nil is this process.
+	Sampler Sampler
+	// Bounds returns readings of what somebody else bounds.
+	Bounds func() []Reading
+	// Changed is told of each change of a state, Throttled when new work is to stay away, and when it may come again. The goroutine of
+	// Run calls both, one after the other.
+	Changed   func(Change)
+	Throttled func(bool)
+}
+
+// Guard says whether new work may begin. Run it; the other methods may be called from several goroutines, and those of a nil
+// Guard let everything through.
+type Guard struct {
+	config Config
+	parts  Parts
+	// What follows to throttled is the goroutine's of Run alone: summary is when the next is due, freed when free was called.
+	ladder         *ladder
+	worst          Sample
+	most           int // requests in a minute
+	failing        bool
+	summary, freed time.Time
+	free           func()
+
+	throttled atomic.Bool
+	// crossed says that the requests of a minute have come to their limit.
+	crossed chan struct{}
+	rate    struct {
+		sync.Mutex
+		*ring
+	}
+}
+
+// New returns a guard, nil where nothing is limited. An error says which fields are bad, or what cannot be measured here.
+func New(config Config, parts Parts) (*Guard, error) {
+	if err := config.Validate(); err != nil || !config.On() {
+		return nil, err
+	}
+	g := &Guard{config: config.withDefaults(), parts: parts, crossed: make(chan struct{}, 1), free: debug.FreeOSMemory}
+	g.ladder, g.rate.ring = newLadder(g.config.WarnAt), newRing(window)
+	if g.parts.Sampler == nil {
+		g.parts.Sampler = newProcess()
+	}
+	first, err := g.parts.Sampler.Sample(time.Now()) // The next one is about the time since.
+	if err != nil {
+		return nil, fmt.Errorf("measure this process: %w", err)
+	}
+	return g, first.has(config)
+}
+
+// Run looks every interval until ctx ends.
+func (g *Guard) Run(ctx context.Context) {
+	if g == nil {
+		return
+	}
+	ticks := time.NewTicker(g.config.Interval)
+	defer ticks.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-ticks.C:
+			sample, err := g.parts.Sampler.Sample(now)
+			g.note(err)
+			if err == nil {
+				g.look(now, sample)
+			}
+		case <-g.crossed:
+			g.apply([]Reading{g.requests(time.Now())}) // Without a sample: one of a moment says nothing.
+		}
+	}
+}
+
+// note says once that nothing can be measured, and once that it can again. States stay as they are meanwhile.
+func (g *Guard) note(err error) {
+	switch {
+	case err != nil && !g.failing:
+		g.parts.Logger.Warn().Err(err).Msg("guard: this process cannot be measured, the last state stays")
+	case err == nil && g.failing:
+		g.parts.Logger.Info().Msg("guard: this process can be measured again")
+	}
+	g.failing = err != nil
+}
+
+// look takes a sample of a time.
+func (g *Guard) look(now time.Time, sample Sample) {
+	rate := g.requests(now)
+	g.worst, g.most = g.worst.max(sample), max(g.most, int(rate.Value))
+	readings := sample.readings(g.config)
+	if g.config.MaxRequestsPerMinute > 0 {
+		readings = append(readings, rate)
+	}
+	if g.parts.Bounds != nil {
+		readings = append(readings, g.parts.Bounds()...)
+	}
+	g.apply(readings)
+	if (g.ladder.violated[Memory] || g.ladder.violated[CgroupMemory]) && now.Sub(g.freed) >= freeEvery {
+		g.freed = now
+		g.free()
+	}
+	if g.summary.IsZero() {
+		g.summary = now.Add(summaryEvery)
+	}
+	if !now.Before(g.summary) {
+		g.summary = now.Add(summaryEvery)
+		g.summarize(sample, int(rate.Value))
+	}
+}
+
+// apply takes readings, and tells what they change.
+func (g *Guard) apply(readings []Reading) {
+	for _, c := range g.ladder.step(readings) {
+		level := [...]zerolog.Level{Normal: zerolog.InfoLevel, Warning: zerolog.WarnLevel, Violation: zerolog.ErrorLevel}[c.To]
+		if c.From == Violation {
+			level = zerolog.InfoLevel
+		}
+		g.parts.Logger.WithLevel(level).Str("kind", string(c.Kind)).Stringer("state", c.To).Msg("guard: " + c.String())
+		if g.parts.Changed != nil {
+			g.parts.Changed(c)
+		}
+	}
+	throttled := g.ladder.throttled()
+	if g.throttled.Swap(throttled) == throttled {
+		return
+	}
+	if throttled {
+		g.parts.Logger.Warn().Msg("guard: no new work is taken, what runs goes on")
+	} else {
+		g.parts.Logger.Info().Msg("guard: new work is taken again")
+	}
+	if g.parts.Throttled != nil {
+		g.parts.Throttled(throttled)
+	}
+}
+
+// summarize logs what is used, and the most of it since the start.
+func (g *Guard) summarize(s Sample, requests int) {
+	show := func(kind Kind, value float64) string { return Reading{Kind: kind}.show(value) }
+	line := g.parts.Logger.Info()
+	for _, one := range []struct {
+		kind      Kind
+		now, most float64
+	}{
+		{Memory, float64(s.Memory), float64(g.worst.Memory)},
+		{CPU, s.CPU, g.worst.CPU},
+		{Goroutines, float64(s.Goroutines), float64(g.worst.Goroutines)},
+		{SchedLatency, s.SchedLatency.Seconds(), g.worst.SchedLatency.Seconds()},
+		{Requests, float64(requests), float64(g.most)},
+	} {
+		line.Str(string(one.kind), show(one.kind, one.now)).Str("peak_"+string(one.kind), show(one.kind, one.most))
+	}
+	line.Bool("throttled", g.throttled.Load()).Msg("guard: resource summary")
+}
+
+func (g *Guard) requests(now time.Time) Reading {
+	g.rate.Lock()
+	defer g.rate.Unlock()
+	return Reading{Kind: Requests, Value: float64(g.rate.count(now)), Limit: float64(g.config.MaxRequestsPerMinute)}
+}
+
+// Count counts requests that have begun, whatever the guard thinks of it.
+func (g *Guard) Count(n int) {
+	if g == nil {
+		return
+	}
+	g.countAt(time.Now(), n)
+}
+
+func (g *Guard) countAt(now time.Time, n int) {
+	g.rate.Lock()
+	g.rate.add(now, n)
+	full := g.full(g.rate.count(now))
+	g.rate.Unlock()
+	if full && !g.throttled.Load() {
+		g.tell()
+	}
+}
+
+// TryBegin reports whether a request may begin, and counts it if so. One that may not had better wait until the next look, so long at
+// most as is returned. Beyond the limit of a minute none begins, also between two looks.
+func (g *Guard) TryBegin() (wait time.Duration, ok bool) {
+	if g == nil {
+		return 0, true
+	}
+	if g.throttled.Load() {
+		return g.config.Interval, false
+	}
+	return g.config.Interval, g.tryCountAt(time.Now())
+}
+
+// tryCountAt counts a request unless there were too many.
+func (g *Guard) tryCountAt(now time.Time) (ok bool) {
+	g.rate.Lock()
+	had := g.rate.count(now)
+	if ok = !g.full(had); ok {
+		g.rate.add(now, 1)
+	}
+	g.rate.Unlock()
+	if g.full(had + 1) {
+		g.tell()
+	}
+	return ok
+}
+
+// full reports whether so many requests of a minute are all that may be.
+func (g *Guard) full(requests int) bool {
+	return g.config.MaxRequestsPerMinute > 0 && requests >= g.config.MaxRequestsPerMinute
+}
+
+// tell has Run look at the requests at once.
+func (g *Guard) tell() {
+	select {
+	case g.crossed <- struct{}{}:
+	default:
+	}
+}
