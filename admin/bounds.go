@@ -17,14 +17,13 @@ import (
 	"github.com/headgate/headgate/admin/internal/problem"
 	"github.com/headgate/headgate/admin/internal/route"
 	"github.com/headgate/headgate/admission"
-	"github.com/headgate/headgate/policy"
 )
 
 // Bounds of bodies, in bytes, beside MaxBody, which is that of a job with its payload.
 const (
 	maxFields = 64 << 10
 	maxResult = maxFields + 88<<10 // A result of 64 KiB in base64.
-	maxPolicy = maxFields + policy.MaxBytes
+	maxPolicy = maxFields + api.MaxPolicy
 )
 
 // bound makes what bounds the server, of its config.

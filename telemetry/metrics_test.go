@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/guard"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/telemetry"
 	"github.com/headgate/headgate/worker"
@@ -129,5 +130,40 @@ func TestABadConfigSaysWhatIsAllowed(t *testing.T) {
 	}
 	if err == nil {
 		t.Error("metrics are registered twice")
+	}
+}
+
+// TestMetricsOfAGuard: a worker's observer and a server's show the same, and the worker's own is told, too.
+func TestMetricsOfAGuard(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewPedanticRegistry()
+	shown, err := telemetry.New(telemetry.Config{Registerer: registry})
+	must(t, err)
+	var told []worker.GuardChange
+	observer := shown.Worker(worker.Observer{Guarded: func(c worker.GuardChange) { told = append(told, c) }})
+	var memory, rate worker.GuardChange
+	memory.Kind, rate.Kind, rate.To = "memory", "requests", worker.GuardWarning
+	for _, to := range []guard.State{worker.GuardWarning, worker.GuardViolation, worker.GuardNormal, worker.GuardViolation} {
+		memory.From, memory.To = memory.To, to
+		observer.Guarded(memory)
+	}
+	shown.Guarded()(rate)
+	const want = `
+# HELP headgate_guard_state How near to its limit the guard of this process has found something: 0 normal, 1 warning, 2 violation.
+# TYPE headgate_guard_state gauge
+headgate_guard_state{kind="memory"} 2
+headgate_guard_state{kind="requests"} 1
+# HELP headgate_guard_violations_total How often the guard of this process has found something at its limit that was not before.
+# TYPE headgate_guard_violations_total counter
+headgate_guard_violations_total{kind="memory"} 2
+`
+	must(t, testutil.GatherAndCompare(registry, strings.NewReader(want), "headgate_guard_state", "headgate_guard_violations_total"))
+	if len(told) != 4 {
+		t.Errorf("%d changes were told, want 4", len(told))
+	}
+	silent, err := telemetry.New(telemetry.Config{})
+	must(t, err)
+	if silent.Guarded() != nil || silent.Worker(worker.Observer{}).Guarded != nil {
+		t.Error("without metrics somebody is told")
 	}
 }

@@ -47,6 +47,7 @@
 //	breaker not closed       back after 0.2-1 s, no attempt burnt; so is a probe that failed, after the cooldown
 //	                         (that of the fleet, or the worker's own while it is alone with failing calls)
 //	cut short by a drain     back at once, no attempt burnt
+//	came as the guard shut   back at once, no attempt burnt
 //
 // # Suspects
 //
@@ -60,6 +61,12 @@
 //
 // A worker that holds jobs sends a heartbeat every 500 ms at least, and is told with the answer which of them were
 // cancelled; it ends their ctx with ErrCancelled.
+//
+// # The guard
+//
+// With a Config.Guard the worker looks at what its process uses. At a limit it reads nothing any more, and tells Redis that it has
+// no more slots than jobs in hand, so that others get what waits; what a read under way still brings goes back. Handlers and the lease
+// go on. Some below the limit it has its slots again.
 //
 // # Shutdown
 //

@@ -50,7 +50,7 @@ var linkedModules = []linked{
 	{"github.com/prometheus/client_golang", "metrics", metricRooms},
 	{"github.com/prometheus/client_model", "client_golang's", metricRooms},
 	{"github.com/prometheus/common", "client_golang's", metricRooms},
-	{"github.com/prometheus/procfs", "client_golang's", metricRooms},
+	{"github.com/prometheus/procfs", "how a guard measures a process, and client_golang's", []string{"telemetry", "worker"}},
 	{"github.com/beorn7/perks", "client_golang's quantiles", metricRooms},
 	{"github.com/munnerz/goautoneg", "client_golang's", metricRooms},
 	{"google.golang.org/protobuf", "client_model's", metricRooms},

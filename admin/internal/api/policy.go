@@ -15,6 +15,9 @@ import (
 	"github.com/headgate/headgate/store"
 )
 
+// MaxPolicy is the largest text of a policy, in bytes.
+const MaxPolicy = policy.MaxBytes
+
 func (a *API) policyRoutes() []route.Route {
 	return []route.Route{
 		see("/api/v1/policy", a.policy),

@@ -26,6 +26,9 @@ iss, aud, exp and nbf, the claim headgate_role (viewer, operator, admin), and he
 where it is for one tenant alone. Without files the lines come from HEADGATE_KEYS and the key
 set from HEADGATE_JWKS.
 
+The options guard.* (by --set, a variable or a file) limit memory, processors, goroutines and calls a
+minute: at a limit calls that would begin something are answered 503 with Retry-After.
+
 Each flag is an option of the configuration, which has more of them: headgate config reference.
 SIGHUP, and a change of its file or of those of keys, key set and certificate, put in force what
 can change meanwhile. SIGTERM answers what is under way, and ends.`

@@ -50,6 +50,9 @@ a container.
 --notify URL posts a CloudEvent for each transition of a circuit breaker, signed by the secrets in
 --notify-secret-file. One of the workers that have it tells, until a 2xx takes note of it.
 
+The options guard.* (by --set, a variable or a file) limit memory, processors, goroutines and jobs a
+minute: at a limit the worker takes no more jobs and others get them; what runs goes on.
+
 A job may come more than once. SIGTERM drains: no more jobs are taken, those that run get
 --drain-timeout and then go back unharmed. The log is JSON on standard error, without payloads.
 

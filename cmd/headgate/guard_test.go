@@ -1,0 +1,72 @@
+package main
+
+import (
+	"io"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/headgate/headgate/store"
+)
+
+// get returns what is at a URL, with its status and when to ask again.
+func get(t *testing.T, url string) (status int, after, body string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+	must(t, err)
+	response, err := http.DefaultClient.Do(r)
+	must(t, err)
+	text, err := io.ReadAll(response.Body)
+	must(t, err)
+	must(t, response.Body.Close())
+	return response.StatusCode, response.Header.Get("Retry-After"), string(text)
+}
+
+// tight are options by which every process uses too much.
+var tight = []string{"--set", "guard.max_goroutines=1", "--set", "guard.interval=100ms"}
+
+// TestAWorkerOverItsLimitTakesNothing, says so in its log and its metrics, and ends as told.
+func TestAWorkerOverItsLimitTakesNothing(t *testing.T) {
+	t.Parallel()
+	d, log := newDeployment(t), &lockedBuffer{}
+	stop := d.start(log, "worker", append(tight, "--queue", "q", "--metrics", "127.0.0.1:0", "--exec", "true")...)
+	awaitLog(t, log.String, "no new work is taken", 1)
+	d.enqueue("good")
+	url := regexp.MustCompile(`http://[^"]*/metrics`).FindString(log.String())
+	_, _, metrics := get(t, url)
+	for _, want := range []string{`headgate_guard_state{kind="goroutines"} 2`, `headgate_guard_violations_total{kind="goroutines"} 1`} {
+		if !strings.Contains(metrics, want) {
+			t.Errorf("no %s", want)
+		}
+	}
+	if code := stop(); code != 0 {
+		t.Errorf("it ends with %d", code)
+	}
+	d.await("the job", func(c store.Census) bool { return c.Waiting == 1 })
+	checkLog(t, log.String())
+
+	worker := d.work("--set", "guard.max_goroutines=1000000", "--set", "guard.max_sched_latency=1m", "--exec", "true")
+	if c := d.idle(); c.Left["completed"] != 1 {
+		t.Errorf("below its limits: %+v", c)
+	}
+	worker()
+}
+
+// TestAServerOverItsLimitTakesNoCalls but for those that look after it.
+func TestAServerOverItsLimitTakesNoCalls(t *testing.T) {
+	t.Parallel()
+	log := &lockedBuffer{}
+	address, stop := startServe(t, log, append(tight, "--insecure-no-auth")...)
+	awaitLog(t, log.String, "no new work is taken", 1)
+	if status, after, body := get(t, address+"/api/v1/queues"); status != http.StatusServiceUnavailable || after != "1" || !strings.Contains(body, "urn:headgate:problem:busy") {
+		t.Errorf("%d, again after %q: %s", status, after, body)
+	}
+	if status, _, body := get(t, address+"/metrics"); status != http.StatusOK || !strings.Contains(body, `headgate_guard_state{kind="goroutines"} 2`) {
+		t.Errorf("%d: %s", status, body)
+	}
+	if status, _, _ := get(t, address+"/api/v1/health/ready"); status != http.StatusOK {
+		t.Errorf("ready: %d", status)
+	}
+	stop()
+}
