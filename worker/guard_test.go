@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -255,5 +256,58 @@ func TestABadGuardIsToldAtOnce(t *testing.T) {
 	_, err := worker.New(r.store, withQueue(worker.Config{Guard: worker.GuardConfig{MaxMemory: -5, WarnAt: 3}}))
 	if field, ok := errors.AsType[*admission.FieldError](err); !ok || field.Field != "MaxMemory" || !strings.Contains(err.Error(), "invalid WarnAt 3: allowed is 0.1 to 1") {
 		t.Error(err)
+	}
+}
+
+// TestAGuardThatComesAndGoes: while the guards of two workers shut and open them at random, every job runs, once, with its first attempt, and
+// no lease is lost.
+func TestAGuardThatComesAndGoes(t *testing.T) {
+	t.Parallel()
+	const jobs, looks = 400, 30
+	r := newRigOfParts(t, 2)
+	runs := &tally{}
+	var memories [2]*gauge
+	var workers [2]*running
+	for i := range workers {
+		memories[i] = &gauge{}
+		workers[i] = r.runWithTimers(r.store, memories[i].guarded(worker.Config{Concurrency: 8}), on("send", func(_ context.Context, job worker.Job[[]byte]) error {
+			runs.add(job.ID)
+			return nil
+		}))
+	}
+	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // A test's dice.
+	for i := range looks {
+		for _, m := range memories {
+			m.memory.Store([]int64{10, 110}[random.IntN(2)] * megabyte)
+		}
+		var some []admission.Job
+		for n := range jobs / looks {
+			j := admission.NewJob(fmt.Sprint("tenant-", random.IntN(20)), "mail", "send", nil)
+			j.ID, j.MaxAttempts = fmt.Sprint("job-", i, "-", n), 1
+			some = append(some, j)
+		}
+		r.enqueue(some...)
+		asked := memories[0].asked.Load()
+		r.await("a look", func() bool { return memories[0].asked.Load() > asked })
+	}
+	for _, m := range memories {
+		m.memory.Store(10 * megabyte)
+	}
+	const all = jobs / looks * looks
+	if c := r.idle(); c.Left["completed"] != all || c.Dead != 0 {
+		t.Errorf("got %+v", c)
+	}
+	if bad := runs.repeated(all); bad != "" {
+		t.Error(bad)
+	}
+	for _, w := range workers {
+		for _, e := range w.ends("") {
+			if e.Attempt != 1 || e.Outcome == worker.Lost || e.Outcome == worker.Dead {
+				t.Errorf("%s: attempt %d, %s", e.Key.ID, e.Attempt, e.Outcome)
+			}
+		}
+		if strings.Contains(w.logs.String(), "lease lost") || !strings.Contains(w.logs.String(), "no new work is taken") {
+			t.Error("a lease was lost, or the guard was never at its limit")
+		}
 	}
 }

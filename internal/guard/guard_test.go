@@ -136,13 +136,13 @@ func TestASamplerThatFailsIsToldOnce(t *testing.T) {
 		go g.Run(ctx)
 		time.Sleep(6 * time.Second)
 		synctest.Wait()
-		sampler.err = errors.New("no such file")
+		sampler.fail(errors.New("no such file"))
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if _, ok := g.TryBegin(); ok {
 			t.Error("a guard that cannot see lets new work in again")
 		}
-		sampler.err = nil
+		sampler.fail(nil)
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if got := strings.Count(said.String(), "cannot be measured"); got != 1 {

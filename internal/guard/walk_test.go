@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -13,14 +14,23 @@ import (
 
 // fixed is a sampler with one answer.
 type fixed struct {
+	mu     sync.Mutex
 	sample Sample
 	err    error
 	asked  int
 }
 
 func (f *fixed) Sample(time.Time) (Sample, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.asked++
 	return f.sample, f.err
+}
+
+func (f *fixed) fail(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.err = err
 }
 
 // TestWalk plays testdata/walk.txt: what is limited, samples at times, and what the log says and others are told.
