@@ -77,8 +77,10 @@ func New(store store.Deployment, config Config) (*Worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = w.addGuard()
-	return w, err
+	if err = w.addGuard(); err != nil {
+		return nil, err
+	}
+	return w, nil
 }
 
 // newOf returns a Worker without a guard.

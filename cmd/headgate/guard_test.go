@@ -3,11 +3,16 @@ package main
 import (
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 
+	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // get returns what is at a URL, with its status and when to ask again.
@@ -69,4 +74,39 @@ func TestAServerOverItsLimitTakesNoCalls(t *testing.T) {
 		t.Errorf("ready: %d", status)
 	}
 	stop()
+}
+
+// TestAWorkerCountsTheMemoryOfItsCommands has a job whose command really takes 300 MB, more than the worker may have together with it.
+// The next job waits until that has ended, and nobody has ended it before its time.
+func TestAWorkerCountsTheMemoryOfItsCommands(t *testing.T) {
+	t.Parallel()
+	d, log := newDeployment(t), &lockedBuffer{}
+	free := filepath.Join(t.TempDir(), "free")
+	args := append([]string{"worker"}, d.where...)
+	args = append(args, "--queue", "q", "--concurrency", "2", "--log", "debug", "--set", "guard.max_memory=262144000", "--set", "guard.interval=100ms", "--exec",
+		"sh", "-c", `test "$HEADGATE_TYPE" = eat || exit 0; { head -c 314572800 /dev/zero; until test -e "$1"; do sleep 0.05; done; } | tail -n 1 > /dev/null`, "sh", free)
+	command := process(t, log, args...)
+	d.enqueue("eat")
+	awaitLog(t, log.String, "no new work is taken", 1)
+	slots := func(store.Census) bool {
+		workers, err := redistest.Shared(t).Client(t).HVals(t.Context(), redisstore.Keys(d.store).Workers()).Result()
+		return err == nil && len(workers) == 1 && strings.Split(workers[0], "|")[1] == "1"
+	}
+	d.await("the free slot to be given up", slots)
+	d.enqueue("good")
+	if c := d.await("it to wait", func(c store.Census) bool { return c.Waiting == 1 }); c.Left["completed"] != 0 {
+		t.Errorf("got %+v", c)
+	}
+	must(t, os.WriteFile(free, nil, 0o600))
+	if c := d.idle(); c.Left["completed"] != 2 {
+		t.Errorf("got %+v", c)
+	}
+	must(t, command.Process.Signal(syscall.SIGTERM))
+	must(t, command.Wait())
+	text := log.String()
+	again, ran := strings.Index(text, "new work is taken again"), regexp.MustCompile(`"job":"good".*"outcome":"completed"`).FindStringIndex(text)
+	if again < 0 || ran == nil || ran[0] < again || !regexp.MustCompile(`memory usage \d\d\d\.\dMB exceeds limit 250\.0MB`).MatchString(text) {
+		t.Error(text)
+	}
+	checkLog(t, text)
 }

@@ -40,7 +40,7 @@ type Guard struct {
 	// What follows to throttled is the goroutine's of Run alone: summary is when the next is due, freed when free was called.
 	ladder         *ladder
 	worst          Sample
-	most           int // requests in a minute
+	peaks          map[Kind]float64 // of requests, and of what somebody else bounds
 	failing        bool
 	summary, freed time.Time
 	free           func()
@@ -59,7 +59,7 @@ func New(config Config, parts Parts) (*Guard, error) {
 	if err := config.Validate(); err != nil || !config.On() {
 		return nil, err
 	}
-	g := &Guard{config: config.withDefaults(), parts: parts, crossed: make(chan struct{}, 1), free: debug.FreeOSMemory}
+	g := &Guard{config: config.withDefaults(), parts: parts, crossed: make(chan struct{}, 1), peaks: map[Kind]float64{}, free: debug.FreeOSMemory}
 	g.ladder, g.rate.ring = newLadder(g.config.WarnAt), newRing(window)
 	if g.parts.Sampler == nil {
 		g.parts.Sampler = newProcess()
@@ -68,7 +68,10 @@ func New(config Config, parts Parts) (*Guard, error) {
 	if err != nil {
 		return nil, fmt.Errorf("measure this process: %w", err)
 	}
-	return g, first.has(config)
+	if err = first.has(config); err != nil {
+		return nil, err
+	}
+	return g, nil
 }
 
 // Run looks every interval until ctx ends.
@@ -107,14 +110,17 @@ func (g *Guard) note(err error) {
 
 // look takes a sample of a time.
 func (g *Guard) look(now time.Time, sample Sample) {
-	rate := g.requests(now)
-	g.worst, g.most = g.worst.max(sample), max(g.most, int(rate.Value))
-	readings := sample.readings(g.config)
-	if g.config.MaxRequestsPerMinute > 0 {
-		readings = append(readings, rate)
-	}
+	counts := []Reading{g.requests(now)}
 	if g.parts.Bounds != nil {
-		readings = append(readings, g.parts.Bounds()...)
+		counts = append(counts, g.parts.Bounds()...)
+	}
+	g.worst = g.worst.max(sample)
+	readings := sample.readings(g.config)
+	for _, r := range counts {
+		g.peaks[r.Kind] = max(g.peaks[r.Kind], r.Value)
+		if r.Limit > 0 {
+			readings = append(readings, r)
+		}
 	}
 	g.apply(readings)
 	if (g.ladder.violated[Memory] || g.ladder.violated[CgroupMemory]) && now.Sub(g.freed) >= freeEvery {
@@ -126,7 +132,7 @@ func (g *Guard) look(now time.Time, sample Sample) {
 	}
 	if !now.Before(g.summary) {
 		g.summary = now.Add(summaryEvery)
-		g.summarize(sample, int(rate.Value))
+		g.summarize(sample, counts)
 	}
 }
 
@@ -134,8 +140,11 @@ func (g *Guard) look(now time.Time, sample Sample) {
 func (g *Guard) apply(readings []Reading) {
 	for _, c := range g.ladder.step(readings) {
 		level := [...]zerolog.Level{Normal: zerolog.InfoLevel, Warning: zerolog.WarnLevel, Violation: zerolog.ErrorLevel}[c.To]
-		if c.From == Violation {
+		switch {
+		case c.From == Violation:
 			level = zerolog.InfoLevel
+		case c.Bounded:
+			level = min(level, zerolog.WarnLevel) // Nobody is turned away for it here.
 		}
 		g.parts.Logger.WithLevel(level).Str("kind", string(c.Kind)).Stringer("state", c.To).Msg("guard: " + c.String())
 		if g.parts.Changed != nil {
@@ -157,20 +166,18 @@ func (g *Guard) apply(readings []Reading) {
 }
 
 // summarize logs what is used, and the most of it since the start.
-func (g *Guard) summarize(s Sample, requests int) {
-	show := func(kind Kind, value float64) string { return Reading{Kind: kind}.show(value) }
+func (g *Guard) summarize(s Sample, counts []Reading) {
 	line := g.parts.Logger.Info()
-	for _, one := range []struct {
-		kind      Kind
-		now, most float64
-	}{
-		{Memory, float64(s.Memory), float64(g.worst.Memory)},
-		{CPU, s.CPU, g.worst.CPU},
-		{Goroutines, float64(s.Goroutines), float64(g.worst.Goroutines)},
-		{SchedLatency, s.SchedLatency.Seconds(), g.worst.SchedLatency.Seconds()},
-		{Requests, float64(requests), float64(g.most)},
-	} {
-		line.Str(string(one.kind), show(one.kind, one.now)).Str("peak_"+string(one.kind), show(one.kind, one.most))
+	add := func(kind Kind, now, peak float64) {
+		show := Reading{Kind: kind}.show
+		line.Str(string(kind), show(now)).Str("peak_"+string(kind), show(peak))
+	}
+	add(Memory, float64(s.Memory), float64(g.worst.Memory))
+	add(CPU, s.CPU, g.worst.CPU)
+	add(Goroutines, float64(s.Goroutines), float64(g.worst.Goroutines))
+	add(SchedLatency, s.SchedLatency.Seconds(), g.worst.SchedLatency.Seconds())
+	for _, r := range counts {
+		add(r.Kind, r.Value, g.peaks[r.Kind])
 	}
 	line.Bool("throttled", g.throttled.Load()).Msg("guard: resource summary")
 }
