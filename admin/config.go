@@ -82,7 +82,7 @@ type Config struct {
 	// description, and those of workers about jobs that they hold. Its zero value is none, and without Serve there is none. A minute's
 	// requests are the calls that begin; from Guard.WarnAt of MaxCalls and MaxConnections on it is logged, too.
 	Guard GuardConfig
-	// Guarded is called when something that Guard limits has come to another state; nil is not.
+	// Guarded is called when something that Guard limits was looked at first, and when it has come to another state; nil is not.
 	Guarded func(GuardChange)
 
 	// Timeout is how long a handler may take, up to MaxTimeout; zero means DefaultTimeout.

@@ -90,8 +90,9 @@ func (m *metrics) finished(e worker.Event) {
 // guarded shows a change that a guard has found.
 func (m *metrics) guarded(change worker.GuardChange) {
 	m.states.WithLabelValues(string(change.Kind)).Set(float64(change.To))
+	violations := m.violations.WithLabelValues(string(change.Kind)) // It is there from the first look on.
 	if change.To == worker.GuardViolation {
-		m.violations.WithLabelValues(string(change.Kind)).Inc()
+		violations.Inc()
 	}
 }
 

@@ -156,6 +156,7 @@ headgate_guard_state{kind="requests"} 1
 # HELP headgate_guard_violations_total How often the guard of this process has found something at its limit that was not before.
 # TYPE headgate_guard_violations_total counter
 headgate_guard_violations_total{kind="memory"} 2
+headgate_guard_violations_total{kind="requests"} 0
 `
 	must(t, testutil.GatherAndCompare(registry, strings.NewReader(want), "headgate_guard_state", "headgate_guard_violations_total"))
 	if len(told) != 4 {

@@ -23,7 +23,7 @@ type Observer struct {
 	// Lonely is called when calls of a downstream fail in this worker and not in the rest of the fleet, so that it leaves
 	// the downstream's jobs to others, and again, with false, when that has ended.
 	Lonely func(downstream string, lonely bool)
-	// Guarded is called when something that Config.Guard limits has come to another state.
+	// Guarded is called when something that Config.Guard limits was looked at first, and when it has come to another state.
 	Guarded func(GuardChange)
 }
 

@@ -179,7 +179,7 @@ func scrape(t *testing.T) (ofServer, ofWorker string) {
 	t.Helper()
 	d := newDeployment(t)
 	d.limit()
-	server := addressOf(d, "serve", "--address", "127.0.0.1:0", "--insecure-no-auth")
+	server := addressOf(d, "serve", "--address", "127.0.0.1:0", "--insecure-no-auth", "--set", "guard.max_goroutines=1000000", "--set", "guard.interval=100ms")
 	for _, tenant := range []string{"a", "b", "c", "d"} {
 		for n, jobType := range []string{"good", "good", "bad"} {
 			job := `{"tenant":"` + tenant + `","queue":"q","type":"` + jobType + `","id":"` + strconv.Itoa(n) + `","max_attempts":1}`
@@ -198,7 +198,11 @@ func scrape(t *testing.T) (ofServer, ofWorker string) {
 			strings.Contains(ofWorker, "headgate_log_lines_dropped_total 0\n")
 	})
 	d.unknown()
-	return call(t, http.MethodGet, server+"/metrics", "", http.StatusOK), ofWorker
+	eventually(t, func() bool { // Its guard has looked.
+		ofServer = call(t, http.MethodGet, server+"/metrics", "", http.StatusOK)
+		return strings.Contains(ofServer, `headgate_guard_state{kind="goroutines"} 0`)
+	})
+	return ofServer, ofWorker
 }
 
 // unknown has a worker hand a job back that it has no handler for.

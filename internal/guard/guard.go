@@ -26,7 +26,7 @@ type Parts struct {
 	Sampler Sampler
 	// Bounds returns readings of what somebody else bounds.
 	Bounds func() []Reading
-	// Changed is told of each change of a state, Throttled when new work is to stay away, and when it may come again. The goroutine of
+	// Changed is told of each change of a state and of the first state of each kind, Throttled when new work is to stay away, and when it may come again. The goroutine of
 	// Run calls both, one after the other.
 	Changed   func(Change)
 	Throttled func(bool)
@@ -145,6 +145,9 @@ func (g *Guard) apply(readings []Reading) {
 			level = zerolog.InfoLevel
 		case c.Bounded:
 			level = min(level, zerolog.WarnLevel) // Nobody is turned away for it here.
+		}
+		if c.From == c.To {
+			level = zerolog.Disabled // The first look found nothing.
 		}
 		g.parts.Logger.WithLevel(level).Str("kind", string(c.Kind)).Stringer("state", c.To).Msg("guard: " + c.String())
 		if g.parts.Changed != nil {

@@ -47,7 +47,7 @@ type Reading struct {
 // slack is by how much of its limit a reading must fall below a level to leave it.
 const slack = 0.05
 
-// Change is a reading that came to another state.
+// Change is a reading that came to another state, or the first one, which comes from normal.
 type Change struct {
 	Reading
 
@@ -66,12 +66,12 @@ func newLadder(warnAt float64) *ladder {
 	return &ladder{warnAt: warnAt, states: map[Kind]State{}, violated: map[Kind]bool{}}
 }
 
-// step takes readings, and returns what they changed. Kinds without one stay as they are.
+// step takes readings, and returns what they changed, and those of kinds that it had not seen. Kinds without one stay as they are.
 func (l *ladder) step(readings []Reading) (changes []Change) {
 	for _, r := range readings {
-		from := l.states[r.Kind]
+		from, known := l.states[r.Kind]
 		to := l.next(from, r.Value/r.Limit)
-		if from == to {
+		if known && from == to {
 			continue
 		}
 		l.states[r.Kind] = to
