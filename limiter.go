@@ -47,6 +47,9 @@ func (l *Limiter) Check(ctx context.Context, r Request) error {
 	return &Refusal{Reason: v.Reason, Scope: v.Scope, Remaining: v.TokensLeft, Burst: v.Burst, RetryAfter: v.RetryAfter, inner: v.Err()}
 }
 
+// Verdicts returns the limiter that answers with a limiter.Verdict, as package httplimit takes it. Close of l closes it.
+func (l *Limiter) Verdicts() *limiter.Limiter { return l.inner }
+
 // LimiterStats is what a Limiter has counted since it was made. Admitted and Refused are checks that were answered by tokens on lease, by
 // a denial that is remembered, or by Redis.
 type LimiterStats struct {

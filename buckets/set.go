@@ -72,16 +72,16 @@ func (s *Set) LevelAt(now, changed Instant, step LevelLimit) Micro {
 	return level
 }
 
-// Least returns what the bucket of a path that holds least has at now, in whole tokens, rounded down, and its burst; zeros for an empty
-// path. Of equals it is the outermost.
-func (s *Set) Least(now, changed Instant, path []LevelLimit) (left, burst admission.Tokens) {
+// Least returns the scope of a path whose bucket holds least at now, what it has in whole tokens, rounded down, and its burst; zeros for
+// an empty path. Of equals it is the outermost.
+func (s *Set) Least(now, changed Instant, path []LevelLimit) (scope admission.Scope, left, burst admission.Tokens) {
 	var least Micro
 	for i, step := range path {
 		if level := s.LevelAt(now, changed, step); i == 0 || level < least {
-			least, left, burst = level, level.Tokens(), step.Limit.Burst.Tokens()
+			least, scope, left, burst = level, step.Scope, level.Tokens(), step.Limit.Burst.Tokens()
 		}
 	}
-	return left, burst
+	return scope, left, burst
 }
 
 // Bucket returns the stored value of a scope; the absent Bucket when there is none.

@@ -99,15 +99,15 @@ func TestLeastIsTheBucketThatHoldsLeast(t *testing.T) {
 		if step.cost > 0 {
 			set.Take(0, 0, path, step.cost)
 		}
-		if left, burst := set.Least(0, 0, path); left != step.left || burst != step.burst {
+		if _, left, burst := set.Least(0, 0, path); left != step.left || burst != step.burst {
 			t.Errorf("after %d tokens %d of %d are left, want %d of %d", step.cost, left, burst, step.left, step.burst)
 		}
 	}
 	set.Take(0, 0, path[2:], 2) // The queue's alone; it is now as empty as the tenant's, which is the outer one.
-	if left, burst := set.Least(0, 0, path); left != 0 || burst != 4 {
-		t.Errorf("%d of %d", left, burst)
+	if scope, left, burst := set.Least(0, 0, path); scope != "acme" || left != 0 || burst != 4 {
+		t.Errorf("%s: %d of %d", scope, left, burst)
 	}
-	if left, burst := set.Least(0, 0, nil); left != 0 || burst != 0 {
+	if scope, left, burst := set.Least(0, 0, nil); scope != "" || left != 0 || burst != 0 {
 		t.Errorf("an empty path has %d of %d", left, burst)
 	}
 }

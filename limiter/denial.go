@@ -18,6 +18,7 @@ type denial struct {
 	reason admission.Reason
 	// left is what the bucket held at; it gains a micro-token in perMicro nanoseconds, up to burst.
 	left     buckets.Micro
+	rate     admission.TokensPerSecond
 	perMicro float64
 	burst    admission.Tokens
 	// at is before the call that was refused. Until pause everything is refused that left does not cover.
@@ -47,5 +48,5 @@ func (d *denial) refuses(now breaker.Instant, inForce *policy.Compiled, cost adm
 // tell writes the refusal that the denial gives, into a zero Verdict: copies of one cost more than all else.
 func (d *denial) tell(v *Verdict, scope admission.Scope, retryAfter time.Duration) {
 	v.Source, v.Reason, v.Scope = Cached, d.reason, scope
-	v.TokensLeft, v.Burst, v.RetryAfter = d.left.Tokens(), d.burst, retryAfter
+	v.TokensLeft, v.Burst, v.Rate, v.RetryAfter = d.left.Tokens(), d.burst, d.rate, retryAfter
 }

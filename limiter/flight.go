@@ -101,6 +101,7 @@ func (l *Limiter) board(inForce *policy.Compiled, tickets []*ticket) *flight {
 		w.seen.Store(int64(f.sent))
 		if t.cost > 0 {
 			f.asked = append(f.asked, t)
+			f.grant.Left = f.grant.Left || t.tell
 		}
 		f.want(w)
 		f.grant.Questions = append(f.grant.Questions, w.question(t.cost))
@@ -150,7 +151,7 @@ func (l *Limiter) land(f *flight, granted store.Granted, err error) {
 	}
 	for i, t := range f.asked {
 		verdict := &granted.Verdicts[i]
-		t.verdict = verdictOf(verdict)
+		t.verdict = t.boarded.verdictOf(verdict, t.tell)
 		took := admission.Tokens(0)
 		if t.verdict.Admitted {
 			took = t.cost

@@ -109,7 +109,7 @@ func (l *Limiter) Check(ctx context.Context, r Request) (v Verdict, err error) {
 			return Verdict{}, err
 		}
 		if w == nil {
-			return l.ask(ctx, newTicket(r.route(), nil, r.Cost))
+			return l.ask(ctx, newTicket(r.route(), nil, r.Cost).telling(r.Remaining))
 		}
 	}
 	now := l.clock.now()
@@ -117,7 +117,7 @@ func (l *Limiter) Check(ctx context.Context, r Request) (v Verdict, err error) {
 	w.try(now, r.Cost, &a)
 	switch {
 	case a.outcome == asking:
-		return l.ask(ctx, newTicket(w.asked, w, r.Cost))
+		return l.ask(ctx, newTicket(w.asked, w, r.Cost).telling(r.Remaining))
 	case a.outcome == denied:
 		if l.counts.byDenial != nil {
 			l.counts.byDenial.Add(1)
@@ -133,6 +133,9 @@ func (l *Limiter) Check(ctx context.Context, r Request) (v Verdict, err error) {
 	}
 	l.note(ctx, w, oneAdmitted, r.Cost)
 	v.Admitted, v.Source = true, Leased
+	if r.Remaining {
+		w.remaining(&v)
+	}
 	return v, nil
 }
 

@@ -18,6 +18,8 @@ type ticket struct {
 	way *way
 	// cost is zero where more tokens are fetched and nobody waits.
 	cost admission.Tokens
+	// tell says that the caller wants to know what is left where it is admitted.
+	tell bool
 	// boarded is the way on which it was asked. Only the pilot uses it before done.
 	boarded *way
 	// left says that the caller has gone.
@@ -32,6 +34,11 @@ type ticket struct {
 
 func newTicket(at route, w *way, cost admission.Tokens) *ticket {
 	return &ticket{route: at, way: w, cost: cost, done: make(chan struct{})}
+}
+
+func (t *ticket) telling(remaining bool) *ticket {
+	t.tell = remaining
+	return t
 }
 
 // line is where tickets wait while all places of calls are taken. What waits while a call is under way goes with the next.

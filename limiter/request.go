@@ -17,6 +17,9 @@ type Request struct {
 	Class         admission.Priority
 	// Cost is 1 to headgate.MaxCost tokens; zero means 1.
 	Cost admission.Tokens
+	// Remaining asks to be told what is left where the request is admitted: in Verdict Scope, TokensLeft, Burst and Rate. A check that
+	// Redis answers has some 20 bytes more for it; one by lease takes some 10 ns longer.
+	Remaining bool
 }
 
 // route is what names a way.
@@ -90,9 +93,13 @@ type Verdict struct {
 	Source Source
 	// Reason is why it was refused: ReasonLimited, ReasonTooCostly, ReasonBuckets, ReasonMemory or ReasonUnavailable.
 	Reason admission.Reason
-	// Scope is the refusing one. Its bucket held TokensLeft, rounded down, of Burst.
+	// Scope is the refusing one. Its bucket held TokensLeft, rounded down, of Burst, and gains Rate. Of what was admitted, if
+	// Request.Remaining asks for it, it is the scope on the way whose bucket has least left where Redis has answered, and the one with the
+	// smallest burst after a check by lease: there TokensLeft is what this process has on lease, a lower bound, as the bucket may hold
+	// more. Where partitions divide the global limit, Burst and Rate are those of a part. Rate is zero where Source is Blind.
 	Scope             admission.Scope
 	TokensLeft, Burst admission.Tokens
+	Rate              admission.TokensPerSecond
 	// RetryAfter is how long to wait until the scope would hold enough; zero where that is of no use.
 	RetryAfter time.Duration
 }

@@ -124,6 +124,33 @@ func (w *way) question(cost admission.Tokens) store.Question {
 	return store.Question{Tenant: w.route.tenant, Queue: w.route.queue, Class: w.route.class, Cost: cost, Limits: w.limits}
 }
 
+// verdictOf is what Redis says of a check on the way; what it leaves is told if it was asked for.
+func (w *way) verdictOf(verdict *admission.Verdict, tell bool) Verdict {
+	v := verdictOf(verdict)
+	switch {
+	case v.Admitted && !tell:
+		return Verdict{Admitted: true}
+	case v.Burst != 0:
+		v.Rate = w.limit(v.Scope.Level()).Rate()
+	}
+	return v
+}
+
+// remaining tells what is on lease at the scope with the smallest burst, the outermost of equals: which one has least on lease says
+// nothing of the buckets, since chunks are of a size.
+func (w *way) remaining(v *Verdict) {
+	var smallest *scope
+	var limit *admission.Limit
+	for _, s := range w.scopes {
+		if of := w.limit(s.level); smallest == nil || of.Burst < limit.Burst {
+			smallest, limit = s, of
+		}
+	}
+	if smallest != nil {
+		v.Scope, v.TokensLeft, v.Burst, v.Rate = smallest.name, smallest.held.tokens(), limit.Burst, limit.Rate()
+	}
+}
+
 // deny remembers a refusal of cost at the scope that refused.
 func (w *way) deny(landed breaker.Instant, cost admission.Tokens, verdict *admission.Verdict) {
 	for i, s := range w.scopes {
@@ -132,7 +159,7 @@ func (w *way) deny(landed breaker.Instant, cost admission.Tokens, verdict *admis
 		}
 		limit := w.limit(s.level)
 		rate := float64(limit.Rate()) // A token a second is a micro-token a microsecond.
-		d := &denial{policy: w.policy, reason: verdict.Reason, perMicro: float64(time.Microsecond) / rate, burst: limit.Burst, at: landed}
+		d := &denial{policy: w.policy, reason: verdict.Reason, rate: limit.Rate(), perMicro: float64(time.Microsecond) / rate, burst: limit.Burst, at: landed}
 		if verdict.Reason == admission.ReasonLimited {
 			gained := buckets.Micro(float64(verdict.RetryAfter.Microseconds()) * rate)
 			d.left = max(0, buckets.MicroOf(cost)-gained)

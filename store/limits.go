@@ -72,6 +72,9 @@ type Grant struct {
 	// Questions are asked one after the other, each granted or refused by itself, at most MaxBatchJobs. One of no cost asks
 	// nothing and serves Accounts alone. The global limit must be the same for all.
 	Questions []Question
+	// Left also tells of what is granted the scope on its way that holds least after it, the outermost of equals, what that holds in
+	// whole tokens, rounded down, and its burst: Verdict's Scope, TokensLeft and Burst.
+	Left bool
 	// Accounts are the leases that change, each scope once.
 	Accounts []Account
 }

@@ -26,6 +26,7 @@ var rooms = []room{
 	{path: "policy", floor: pureFloor},
 	{path: "internal/fairness", floor: pureFloor},
 	{path: "internal/trace", floor: pureFloor},
+	{path: "internal/limitheader", floor: pureFloor},
 	{path: "internal/keyspace", floor: 2},
 	{path: "internal/callback", floor: 2},
 	{path: "lua", floor: 2},

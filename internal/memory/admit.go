@@ -145,7 +145,7 @@ func (a *admitting) decide(i int) *admission.Verdict {
 		}
 	}
 	a.charge.Take(path, j.Cost)
-	left, burst := a.charge.Least(path)
+	_, left, burst := a.charge.Least(path)
 	a.let(entering{at: i, job: job, start: start, redrive: redriven(c, live), entrant: e, makes: makes, left: left, burst: burst})
 	return nil
 }

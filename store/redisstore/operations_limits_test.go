@@ -118,6 +118,7 @@ func (w *walk) grantOnce(questions []store.Question) {
 	g := store.Grant{
 		Version: w.version, Member: pick(w, "member", []string{"one", "two", "three"}), Lease: walkLease,
 		Beat: pick(w, "beat", []time.Duration{0, 0, walkBeat, -1}), Questions: slices.Clone(questions),
+		Left: w.number("left", 0, 1) > 0,
 	}
 	accounted := map[admission.Scope]bool{}
 	for i := range g.Questions {

@@ -2,8 +2,6 @@ package api
 
 import (
 	"cmp"
-	"fmt"
-	"math"
 	"net/http"
 	"slices"
 	"strconv"
@@ -12,6 +10,7 @@ import (
 
 	"github.com/headgate/headgate/admin/internal/route"
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/limitheader"
 	"github.com/headgate/headgate/policy"
 )
 
@@ -19,20 +18,23 @@ import (
 // of them. The body has them all.
 const mostBuckets = 4
 
-// setRateLimit says of the emptiest buckets on the way what they take and what they hold, each field as one list, as
-// draft-ietf-httpapi-ratelimit-headers has them. A token bucket is told by its rate, q tokens in w seconds; burst is what it can hold, and
-// t the time until it is full.
-func setRateLimit(header http.Header, answers []answerView) {
+// setRateLimit says of the emptiest buckets on the way what they take and what they hold, each field as one list, as package limitheader
+// has them. wait is that of a refusal.
+func setRateLimit(header http.Header, answers []answerView, wait time.Duration) {
 	var policies, levels []string
 	for _, b := range emptiest(answers, mostBuckets) {
-		name := `"` + string(b.Scope) + `"` // A scope has no byte that a string of structured fields escapes.
-		policies = append(policies, policyOf(name, b.TokensPerSecond, b.Burst))
-		levels = append(levels, name+";r="+whole(b.TokensLeft)+";t="+seconds(time.Duration(b.FullInMs*float64(time.Millisecond))))
+		told := b.told()
+		policies, levels = append(policies, told.Policy()), append(levels, told.Limit(wait))
 	}
 	if len(policies) > 0 {
-		header.Set("RateLimit-Policy", strings.Join(policies, ", "))
-		header.Set("RateLimit", strings.Join(levels, ", "))
+		header.Set(limitheader.PolicyField, strings.Join(policies, ", "))
+		header.Set(limitheader.LimitField, strings.Join(levels, ", "))
 	}
+}
+
+// told is the bucket as headers tell it.
+func (b *bucketView) told() limitheader.Bucket {
+	return limitheader.Bucket{Name: string(b.Scope), Rate: b.TokensPerSecond, Burst: b.Burst, Left: b.TokensLeft}
 }
 
 // emptiest returns the buckets with the least of their burst left, each once and in the order of the answers.
@@ -55,28 +57,6 @@ func emptiest(answers []answerView, most int) []bucketView {
 	return all[:most]
 }
 
-func policyOf(name string, rate admission.TokensPerSecond, burst admission.Tokens) string {
-	quota, window := rateOf(rate)
-	return fmt.Sprintf("%s;q=%d;w=%d;burst=%d", name, quota, window, burst)
-}
-
-// rateOf writes a rate as whole tokens in the least of some windows, in seconds; one that is whole in none loses a fraction of a token a
-// day.
-func rateOf(rate admission.TokensPerSecond) (quota, window int64) {
-	for _, window := range []int64{1, 60, 3600, 86400} {
-		quota := float64(rate) * float64(window)
-		if whole := math.Round(quota); whole >= 1 && math.Abs(quota-whole) < 1e-6*whole {
-			return int64(whole), window
-		}
-	}
-	const most = 31 * 86400 // The slowest rate is a token in it.
-	for window := int64(86400); ; window = most {
-		if quota := int64(float64(rate) * float64(window)); quota >= 1 || window == most {
-			return max(quota, 1), window
-		}
-	}
-}
-
 // limitJob says of each bucket on a job's way what it can hold, and of the one that refused what it holds. What the others hold after a
 // job was admitted nobody has read: that would be a call of Redis more for each job. Without a policy at hand nothing is said.
 func (a *API) limitJob(r *route.Request, header http.Header, job *admission.Job, verdict *admission.Verdict) {
@@ -97,17 +77,16 @@ func (a *API) limitJob(r *route.Request, header http.Header, job *admission.Job,
 				continue
 			}
 			scope := admission.ScopeAt(level, job.Tenant, job.Queue, class)
-			name := `"` + string(scope) + `"`
-			policies = append(policies, policyOf(name, limit.Rate(), limit.Burst))
+			told := limitheader.Bucket{Name: string(scope), Rate: limit.Rate(), Burst: limit.Burst, Left: float64(verdict.TokensLeft)}
+			policies = append(policies, told.Policy())
 			if verdict.Reason == admission.ReasonLimited && verdict.Scope == scope {
-				left := float64(verdict.TokensLeft)
-				header.Set("RateLimit", name+";r="+whole(left)+";t="+seconds(span(float64(limit.Burst)-left, limit.Rate())))
+				header.Set(limitheader.LimitField, told.Limit(verdict.RetryAfter))
 			}
 		}
 		return nil
 	})
 	if len(policies) > 0 {
-		header.Set("RateLimit-Policy", strings.Join(policies, ", "))
+		header.Set(limitheader.PolicyField, strings.Join(policies, ", "))
 	}
 }
 
@@ -124,14 +103,8 @@ func setOldRateLimit(header http.Header, answers []answerView) {
 	if least == nil {
 		return
 	}
-	header.Set("X-RateLimit-Limit", strconv.FormatInt(int64(least.Burst), 10))
-	header.Set("X-RateLimit-Remaining", whole(least.TokensLeft))
-	header.Set("X-RateLimit-Reset", seconds(time.Duration(least.FullInMs*float64(time.Millisecond))))
-}
-
-func whole(tokens float64) string { return strconv.FormatInt(int64(math.Floor(tokens)), 10) }
-
-// seconds rounds up.
-func seconds(d time.Duration) string {
-	return strconv.FormatInt(int64((d+time.Second-1)/time.Second), 10)
+	told := least.told()
+	header.Set(limitheader.OldLimitField, strconv.FormatInt(int64(least.Burst), 10))
+	header.Set(limitheader.OldRemainingField, strconv.FormatInt(told.Remaining(), 10))
+	header.Set(limitheader.OldResetField, strconv.FormatInt(limitheader.Seconds(told.UntilFull()), 10))
 }

@@ -104,6 +104,16 @@ local function decide(path, cost)
   end
 end
 
+-- path_least returns the level on a path whose bucket holds least, the outermost of equals, and that bucket; nil where there is none.
+local function path_least(path)
+  local at
+  for level = 0, 3 do
+    local b = path[level]
+    if b and (not at or b.level < path[at].level) then at = level end
+  end
+  return at, path[at]
+end
+
 local function charge(path, cost)
   for level = 0, 3 do
     local b = path[level]

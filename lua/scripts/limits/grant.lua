@@ -8,19 +8,28 @@
 -- ARGV[6] member  name of the limiter
 -- ARGV[7] ttl  microseconds that a lease lasts
 -- ARGV[8] beat  microseconds for which the limiter counts as live from now on, 0 to forget it, "" to leave it as it is
--- ARGV[9] questions  number of Q
+-- ARGV[9] questions  number of Q, negative where grants are to say what they leave
 -- ARGV[10] paths  number of P
 -- ARGV[11] ...  what the fragment path says; then Q times: path from 1, tokens; then of each account: path from 1,
 --   level, scope, tokens wanted, tokens still held, tokens that all may hold, tokens given back, tokens owed
--- Reply {"stale", version} or {"done", live limiters (-1 without a beat), a line a question: nothing where it is granted, else
+-- Reply {"stale", version} or {"done", live limiters (-1 without a beat), a line a question: where it is granted nothing, or "granted
+--   LEVEL LEFT BURST", in whole tokens, of the bucket on its way that holds least after it, if there is one and that was asked; else
 --   as admit says it; a line an account: tokens leased, tokens paid of what is owed, holders of the scope}
 -- Never leases more of a scope to all its holders than they may hold, nor more than half of what is left.
+
+-- granted_line tells what the bucket on a path has that holds least; nil where there is none.
+local function granted_line(path)
+  local at, b = path_least(path)
+  return at and format('granted %d %d %d', at, floor(b.level / 1000000), b.burst / 1000000)
+end
+
 function scripts.grant(KEYS, ARGV)
   local STATE, NOW, VERSION = KEYS[1], ARGV[1], ARGV[2]
   call.bucket_cap = tonumber(ARGV[3])
   call.global_rate, call.global_burst = tonumber(ARGV[4]), tonumber(ARGV[5])
   call.member, call.ttl = ARGV[6], tonumber(ARGV[7])
-  local BEAT, QUESTIONS = ARGV[8], tonumber(ARGV[9])
+  local BEAT, TOLD = ARGV[8], tonumber(ARGV[9]) < 0
+  local QUESTIONS = math.abs(tonumber(ARGV[9]))
   call.path_count, call.paths_at = tonumber(ARGV[10]), 11
   call.buckets, call.global_bucket = 'b:', 'gb'
   local time_us = now_us(NOW)
@@ -44,12 +53,13 @@ function scripts.grant(KEYS, ARGV)
   end
   for at = questions_at, accounts_at - 1, 2 do
     local path, cost = call.paths[tonumber(ARGV[at])], ARGV[at + 1] * 1000000
-    local refusal = decide(path, cost)
-    if not refusal then
+    local answer = decide(path, cost)
+    if not answer then
       charge(path, cost)
       changed = true
+      if TOLD then answer = granted_line(path) end
     end
-    reply[#reply + 1] = refusal or ''
+    reply[#reply + 1] = answer or ''
   end
   for at = accounts_at, #ARGV, ACCOUNT_SIZE do
     local b = call.paths[tonumber(ARGV[at])][tonumber(ARGV[at + 1])]

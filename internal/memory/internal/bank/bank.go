@@ -238,8 +238,8 @@ func (c *Charge) LevelOf(of buckets.LevelLimit) (buckets.Micro, buckets.Instant)
 	return buckets.Settle(c.At, c.changed, c.bank.set.Bucket(of.Scope), of.Limit)
 }
 
-// Least returns what the bucket of a path that holds least has, in whole tokens, and its burst.
-func (c *Charge) Least(path []buckets.LevelLimit) (left, burst admission.Tokens) {
+// Least returns the scope of a path whose bucket holds least, what it has in whole tokens, and its burst.
+func (c *Charge) Least(path []buckets.LevelLimit) (scope admission.Scope, left, burst admission.Tokens) {
 	return c.bank.set.Least(c.At, c.changed, path)
 }
 

@@ -66,7 +66,11 @@ func (l *Leases) Grant(charge *Charge, over int64, g *store.Grant) (granted stor
 	}
 	for i := range g.Questions {
 		if q := &g.Questions[i]; q.Cost > 0 {
-			verdict := v.Take(v.PathOf(&q.Limits, q.Tenant, q.Queue, q.Class), q.Cost)
+			path := v.PathOf(&q.Limits, q.Tenant, q.Queue, q.Class)
+			verdict := v.Take(path, q.Cost)
+			if g.Left && verdict.Decision == admission.Admitted {
+				verdict.Scope, verdict.TokensLeft, verdict.Burst = v.Least(path)
+			}
 			v.changed = v.changed || verdict.Decision == admission.Admitted // Also where no limit stands on its way.
 			granted.Verdicts = append(granted.Verdicts, verdict)
 		}

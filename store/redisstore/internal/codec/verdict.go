@@ -74,6 +74,9 @@ func ParseVerdict(line string, j *admission.Job) (admission.Verdict, error) {
 		v.EstimatedWait = time.Duration(numbers[1]) * time.Microsecond
 	case word == "spilled" && len(numbers) == 1:
 		v.Decision, v.Place, v.Position, v.EstimatedWait = admission.Admitted, admission.PlaceSpilled, int(numbers[0]), -1
+	case word == "granted" && len(numbers) == 3:
+		v.Decision, v.Scope = admission.Admitted, scope()
+		v.TokensLeft, v.Burst = admission.Tokens(numbers[1]), admission.Tokens(numbers[2])
 	case word == "overflow" && len(numbers) == 2:
 		v.Reason, v.RetryAfter = admission.ReasonOverflow, store.RefusedRetry
 		v.Detail = fmt.Sprintf("%d jobs of %d bytes", numbers[0], numbers[1])

@@ -42,6 +42,9 @@ func (s *Limits) grantArgs(g *store.Grant) []any {
 			asked++
 		}
 	}
+	if g.Left {
+		asked = -asked
+	}
 	args = append(args, g.Member, codec.Micros(g.Lease), beat, asked, len(g.Questions))
 	args = codec.AppendQuestions(args, g.Questions)
 	for i := range g.Questions {

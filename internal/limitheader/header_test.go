@@ -1,0 +1,45 @@
+package limitheader
+
+import (
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/admission"
+)
+
+func TestABucketIsTold(t *testing.T) {
+	t.Parallel()
+	daily := admission.TokensPerSecond(10.0 / 86400)
+	for _, row := range []struct {
+		bucket        Bucket
+		retryAfter    time.Duration
+		policy, limit string
+		untilFull     time.Duration
+	}{
+		{Bucket{"acme", daily, 10, 6}, 0, `"acme";q=10;w=86400;headgate-burst=10`, `"acme";r=6;t=51840`, 34560 * time.Second},
+		{Bucket{"acme", daily, 10, 6.5}, 4320 * time.Second, `"acme";q=10;w=86400;headgate-burst=10`, `"acme";r=6;t=4320`, 30240 * time.Second},
+		{Bucket{"acme", daily, 10, 0.5}, 0, `"acme";q=10;w=86400;headgate-burst=10`, `"acme";r=0;t=4320`, 82080 * time.Second},
+		{Bucket{"acme", 2, 10, -3}, 2 * time.Second, `"acme";q=2;w=1;headgate-burst=10`, `"acme";r=0;t=2`, 6500 * time.Millisecond},
+		{Bucket{"acme", 1000, 10, 3}, 0, `"acme";q=1000;w=1;headgate-burst=10`, `"acme";r=3;t=1`, 7 * time.Millisecond},
+		{Bucket{"acme", 1.5, 10, 10}, 0, `"acme";q=90;w=60;headgate-burst=10`, `"acme";r=10;t=7`, 0},
+	} {
+		if got := row.bucket.Policy(); got != row.policy {
+			t.Errorf("policy %s, want %s", got, row.policy)
+		}
+		if got := row.bucket.Limit(row.retryAfter); got != row.limit {
+			t.Errorf("limit %s, want %s", got, row.limit)
+		}
+		if got := row.bucket.UntilFull(); got != row.untilFull {
+			t.Errorf("%+v is full in %s, want %s", row.bucket, got, row.untilFull)
+		}
+	}
+}
+
+func TestADelayIsASecondAtTheLeast(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]string{0: "1", time.Nanosecond: "1", time.Second: "1", 1001 * time.Millisecond: "2", time.Hour: "3600"} {
+		if got := Delay(d); got != want {
+			t.Errorf("%s: %s, want %s", d, got, want)
+		}
+	}
+}
