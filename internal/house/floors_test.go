@@ -48,6 +48,7 @@ var rooms = []room{
 	{path: "internal/outage", floor: 4},
 	{path: "internal/guard", floor: 4},
 	{path: "admin", floor: 5},
+	{path: "httplimit", floor: 5},
 	{path: "asynqbridge", floor: 5},
 	{path: "telemetry", floor: 5},
 	{path: "headgatetest", floor: 6},

@@ -22,14 +22,14 @@ type linked struct {
 // The SDK, in groups that link the same.
 var (
 	redisRooms   = []string{"store/redisstore"}
-	storeRooms   = []string{"limiter", "producer", "scheduler", "store", "store/redisstore", "telemetry", "worker"}
-	cpuRooms     = []string{"limiter", "producer", "scheduler", "store/redisstore", "telemetry", "worker"}
-	loggingRooms = []string{"limiter", "producer", "scheduler", "telemetry", "worker"}
+	storeRooms   = []string{"httplimit", "limiter", "producer", "scheduler", "store", "store/redisstore", "telemetry", "worker"}
+	cpuRooms     = []string{"httplimit", "limiter", "producer", "scheduler", "store/redisstore", "telemetry", "worker"}
+	loggingRooms = []string{"httplimit", "limiter", "producer", "scheduler", "telemetry", "worker"}
 	metricRooms  = []string{"telemetry"}
 )
 
 // sdk are the packages that other people's programs import, but for the root, which may link what the services link.
-var sdk = []string{"admission", "breaker", "buckets", "limiter", "lua", "policy", "producer", "scheduler", "store", "store/redisstore", "telemetry", "worker"}
+var sdk = []string{"admission", "breaker", "buckets", "httplimit", "limiter", "lua", "policy", "producer", "scheduler", "store", "store/redisstore", "telemetry", "worker"}
 
 // services are the packages of which the root's door is made.
 var services = []string{"limiter", "lua", "policy", "producer", "scheduler", "store", "store/redisstore", "worker"}
@@ -46,7 +46,7 @@ var linkedModules = []linked{
 	{"github.com/mattn/go-isatty", "go-colorable asks it for a terminal", loggingRooms},
 	{"golang.org/x/sys", "go-redis asks it for the size of a cache line, go-isatty for a terminal", cpuRooms},
 	{"github.com/robfig/cron/v3", "schedules of periodic jobs: what cron lines mean is not for us to write again", []string{"producer", "telemetry"}},
-	{"github.com/puzpuzpuz/xsync/v4", "the maps of a limiter: docs/adr/011-written-here.md has what sync.Map takes", []string{"limiter", "telemetry"}},
+	{"github.com/puzpuzpuz/xsync/v4", "the maps of a limiter: docs/adr/011-written-here.md has what sync.Map takes", []string{"httplimit", "limiter", "telemetry"}},
 	{"github.com/prometheus/client_golang", "metrics", metricRooms},
 	{"github.com/prometheus/client_model", "client_golang's", metricRooms},
 	{"github.com/prometheus/common", "client_golang's", metricRooms},

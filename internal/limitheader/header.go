@@ -13,10 +13,9 @@ const (
 	PolicyField = "Ratelimit-Policy"
 	LimitField  = "Ratelimit"
 
-	OldLimitField      = "X-Ratelimit-Limit"
-	OldRemainingField  = "X-Ratelimit-Remaining"
-	OldResetField      = "X-Ratelimit-Reset"
-	OldRetryAfterField = "X-Ratelimit-Retry-After"
+	OldLimitField     = "X-Ratelimit-Limit"
+	OldRemainingField = "X-Ratelimit-Remaining"
+	OldResetField     = "X-Ratelimit-Reset"
 
 	RetryAfterField = "Retry-After"
 )

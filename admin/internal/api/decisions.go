@@ -9,7 +9,6 @@ import (
 	"github.com/headgate/headgate/admin/internal/problem"
 	"github.com/headgate/headgate/admin/internal/route"
 	"github.com/headgate/headgate/admission"
-	"github.com/headgate/headgate/internal/limitheader"
 	"github.com/headgate/headgate/internal/shown"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/store"
@@ -162,7 +161,7 @@ func (a *API) check(r *route.Request) (*route.Answer, error) {
 		if made.wait > 0 {
 			answer.Header.Set("Retry-After", problem.Seconds(made.wait))
 			if a.config.OldHeaders {
-				answer.Header.Set(limitheader.OldRetryAfterField, problem.Seconds(made.wait))
+				answer.Header.Set("X-RateLimit-Retry-After", problem.Seconds(made.wait))
 			}
 		}
 	}

@@ -4,13 +4,11 @@ import (
 	"cmp"
 	"net/http"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/headgate/headgate/admin/internal/route"
 	"github.com/headgate/headgate/admission"
-	"github.com/headgate/headgate/internal/limitheader"
+	"github.com/headgate/headgate/internal/shown"
 	"github.com/headgate/headgate/policy"
 )
 
@@ -18,23 +16,18 @@ import (
 // of them. The body has them all.
 const mostBuckets = 4
 
-// setRateLimit says of the emptiest buckets on the way what they take and what they hold, each field as one list, as package limitheader
-// has them. wait is that of a refusal.
+// setRateLimit says of the emptiest buckets on the way what they take and what they hold. wait is that of a refusal.
 func setRateLimit(header http.Header, answers []answerView, wait time.Duration) {
-	var policies, levels []string
+	var told []shown.Bucket
 	for _, b := range emptiest(answers, mostBuckets) {
-		told := b.told()
-		policies, levels = append(policies, told.Policy()), append(levels, told.Limit(wait))
+		told = append(told, b.told())
 	}
-	if len(policies) > 0 {
-		header.Set(limitheader.PolicyField, strings.Join(policies, ", "))
-		header.Set(limitheader.LimitField, strings.Join(levels, ", "))
-	}
+	shown.SetRateLimit(header, told, wait)
 }
 
 // told is the bucket as headers tell it.
-func (b *bucketView) told() limitheader.Bucket {
-	return limitheader.Bucket{Name: string(b.Scope), Rate: b.TokensPerSecond, Burst: b.Burst, Left: b.TokensLeft}
+func (b *bucketView) told() shown.Bucket {
+	return shown.Bucket{Name: string(b.Scope), Rate: b.TokensPerSecond, Burst: b.Burst, Left: b.TokensLeft}
 }
 
 // emptiest returns the buckets with the least of their burst left, each once and in the order of the answers.
@@ -64,9 +57,9 @@ func (a *API) limitJob(r *route.Request, header http.Header, job *admission.Job,
 	if r.Who.Tenant != "" { // As in decide.
 		outermost = admission.LevelTenant
 	}
-	var policies []string
+	var told []shown.Bucket
 	_ = a.limits.with(r.Context(), func(snapshot *policy.Compiled) error {
-		policies = nil
+		told = nil
 		class, known := snapshot.ClassNamed(job.Queue, job.Priority)
 		if !known {
 			return nil
@@ -77,17 +70,15 @@ func (a *API) limitJob(r *route.Request, header http.Header, job *admission.Job,
 				continue
 			}
 			scope := admission.ScopeAt(level, job.Tenant, job.Queue, class)
-			told := limitheader.Bucket{Name: string(scope), Rate: limit.Rate(), Burst: limit.Burst, Left: float64(verdict.TokensLeft)}
-			policies = append(policies, told.Policy())
+			bucket := shown.Bucket{Name: string(scope), Rate: limit.Rate(), Burst: limit.Burst, Left: float64(verdict.TokensLeft)}
+			told = append(told, bucket)
 			if verdict.Reason == admission.ReasonLimited && verdict.Scope == scope {
-				header.Set(limitheader.LimitField, told.Limit(verdict.RetryAfter))
+				shown.SetRateLimit(header, []shown.Bucket{bucket}, verdict.RetryAfter)
 			}
 		}
 		return nil
 	})
-	if len(policies) > 0 {
-		header.Set(limitheader.PolicyField, strings.Join(policies, ", "))
-	}
+	shown.SetRateLimitPolicy(header, told)
 }
 
 // setOldRateLimit tells of the bucket with the least tokens in the fields that were usual before.
@@ -103,8 +94,5 @@ func setOldRateLimit(header http.Header, answers []answerView) {
 	if least == nil {
 		return
 	}
-	told := least.told()
-	header.Set(limitheader.OldLimitField, strconv.FormatInt(int64(least.Burst), 10))
-	header.Set(limitheader.OldRemainingField, strconv.FormatInt(told.Remaining(), 10))
-	header.Set(limitheader.OldResetField, strconv.FormatInt(limitheader.Seconds(told.UntilFull()), 10))
+	shown.SetOldRateLimit(header, least.told())
 }
