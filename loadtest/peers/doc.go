@@ -4,8 +4,9 @@
 //
 // It is a module of its own, so that what it compares with is in nobody's go.sum who uses Headgate.
 //
-// It holds benchmarks only; `make bench` runs them in rounds and judges the targets by them. docs/perf/comparison.md prints what they gave
-// last, losses included. What is compared, and the peer's setting:
+// It holds benchmarks, and a test of package httplimit in chi and in echo, which are nobody's requirement either. `make bench` runs the
+// benchmarks in rounds and judges the targets by them. docs/perf/comparison.md prints what they gave last, losses included. What is compared, and
+// the peer's setting:
 //
 //	LightTenant       wait of a tenant that comes behind another's 50,000 jobs; asynq, one queue, and the same fed by
 //	                  asynqbridge.Releaser with its defaults
@@ -17,6 +18,8 @@
 //	Memory            bytes of Redis a waiting job; asynq
 //	BucketMemory      bytes of Redis a bucket; redis_rate
 //	Fairness          Jain's index of service by weight; nobody beside
+//	HTTP              what a middleware adds to a request, 10,000 a second of 100 clients; ulule/limiter and throttled on a Redis of their
+//	                  own, and httprate in the process
 //	Success, Failure  a call through a breaker of one process; failsafe-go and gobreaker
 //	Local             a check in one process; x/time/rate here, Headgate's in package limiter
 package peers
