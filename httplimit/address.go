@@ -156,7 +156,7 @@ func addressName(addr netip.Addr) string {
 	if addr.Is4() {
 		return addressPrefix + addr.String()
 	}
-	bytes := addr.As16()
+	bytes := addr.As16() // Of which the first 8 are the name.
 	name := append(make([]byte, 0, 24), addressPrefix[:len(addressPrefix)-1]...)
 	for i := 0; i < 8; i += 2 {
 		name = append(name, '-')

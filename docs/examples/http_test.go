@@ -1,45 +1,47 @@
 package examples_test
 
 import (
-	"errors"
-	"math"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strconv"
 	"testing"
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/httplimit"
 )
 
 //snippet:begin limit
 
-// limited lets through what the tenant's limits allow.
-func limited(limiter *headgate.Limiter, next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		err := limiter.Check(r.Context(), headgate.Request{Tenant: r.Header.Get("X-Customer"), Queue: "search"})
-		var no *headgate.Refusal
-		switch {
-		case err == nil:
-			next.ServeHTTP(w, r)
-		case errors.Is(err, headgate.ErrInvalid):
-			http.Error(w, err.Error(), http.StatusBadRequest)
-		case errors.As(err, &no) && no.Reason != headgate.ReasonUnavailable:
-			w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(no.RetryAfter.Seconds()))))
-			http.Error(w, err.Error(), http.StatusTooManyRequests)
-		default: // Redis gave no answer, and WithoutRedis is "closed"
-			http.Error(w, "try again soon", http.StatusServiceUnavailable)
-		}
+// limited lets through what a customer's limits allow, and knows a customer by its API key.
+func limited(limiter *headgate.Limiter, next http.Handler) (http.Handler, error) {
+	limit, err := httplimit.New(limiter.Verdicts(), httplimit.Config{
+		Tenant: httplimit.FromHeader("X-API-Key"),
+		Queue:  httplimit.Fixed("search"),
+		Skip:   func(r *http.Request) bool { return r.URL.Path == "/health" },
 	})
+	if err != nil {
+		return nil, err
+	}
+	return limit.Wrap(next), nil
 }
 
 //snippet:end
+
+// twoEach lets each tenant have two requests an hour.
+func twoEach(t *testing.T, hg *headgate.Client) {
+	t.Helper()
+	check(t, hg.Policy().Change(t.Context(), headgate.Edit{}, func(p *headgate.Policy) {
+		p.Tier("standard").Limit = headgate.Limit{Tokens: 2, Per: time.Hour, Burst: 2}
+	}))
+}
 
 func TestAnHTTPHandlerIsLimited(t *testing.T) {
 	t.Parallel()
 	hg := open(t)
 	ctx := t.Context()
-	check(t, smallTier(ctx, hg))
+	twoEach(t, hg)
 	//snippet:begin limiter
 	limiter, err := hg.Limiter(headgate.LimiterConfig{WithoutRedis: "open"})
 	//snippet:end
@@ -48,25 +50,65 @@ func TestAnHTTPHandlerIsLimited(t *testing.T) {
 	limiter, err = hg.Limiter(headgate.LimiterConfig{Timeout: 10 * time.Second})
 	check(t, err)
 	defer func() { check(t, limiter.Close(ctx)) }()
-	handler := limited(limiter, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	handler, err := limited(limiter, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	check(t, err)
+	ask := func(h http.Handler, path string) *httptest.ResponseRecorder {
+		request, answer := httptest.NewRequestWithContext(ctx, http.MethodGet, path, http.NoBody), httptest.NewRecorder()
+		request.Header.Set("X-API-Key", "secret")
+		h.ServeHTTP(answer, request)
+		return answer
+	}
 	for _, want := range []int{200, 200, 429} {
-		request, answer := httptest.NewRequestWithContext(ctx, http.MethodGet, "/search", http.NoBody), httptest.NewRecorder()
-		request.Header.Set("X-Customer", "acme")
-		handler.ServeHTTP(answer, request)
+		answer := ask(handler, "/search")
 		if after, _ := strconv.Atoi(answer.Header().Get("Retry-After")); answer.Code != want || want == 429 && (after < 60 || after > 3600) {
 			t.Errorf("%d, want %d: %v", answer.Code, want, answer.Header())
 		}
+	}
+	if answer := ask(handler, "/health"); answer.Code != 200 {
+		t.Errorf("health: %d", answer.Code)
 	}
 	away := open(t)
 	closed, err := away.Limiter(headgate.LimiterConfig{WithoutRedis: "closed"})
 	check(t, err)
 	check(t, away.Close()) // As if Redis were away.
-	for customer, want := range map[string]int{"a b": 400, "acme": 503} {
-		request, answer := httptest.NewRequestWithContext(ctx, http.MethodGet, "/search", http.NoBody), httptest.NewRecorder()
-		request.Header.Set("X-Customer", customer)
-		limited(closed, http.NotFoundHandler()).ServeHTTP(answer, request)
+	handler, err = limited(closed, http.NotFoundHandler())
+	check(t, err)
+	if answer := ask(handler, "/search"); answer.Code != 503 || answer.Header().Get("Retry-After") == "" {
+		t.Errorf("%d %v", answer.Code, answer.Header())
+	}
+}
+
+func TestTwoLimitsNest(t *testing.T) {
+	t.Parallel()
+	hg := open(t)
+	twoEach(t, hg)
+	limiter, err := hg.Limiter(headgate.LimiterConfig{Timeout: 10 * time.Second})
+	check(t, err)
+	defer func() { check(t, limiter.Close(t.Context())) }()
+	mux := http.NewServeMux()
+	search := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+	//snippet:begin nested
+	byAddress, err := httplimit.New(limiter.Verdicts(), httplimit.Config{
+		Tenant: httplimit.FromIP([]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}), // where the load balancers are
+	})
+	check(t, err)
+	byRoute, err := httplimit.New(limiter.Verdicts(), httplimit.Config{
+		Tenant: httplimit.Fixed("api"), Queue: httplimit.FromRoute(nil), Shadow: true, // counts, and refuses nothing yet
+	})
+	check(t, err)
+	mux.Handle("GET /search/{index}", byRoute.Wrap(search)) // queue GET-/search/_index_
+	handler := byAddress.Wrap(mux)
+	//snippet:end
+	for i, want := range []int{200, 200, 429} {
+		request, answer := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/search/"+strconv.Itoa(i), http.NoBody), httptest.NewRecorder()
+		request.RemoteAddr = "10.0.0.1:4711"
+		request.Header.Set("X-Forwarded-For", strconv.Itoa(i)+".2.3.4, 198.51.100.7")
+		handler.ServeHTTP(answer, request)
 		if answer.Code != want {
-			t.Errorf("%q: %d, want %d: %s", customer, answer.Code, want, answer.Body)
+			t.Errorf("%d, want %d: %v", answer.Code, want, answer.Header())
 		}
+	}
+	if got := byRoute.Stats(); got.Admitted != 2 {
+		t.Errorf("%+v", got)
 	}
 }
