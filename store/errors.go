@@ -22,8 +22,8 @@ func InDoubt(err error) bool {
 
 // IsMoved reports an error of a Redis Cluster that the slot of a call is, or is on its way, somewhere else: the next try finds it there.
 func IsMoved(err error) bool {
-	// A script is refused in the third way while its slot moves.
-	return answers(err, "MOVED ", "ASK ", "TRYAGAIN ", "Script attempted to access a non local key")
+	// A script is refused in the last two ways while its slot moves, in the last by Valkey from release 9 on.
+	return answers(err, "MOVED ", "ASK ", "TRYAGAIN ", "Script attempted to access a non local key", "Attempted to access a non local key")
 }
 
 // IsDenied reports whether Redis does not take the credential that it was shown, or its user may not do what was to be done.

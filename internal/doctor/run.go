@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -119,15 +120,11 @@ func (d *doctor) server(ctx context.Context) error {
 		return errors.Join(admission.ErrUnavailable, fmt.Errorf("redis does not answer INFO: %w", err))
 	}
 	d.info = redisconn.ParseInfo(info)
-	if d.info["redis_mode"] == "" {
-		d.add("version", HealthWarn, "this is a store inside a process: one process, nothing survives it", "run Redis 7.0 or newer for anything but a demo")
-	} else {
-		d.version()
-		d.role()
-		d.eviction()
-		d.memory()
-		d.persistence(ctx)
-	}
+	d.version()
+	d.role()
+	d.eviction()
+	d.memory()
+	d.persistence(ctx)
 	d.clock()
 	return nil
 }
@@ -149,7 +146,11 @@ func (d *doctor) version() {
 		d.add("version", HealthFail, fmt.Sprintf("Redis %q", version), fmt.Sprintf("run Redis %d.%d or newer", redisconn.MinMajor, redisconn.MinMinor))
 		return
 	}
-	d.add("version", HealthOK, "Redis "+version+", "+d.info["redis_mode"], "")
+	name := "Redis " + version
+	if valkey := d.info["valkey_version"]; valkey != "" {
+		name = "Valkey " + valkey + ", which is as Redis " + version
+	}
+	d.add("version", HealthOK, name+", "+cmp.Or(d.info["redis_mode"], d.info["server_mode"]), "") // Valkey has the second from release 9 on.
 }
 
 func (d *doctor) role() {

@@ -99,6 +99,9 @@ func (p Partition) Breakers() string { return p.base + "breakers" }
 // Events is a STREAM of their transitions.
 func (p Partition) Events() string { return p.base + "events" }
 
+// Relief returns the name of the key that holds nothing.
+func (p Partition) Relief() string { return p.base + "relief" }
+
 // Waits is a HASH of how many jobs wait in lanes for each downstream.
 func (p Partition) Waits() string { return p.base + "waits" }
 

@@ -91,7 +91,7 @@ var Schema = []Kind{
 	{"edit:NAME", "hash", "an edit of the policy that is done in steps"},
 	{"moves:NAME", "list", "what it has still to do"},
 	{"undo:NAME", "list", "what takes its steps back"},
-	{"relief", "string", "nothing: it is deleted first by scripts that make room, so that a full Redis lets them through"},
+	{"relief", "string", "nothing: it is deleted first by scripts that make room, so that a full Redis lets them through; a wait for replicas sets it for a millisecond, to have written something"},
 	{"probing:RIGHT", "zset", "who has a right that only so many may have: probes of a downstream over several partitions, the sharing of a session's slots"},
 	{"policies", "hash", "the last 100 versions of the policy, 64 MiB beside the newest"},
 	{"audit", "stream", "what operators did: who, when, to what, to how many jobs and why, the last 10,000"},

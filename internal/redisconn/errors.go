@@ -14,7 +14,7 @@ var ErrUnknownReply = errors.New("unknown reply")
 // NotReady reports the replies by which a Redis serves nobody just now: it loads what it has kept, is a replica or has
 // too few of them, cannot write its disk, or is busy. They are no answer to the command, which was not carried out.
 func NotReady(err error) bool {
-	for _, prefix := range []string{"LOADING ", "BUSY ", "MASTERDOWN ", "READONLY ", "NOREPLICAS ", "MISCONF ", "CLUSTERDOWN ", "TRYAGAIN ", "MOVED ", "ASK ", MovingError} {
+	for _, prefix := range []string{"LOADING ", "BUSY ", "MASTERDOWN ", "READONLY ", "NOREPLICAS ", "MISCONF ", "CLUSTERDOWN ", "TRYAGAIN ", "MOVED ", "ASK ", MovingError, MovingErrorOfValkey} {
 		if redis.HasErrorPrefix(err, prefix) {
 			return true
 		}
@@ -24,6 +24,9 @@ func NotReady(err error) bool {
 
 // MovingError is how the refusal of a script begins whose slot moves; see movingPreamble.
 const MovingError = "Script attempted to access a non local key"
+
+// MovingErrorOfValkey is how Valkey says it from release 9 on.
+const MovingErrorOfValkey = "Attempted to access a non local key"
 
 // Unread is the error of a read: it has changed nothing, so whatever kept its reply away, Redis was not available.
 func Unread(err error) error {

@@ -29,10 +29,7 @@ func CheckRedis(ctx context.Context, client redis.UniversalClient) error {
 		return errors.Join(admission.ErrUnavailable, fmt.Errorf("redis does not answer INFO: %w", err))
 	}
 	fields := ParseInfo(info)
-	version, embedded := fields["redis_version"], fields["redis_mode"] == ""
-	if embedded {
-		return nil // the in-process store answers INFO without a server section
-	}
+	version := fields["redis_version"]
 	var major, minor int
 	if _, err := fmt.Sscanf(version, "%d.%d", &major, &minor); err != nil {
 		return fmt.Errorf("redis version %q: %w", version, err)

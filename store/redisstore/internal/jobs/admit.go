@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/lua"
@@ -19,9 +20,13 @@ import (
 // within the dedup window.
 func (s *Jobs) Admit(ctx context.Context, version int64, jobs []store.Candidate) ([]admission.Verdict, error) {
 	args, payloads := s.admitArgs(version, jobs)
-	reply, replicated, err := s.runWith(ctx, "admit", args, payloads, s.wantsReplicas(jobs))
+	wait := s.wantsReplicas(jobs)
+	reply, replicated, err := s.runWith(ctx, "admit", args, payloads, wait)
 	if err != nil {
 		return nil, err
+	}
+	if wait && replicated && slices.Contains(reply, "duplicate") {
+		replicated = s.haveAll(ctx)
 	}
 	if len(reply) > 0 && reply[0] == "stale" {
 		s.dropUploads(ctx, payloads)

@@ -3,6 +3,7 @@ package jobs
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -18,8 +19,18 @@ func (s *Jobs) wantsReplicas(jobs []store.Candidate) bool {
 	return slices.ContainsFunc(jobs, func(c store.Candidate) bool { return slices.Contains(s.replicas.Queues, c.Job.Queue) })
 }
 
-// runWith is run with payloads sent before it, and with wait it waits until Config.Replicas replicas have what the script wrote, and what was
-// written before it: so a duplicate is waited for too. WAIT asks about its own connection, so all go in one pipeline.
+// haveAll reports whether Config.Replicas replicas have whatever was written before, on other connections too: as the job has whose duplicate
+// was enqueued. WAIT asks about the last write of its own connection, from Valkey 9 on: so there is one.
+func (s *Jobs) haveAll(ctx context.Context) bool {
+	pipe := redisconn.Client(s.conn).Pipeline()
+	pipe.Set(ctx, s.conn.Partition.Relief(), "", time.Millisecond)
+	confirmed := pipe.Do(ctx, "wait", s.replicas.Count, s.replicas.Timeout.Milliseconds())
+	_, _ = pipe.Exec(ctx) // Each command has its own error.
+	n, err := confirmed.Int()
+	return err == nil && n >= s.replicas.Count
+}
+
+// runWith is run with payloads sent before it, and with wait it waits until Config.Replicas replicas have what the script wrote. WAIT asks about its own connection, so all go in one pipeline.
 func (s *Jobs) runWith(ctx context.Context, name string, args []any, payloads []upload, wait bool) (reply []string, replicated bool, err error) {
 	if !wait && len(payloads) == 0 {
 		reply, err = s.conn.Run(ctx, name, args...)
