@@ -50,6 +50,29 @@ func (l *Limiter) Check(ctx context.Context, r Request) error {
 // Verdicts returns the limiter that answers with a limiter.Verdict, as package httplimit takes it. Close of l closes it.
 func (l *Limiter) Verdicts() *limiter.Limiter { return l.inner }
 
+// ErrReservationStands means that what a Reservation has cost can no longer be told: what was reserved counts.
+var ErrReservationStands = limiter.ErrReservationStands
+
+// Reservation is tokens that were taken for work whose cost is known only afterwards. The zero Reservation has nothing reserved.
+type Reservation struct{ inner limiter.Reservation }
+
+// Reserve takes the tokens of a request, all or none, for work whose cost is known only afterwards: Request.Cost is the estimate. Errors are
+// those of Check. Commit tells the cost within a minute, else what was reserved stands. It always asks Redis, and does not go by
+// LimiterConfig.WithoutRedis.
+func (l *Limiter) Reserve(ctx context.Context, r Request) (Reservation, error) {
+	inner, err := l.inner.Reserve(ctx, r)
+	return Reservation{inner}, told(err)
+}
+
+// Commit tells what the work has cost, 0 to MaxActualCost tokens: what it did not need goes back to the limits, what it lacked is taken, up to
+// one burst below zero. It counts once; after an error that is not ErrReservationStands nor a *FieldError the same call may be made again.
+func (r Reservation) Commit(ctx context.Context, actual Tokens) error {
+	return r.inner.Commit(ctx, actual)
+}
+
+// Cancel gives back what was reserved for work that did not begin.
+func (r Reservation) Cancel(ctx context.Context) error { return r.inner.Cancel(ctx) }
+
 // LimiterStats is what a Limiter has counted since it was made. Admitted and Refused are checks that were answered by tokens on lease, by
 // a denial that is remembered, or by Redis.
 type LimiterStats struct {

@@ -56,6 +56,7 @@ const (
 	MaxNameLength      = admission.MaxNameLength
 	DefaultMaxPayload  = admission.DefaultMaxPayload
 	MaxCost            = admission.MaxCost
+	MaxActualCost      = admission.MaxActualCost
 	MaxAttemptsLimit   = admission.MaxAttemptsLimit
 	DefaultMaxAttempts = admission.DefaultMaxAttempts
 	MaxHeaders         = admission.MaxHeaders

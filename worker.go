@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/worker"
@@ -92,6 +93,8 @@ type Run[A any] struct {
 	ctx    context.Context //nolint:containedctx // A run is one call of one handler. Nil outside of a worker.
 	result []byte
 	keep   time.Duration
+	cost   Tokens
+	told   bool
 }
 
 // SetResult leaves a value, up to 64 KiB of JSON, as the result of the job. When the handler returns nil it is kept for keep, 1 s to
@@ -112,6 +115,24 @@ func (r *Run[A]) SetResult(value any, keep time.Duration) error {
 
 // Result returns the JSON of what SetResult was given last, and for how long that is to be kept, of a Run that no worker made.
 func (r *Run[A]) Result() (data []byte, keep time.Duration) { return r.result, r.keep }
+
+// SetCost tells what the job has cost in truth, 0 to MaxActualCost tokens: its Job.Cost was an estimate, which was reserved when it entered. With
+// the run that ends the job, what it did not need goes back to the limits, and what it lacked is taken from them, up to one burst below zero. A
+// run after which the job comes back counts for nothing. The last call counts. A Run that no worker made, in a test of a handler, keeps it for
+// Cost.
+func (r *Run[A]) SetCost(actual Tokens) error {
+	if r.ctx != nil {
+		return worker.SetCost(r.ctx, actual)
+	}
+	err := admission.ValidateActualCost(actual)
+	if err == nil {
+		r.cost, r.told = actual, true
+	}
+	return err
+}
+
+// Cost returns what SetCost was told last, of a Run that no worker made; ok is false where it was told nothing.
+func (r *Run[A]) Cost() (actual Tokens, ok bool) { return r.cost, r.told }
 
 // Handle makes handler the one of all jobs whose arguments are of the type A. What it returns decides: nil completes the job, any error
 // has it retried after the backoff, Discard, Snooze, RetryAfter and Ignore say something else. The error and a panic are logged. A kind

@@ -12,6 +12,8 @@ const (
 	DefaultMaxPayload = 1 << 20
 	// MaxCost is the largest cost of one job, in whole tokens.
 	MaxCost Tokens = 1_000_000
+	// MaxActualCost is the largest cost that may be told of work once it is known, in whole tokens: what was reserved is an estimate.
+	MaxActualCost = 10 * MaxCost
 	// MaxAttemptsLimit is the largest value of Job.MaxAttempts.
 	MaxAttemptsLimit = 255
 	// DefaultMaxAttempts is the number of runs a job gets when Job.MaxAttempts is zero.
@@ -74,6 +76,9 @@ type Job struct {
 // each failed run, as in "30s". Each is 1 ms to MaxBackoff; what comes of it is no less than the least_backoff of the queue in the
 // policy, 100 ms unless set.
 const HeaderBackoff = "headgate-backoff"
+
+// HeaderUncharged marks in a store a job that runs again without limits. No job has it when it is enqueued, nor when its handler sees it.
+const HeaderUncharged = "headgate-uncharged"
 
 // MaxBackoff is the longest wait that HeaderBackoff may ask for.
 const MaxBackoff = 24 * time.Hour

@@ -142,6 +142,9 @@ func (j *Job) validateHeaders() error {
 		if err := ValidateName("header name", name, false); err != nil {
 			return err
 		}
+		if name == HeaderUncharged {
+			return &FieldError{"header name", quote(name), "any other: this one is the store's"}
+		}
 		size += len(name) + len(value)
 	}
 	if value, ok := j.Headers[HeaderBackoff]; ok {
@@ -188,6 +191,14 @@ func (l Limit) Validate(scope string) error {
 		bad = append(bad, &FieldError{"limit of " + scope, fmt.Sprintf("burst %d at %d per %s", l.Burst, l.Tokens, l.Per), "an empty bucket fills within " + MaxRefill.String()})
 	}
 	return errors.Join(bad...)
+}
+
+// ValidateActualCost returns a *FieldError unless a cost that was found out afterwards is one.
+func ValidateActualCost(actual Tokens) error {
+	if actual < 0 || actual > MaxActualCost {
+		return intError("cost", int64(actual), 0, int64(MaxActualCost), "tokens")
+	}
+	return nil
 }
 
 func intError(field string, value, low, high int64, unit string) error {

@@ -9,7 +9,7 @@ import (
 // Bucket is the stored value of one scope. The zero Bucket is absent, which means full under any limit. It is a
 // plain value: copies are independent.
 type Bucket struct {
-	// Level is what the bucket held at Stamp, up to its burst; below zero is a debt, which Set.Debit makes.
+	// Level is what the bucket held at Stamp, up to its burst; below zero is a debt, which Set.Debit and TrueUp make.
 	Level Micro
 	// Stamp is the time up to which the refill is counted in Level.
 	Stamp Instant
@@ -58,6 +58,23 @@ func Settle(now, changed Instant, stored Bucket, limit Limit) (Micro, Instant) {
 		return limit.Burst, now
 	}
 	return level + Micro(gained), now
+}
+
+// TrueUp returns what a settled bucket holds once work that reserved some tokens of it elapsed ago has turned out to cost actual tokens. What
+// it lacks is taken, down to one burst below zero: the debt is refilled before the bucket holds anything again. What it did not need
+// comes back, as far as the bucket had room for it: it is never left above what it would hold had actual been taken at first. The limit
+// must be the one of the reservation. room is what the bucket is known to have had room for, 0 where nobody noted it.
+//
+// What is known without a note: had only the actual costs been taken, the bucket would have held at most B when the reservation c was taken,
+// so B-c after it, and at most B-c+R·elapsed at any time since. So c-R·elapsed more would never have been above B, whatever else was taken
+// or given back. With a note of the level L that the reservation left it would have held at most L+R·elapsed and what was given back since,
+// so B less that is room as well.
+func TrueUp(level Micro, limit Limit, reserved, actual admission.Tokens, elapsed Span, room Micro) Micro {
+	if actual > reserved {
+		return max(level-MicroOf(actual-reserved), min(level, -limit.Burst))
+	}
+	owed := min(MicroOf(reserved-actual), max(0, MicroOf(reserved)-limit.Came(elapsed), room))
+	return max(level, min(limit.Burst, level+owed))
 }
 
 // reaches reports whether level and gained together fill the burst. gained may be far beyond what an integer

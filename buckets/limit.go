@@ -1,6 +1,10 @@
 package buckets
 
-import "github.com/headgate/headgate/admission"
+import (
+	"math"
+
+	"github.com/headgate/headgate/admission"
+)
 
 // Limit is what a bucket must know of a headgate.Limit. It is a plain value.
 type Limit struct {
@@ -13,6 +17,11 @@ type Limit struct {
 // LimitOf returns the limit that an enabled and valid headgate.Limit describes.
 func LimitOf(limit admission.Limit) Limit {
 	return Limit{Rate: limit.Rate(), Burst: MicroOf(limit.Burst)}
+}
+
+// Came returns no less than what came in within a time, up to the largest burst.
+func (l Limit) Came(elapsed Span) Micro {
+	return Micro(min(math.Ceil(float64(max(elapsed, 0))*float64(l.Rate))+1, float64(maxMicro)))
 }
 
 // LevelLimit is one step on a job's way: the scope whose bucket is asked and the limit in force there.

@@ -6,7 +6,7 @@ import (
 	"github.com/headgate/headgate/admission"
 )
 
-// Micro is an amount of millionths of a token. Amounts are 0 to 1e15, so that a double holds them exactly.
+// Micro is an amount of millionths of a token. Amounts are -1e15 to 1e15, so that a double holds them exactly.
 type Micro int64
 
 // MicroPerToken is one token.
@@ -21,8 +21,14 @@ func MicroOf(tokens admission.Tokens) Micro {
 	return Micro(min(max(tokens, 0), admission.MaxLimitTokens+1)) * MicroPerToken
 }
 
-// Tokens returns the amount in whole tokens, rounded down.
-func (m Micro) Tokens() admission.Tokens { return admission.Tokens(m / MicroPerToken) }
+// Tokens returns the amount in whole tokens, rounded down, a debt to the larger one.
+func (m Micro) Tokens() admission.Tokens {
+	whole := m / MicroPerToken
+	if m%MicroPerToken < 0 {
+		whole--
+	}
+	return admission.Tokens(whole)
+}
 
 // Instant is a time by the clock of Redis in microseconds since the Unix epoch, 0 to 2⁵³.
 type Instant int64

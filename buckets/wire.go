@@ -84,15 +84,15 @@ func parseRate(text string) (admission.TokensPerSecond, error) {
 // validate reports every field that is out of range.
 func (b Bucket) validate() error {
 	var bad []error
-	check := func(field string, value, high int64, unit string) {
-		if value < 0 || value > high {
-			allowed := fmt.Sprintf("0 to %d %s", high, unit)
+	check := func(field string, value, low, high int64, unit string) {
+		if value < low || value > high {
+			allowed := fmt.Sprintf("%d to %d %s", low, high, unit)
 			bad = append(bad, &admission.FieldError{Field: field, Value: strconv.FormatInt(value, 10), Allowed: allowed})
 		}
 	}
-	check("bucket level", int64(b.Level), int64(maxMicro), "micro-tokens")
-	check("bucket stamp", int64(b.Stamp), maxExact, "µs since the Unix epoch")
-	check("bucket fill", int64(b.Fill), maxExact, "µs")
+	check("bucket level", int64(b.Level), -int64(maxMicro), int64(maxMicro), "micro-tokens")
+	check("bucket stamp", int64(b.Stamp), 0, maxExact, "µs since the Unix epoch")
+	check("bucket fill", int64(b.Fill), 0, maxExact, "µs")
 	if rate := float64(b.Rate); math.IsNaN(rate) || rate < minRate || rate > maxRate {
 		allowed := fmt.Sprintf("%.17g to %.17g tokens per second", minRate, maxRate)
 		bad = append(bad, &admission.FieldError{Field: "bucket rate", Value: fmt.Sprintf("%.17g", rate), Allowed: allowed})

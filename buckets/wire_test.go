@@ -64,7 +64,7 @@ func TestParseQuotesWhatIsWrong(t *testing.T) {
 		{"1:2:3:0", `invalid bucket rate 0: allowed is 3.7335722819593789e-07 to 1000000000000 tokens per second`},
 		{"a:b:3:1", "invalid bucket level \"a\": allowed is an integer without sign, blanks or leading zeros\n" +
 			`invalid bucket stamp "b": allowed is an integer without sign, blanks or leading zeros`},
-		{"1000000000000001:-2:9007199254740993:1", "invalid bucket level 1000000000000001: allowed is 0 to 1000000000000000 micro-tokens\n" +
+		{"1000000000000001:-2:9007199254740993:1", "invalid bucket level 1000000000000001: allowed is -1000000000000000 to 1000000000000000 micro-tokens\n" +
 			"invalid bucket stamp -2: allowed is 0 to 9007199254740992 µs since the Unix epoch\n" +
 			"invalid bucket fill 9007199254740993: allowed is 0 to 9007199254740992 µs"},
 	} {
@@ -77,7 +77,7 @@ func TestParseQuotesWhatIsWrong(t *testing.T) {
 
 func TestMarshalTextRefusesWhatParseWould(t *testing.T) {
 	t.Parallel()
-	for _, bucket := range []Bucket{{}, {Level: -1, Rate: 1}, {Rate: admission.TokensPerSecond(math.NaN())}, {Rate: 2e12}, {Fill: -1, Rate: 1}} {
+	for _, bucket := range []Bucket{{}, {Level: -maxMicro - 1, Rate: 1}, {Rate: admission.TokensPerSecond(math.NaN())}, {Rate: 2e12}, {Fill: -1, Rate: 1}} {
 		if text, err := bucket.MarshalText(); !errors.Is(err, admission.ErrInvalid) || text != nil {
 			t.Errorf("MarshalText of %+v = %s, %v, want an error", bucket, text, err)
 		}

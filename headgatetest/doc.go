@@ -15,6 +15,6 @@
 // In the bubble of a synctest.Test the clock is the bubble's: Advance takes no time, and a handler that sleeps none either. What reads from
 // a network in a bubble keeps its clock from moving; such a test does without the bubble, and without Advance.
 //
-// A handler alone is tested by a call: a headgate.Run of one's own has what SetResult was given in Result, and headgate.IsDiscard, IsSnooze,
+// A handler alone is tested by a call: a headgate.Run of one's own has what SetResult was given in Result, what SetCost was told in Cost, and headgate.IsDiscard, IsSnooze,
 // IsRetryAfter and IsIgnored tell what it answered.
 package headgatetest

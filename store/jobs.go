@@ -3,6 +3,7 @@ package store
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -33,6 +34,20 @@ type Candidate struct {
 	// By says who redrives it and why, and Free that no limit checks or charges it, for the audit.
 	By   Intervention
 	Free bool
+}
+
+// Stored returns the job as a store keeps it: of one that runs again without limits it is noted that no bucket has its cost.
+func (c *Candidate) Stored() *admission.Job {
+	if !c.Free {
+		return c.Job
+	}
+	j := *c.Job
+	j.Headers = maps.Clone(j.Headers)
+	if j.Headers == nil {
+		j.Headers = make(map[string]string, 1)
+	}
+	j.Headers[admission.HeaderUncharged] = ""
+	return &j
 }
 
 // ErrStale means that the limits of an Admit come from another version of the policy than the one in force.
@@ -94,6 +109,8 @@ type Record struct {
 	Timed bool
 	// Plain means that the job owns nothing but its record.
 	Plain bool
+	// Uncharged means that the job runs again without limits: no bucket has its cost, so that there is nothing to true up.
+	Uncharged bool
 }
 
 // ErrRecordGone is the Err of a Lease whose record somebody, or a lost slot of a cluster, has taken away.
@@ -131,6 +148,9 @@ type Finish struct {
 	// Result of a completed job is kept for KeepResult, if that is above zero.
 	Result     []byte
 	KeepResult time.Duration
+	// Spent is what the job has cost, where its handler has told; nil leaves its reservation as it is. It counts with what ends the job:
+	// one that comes back keeps its reservation.
+	Spent *Spent
 
 	// plain means that the job owns nothing but its record, and no unit of a breaker. The others are then the job's and the
 	// lease's. Where there are caps, a job without its queue costs a reading of its record, and one that does not name them
@@ -138,6 +158,20 @@ type Finish struct {
 	Plain                        bool
 	Queue, Downstream, Uncounted string
 }
+
+// Spent is what a job has cost in truth. What it reserved beyond that goes back into the buckets on its way, and what it lacks is taken
+// out of them, up to one burst below zero. The Finish must name the job's Queue.
+type Spent struct {
+	// Cost is 0 to admission.MaxActualCost tokens.
+	Cost admission.Tokens
+	// Class names the job's class, Limits are in force on its way by the policy of Version. The global one must be the same for all of a call.
+	Class   admission.Priority
+	Limits  *[admission.Levels]admission.Limit
+	Version int64
+}
+
+// Ends reports whether a job that came to this has left for good.
+func (e Ended) Ends() bool { return e == EndedDone || e == EndedDead || e == EndedExpired }
 
 // Ended is what became of a job after Finish.
 type Ended string

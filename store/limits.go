@@ -35,7 +35,8 @@ type Refund string
 
 // The answers to a refund.
 const (
-	// Refunded means that the tokens are back in their buckets, but for what these would have had no room for.
+	// Refunded means that the tokens are back in their buckets, but for what these would have had no room for; of a Commit beyond what was
+	// taken, that the rest is.
 	Refunded Refund = "refunded"
 	// RefundedBefore means that the id had been refunded; nothing was done.
 	RefundedBefore Refund = "again"

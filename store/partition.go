@@ -96,6 +96,7 @@ type Work interface {
 	Read(ctx context.Context, worker, pool string, count int, block time.Duration, history bool) ([]Lease, error)
 	Pending(ctx context.Context, worker, pool string, count int, since time.Duration) ([]string, error)
 	Started(ctx context.Context, pool, worker, token string, key admission.Key) error
+	// Finish ends held jobs. Where one is Spent by limits of another policy than the one in force nothing is done and the error is ErrStale.
 	Finish(ctx context.Context, pool, worker string, jobs []Finish) (ends []Ended, more bool, err error)
 }
 
@@ -131,6 +132,8 @@ type Buckets interface {
 	Check(ctx context.Context, version int64, peek bool, questions []Question) (granted bool, answers []Answer, err error)
 	Take(ctx context.Context, version int64, question Question) (admission.Verdict, Taken, error)
 	Refund(ctx context.Context, id string, receipt Taken) (Refund, error)
+	// Commit is Refund for work that began, and has cost actual tokens, 0 to admission.MaxActualCost, whatever was taken for it.
+	Commit(ctx context.Context, id string, receipt Taken, actual admission.Tokens) (Refund, error)
 	ResetBucket(ctx context.Context, tenant, queue string, class admission.Priority, by Intervention) (was bool, err error)
 	BucketsTTL(ctx context.Context, tenant string) (time.Duration, error)
 

@@ -26,6 +26,7 @@ type finisher struct {
 	watch     *outage.Watch
 	promoting fleet.Nudge
 	work      fleet.Nudge
+	classes   *fleet.Classes
 	// worker is the name of the latest registration, for the jobs' histories.
 	worker atomic.Pointer[string]
 
@@ -39,6 +40,8 @@ type finisher struct {
 // ending is one job's end on its way.
 type ending struct {
 	finish store.Finish
+	// class is the index of the job's class.
+	class int
 	// last says that a retry burns the last attempt.
 	last bool
 	// ended may be read once done is closed. It is store.EndedLost too where the finisher had to stop first.
@@ -49,13 +52,13 @@ type ending struct {
 // refusals is how often Redis may refuse one job's end with an error before it is given up.
 const refusals = 5
 
-func newFinisher(store store.Partition, pool string, logger zerolog.Logger, watch *outage.Watch, promoting fleet.Nudge) *finisher {
-	return &finisher{store: store, pool: pool, logger: logger, watch: watch, promoting: promoting, work: fleet.NewNudge()}
+func newFinisher(store store.Partition, pool string, logger zerolog.Logger, watch *outage.Watch, promoting fleet.Nudge, classes *fleet.Classes) *finisher {
+	return &finisher{store: store, pool: pool, logger: logger, watch: watch, promoting: promoting, work: fleet.NewNudge(), classes: classes}
 }
 
 // submit takes the end of a lease. The caller waits for done, which is closed whatever happens.
 func (f *finisher) submit(lease *store.Lease, a answer) *ending {
-	e := &ending{finish: finishOf(*lease, a), last: lease.Attempts+1 >= lease.Job.MaxAttempts, ended: store.EndedLost, done: make(chan struct{})}
+	e := &ending{finish: finishOf(*lease, a), class: lease.Class, last: lease.Attempts+1 >= lease.Job.MaxAttempts, ended: store.EndedLost, done: make(chan struct{})}
 	f.mu.Lock()
 	stopped := f.mu.stopped
 	if !stopped {
@@ -117,10 +120,8 @@ func (f *finisher) stop() {
 
 // send sends a batch as often as need be, and settles it.
 func (f *finisher) send(ctx context.Context, batch []*ending) {
-	finishes := make([]store.Finish, len(batch))
-	for i, e := range batch {
-		finishes[i] = e.finish
-	}
+	finishes, stale := make([]store.Finish, len(batch)), 0
+	f.fill(finishes, batch)
 	trouble := f.watch.Trouble("finish", fleet.FirstPause, fleet.LastPause)
 	defer trouble.Leave()
 	doubt := false
@@ -135,6 +136,10 @@ func (f *finisher) send(ctx context.Context, batch []*ending) {
 			return
 		}
 		switch {
+		case errors.Is(err, store.ErrStale):
+			if stale++; f.spendAnew(ctx, finishes, batch, stale) {
+				continue
+			}
 		case store.InDoubt(err):
 			doubt = true
 		case errors.Is(err, admission.ErrUnavailable):
@@ -156,6 +161,35 @@ func (f *finisher) send(ctx context.Context, batch []*ending) {
 	for _, e := range batch {
 		close(e.done)
 	}
+}
+
+// stales is how many policies may be found stale one after the other before the costs that go by them are given up.
+const stales = 5
+
+// fill takes the ends of a batch, with the limits that costs of theirs go by.
+func (f *finisher) fill(finishes []store.Finish, batch []*ending) {
+	for i, e := range batch {
+		finishes[i] = e.finish
+		if e.finish.Spent != nil {
+			finishes[i].Spent = f.classes.Spent(&e.finish, e.class)
+		}
+	}
+}
+
+// spendAnew has the costs of a batch go by the policy that is in force now, and reports whether to send at once. Where policies are stale
+// again and again, the reservations stand: a job's end is not to wait for what it costs.
+func (f *finisher) spendAnew(ctx context.Context, finishes []store.Finish, batch []*ending, stale int) bool {
+	reading, cancel := context.WithTimeout(ctx, fleet.CallTimeout)
+	defer cancel()
+	err := f.classes.Read(reading, f.store)
+	if f.fill(finishes, batch); stale < stales {
+		return err == nil
+	}
+	f.logger.Warn().Err(err).Int("jobs", len(batch)).Msg("the limits of jobs could not be read: what they have cost is not told, their reservations stand")
+	for i := range finishes {
+		finishes[i].Spent = nil
+	}
+	return true
 }
 
 // call makes one round trip.

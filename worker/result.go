@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/store"
 )
 
 // Bounds of a result.
@@ -53,6 +54,26 @@ func ValidateResult(data []byte, keep time.Duration) error {
 	return errors.Join(bad...)
 }
 
+// SetCost tells what the job whose handler's ctx this is has cost in truth, 0 to headgate.MaxActualCost tokens; its Cost was an estimate, which
+// was reserved when it entered. It counts with the run that ends the job, by nil or as a dead letter: then, in the same call to Redis, what was
+// not needed goes back to the limits on the job's way, as far as they would have room for it, and what is lacking is taken, up to one burst
+// below zero, which is refilled before they admit anything again. A run after which the job comes back counts for nothing, and one that does
+// not tell leaves the reservation as it is. The last call counts. The error is a *headgate.FieldError, or matches ErrNoJob. Several goroutines
+// may call it.
+func SetCost(ctx context.Context, actual admission.Tokens) error {
+	r, ok := ctx.Value(resultKey{}).(*result)
+	if !ok {
+		return ErrNoJob
+	}
+	if err := admission.ValidateActualCost(actual); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mu.cost, r.mu.told = actual, true
+	return nil
+}
+
 type resultKey struct{}
 
 // result is what one run of a handler leaves behind.
@@ -61,7 +82,19 @@ type result struct {
 		sync.Mutex
 		data []byte
 		keep time.Duration // zero while there is none
+		cost admission.Tokens
+		told bool // that cost is
 	}
+}
+
+// spent returns what the job has cost, nil where nobody has told.
+func (r *result) spent() *store.Spent {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.mu.told {
+		return nil
+	}
+	return &store.Spent{Cost: r.mu.cost}
 }
 
 func (r *result) get() (data []byte, keep time.Duration) {

@@ -28,6 +28,8 @@ type answer struct {
 	// result of a completed job is kept for keep, if that is above zero.
 	result []byte
 	keep   time.Duration
+	// spent is what the job has cost, its limits yet to be filled in; nil leaves its reservation as it is.
+	spent *store.Spent
 }
 
 // handle takes a job from its start to the end that Redis takes note of. It holds a slot meanwhile.
@@ -154,6 +156,9 @@ func (s *session) run(ctx context.Context, handler Handler, lease store.Lease, c
 	if a.outcome == store.Complete {
 		a.result, a.keep = left.get()
 	}
+	if a.outcome != store.Release && !lease.Uncharged {
+		a.spent = left.spent()
+	}
 	return a
 }
 
@@ -215,7 +220,7 @@ func (s *session) judge(ctx context.Context, lease store.Lease, call *fleet.Guar
 
 func finishOf(lease store.Lease, a answer) store.Finish {
 	f := lease.Finish(a.outcome)
-	f.Delay, f.Ran, f.Result, f.KeepResult = min(a.delay, admission.MaxDelay), a.ran, a.result, a.keep
+	f.Delay, f.Ran, f.Result, f.KeepResult, f.Spent = min(a.delay, admission.MaxDelay), a.ran, a.result, a.keep, a.spent
 	switch a.outcome {
 	case store.Kill, store.Retry:
 		f.Reason, f.Text = a.reason, a.err.Error()

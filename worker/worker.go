@@ -139,7 +139,7 @@ func newWorker(of store.Deployment, partition int, config Config) (*Worker, erro
 		promoting: fleet.NewNudge(), slots: inhand.NewSlots(config.Concurrency), suspects: &suspects{}, resized: fleet.NewNudge(), failures: newFailures(),
 		watch: outage.NewWatch(config.Logger),
 	}
-	w.finisher = newFinisher(s, w.pool.ID(), config.Logger, w.watch, w.promoting)
+	w.finisher = newFinisher(s, w.pool.ID(), config.Logger, w.watch, w.promoting, names)
 	w.breakers = fleet.NewBreakers(of, partition, config.setupOf(), names, w.promoting)
 	w.breakers.Watch = w.watch
 	return w, nil

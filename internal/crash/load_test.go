@@ -49,6 +49,9 @@ func putPolicy(tb testing.TB, s store.Deployment, p policy.Policy, queues ...sto
 	}
 }
 
+// actualHeader says what a job's handler is to tell that it has cost.
+const actualHeader = "actual"
+
 // stormJob returns a job of a producer. It is the same whenever and by whatever process it is asked for. Its payload
 // says how often it fails, how many milliseconds it runs, and how it ends.
 func stormJob(of, number int) admission.Job {
@@ -82,6 +85,7 @@ func stormJob(of, number int) admission.Job {
 	if j.Downstream != "" {
 		fails, j.MaxAttempts = 0, 0 // A breaker that opens is another test's.
 	}
+	j.Headers = map[string]string{actualHeader: strconv.Itoa(1 + dice.IntN(5))} // less than it reserves, as much, or more
 	j.Payload = fmt.Appendf(nil, "%d %d %s", fails, millis, fate)
 	if dice.IntN(50) == 0 { // It stands under a key of its own.
 		j.Payload = fmt.Appendf(j.Payload, " %5000d", number)

@@ -285,6 +285,15 @@ func (p *player) work(ctx context.Context, lease time.Duration) error {
 		if err := wait(ctx, time.Duration(millis)*time.Millisecond); err != nil {
 			return err
 		}
+		if actual, told := job.Headers[actualHeader]; told {
+			cost, err := strconv.Atoi(actual)
+			if err == nil {
+				err = worker.SetCost(ctx, admission.Tokens(cost))
+			}
+			if err != nil {
+				return worker.Discard(err)
+			}
+		}
 		switch {
 		case job.Attempt <= fails:
 			return errPlanned

@@ -238,6 +238,9 @@ func (r *rules) bucket(level admission.Level, q *store.Question, answer *store.A
 	}
 	left := answer.Left[level] / buckets.MicroPerToken
 	reason.Text = fmt.Sprintf("%s has %d of %d tokens left and gets %s", scope, left, limit.Burst, limit.Words())
+	if left < 0 {
+		reason.Text = fmt.Sprintf("%s is %d tokens of %d below zero, for work that cost more than it had reserved, and gets %s", scope, -left, limit.Burst, limit.Words())
+	}
 	if answer.Left[level] < buckets.MicroPerToken {
 		reason.Binds = true
 		if answer.Verdict.Scope == scope {

@@ -38,6 +38,7 @@ var words = map[string]string{
 	"Policy":         "the whole configuration of limits at one version: as it is kept, as it is changed",
 	"Pool":           "workers that serve the same queues",
 	"Refusal":        "that something may not pass, and why",
+	"Reservation":    "tokens taken for work whose cost is not known yet",
 	"Result":         "what became of one job of a batch",
 	"Stats":          "what a service has counted since it was made",
 	"TenantWeight":   "a tenant's weight in a class",

@@ -192,8 +192,8 @@ func newJob(c *store.Candidate, key string, live *modelJob) *modelJob {
 			stored.Payload = live.stored.Payload
 		}
 	}
-	job.stored = stored
-	job.size = recordSize(&job.stored)
+	job.stored, job.uncharged = stored, c.Free
+	job.size = recordSize((&store.Candidate{Job: &job.stored, Free: c.Free}).Stored())
 	job.Job = fairqueue.Job{
 		Tenant: j.Tenant, ID: j.ID, Queue: j.Queue, Class: c.Class, Downstream: j.Downstream, Dated: !j.Deadline.IsZero(), Cost: j.Cost, Of: job,
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/buckets"
 	"github.com/headgate/headgate/fairqueue"
 	"github.com/headgate/headgate/store"
 )
@@ -97,7 +98,7 @@ func (m *model) unread(p *fairqueue.Pool) int {
 func (m *model) recordOf(j *modelJob) store.Record {
 	r := store.Record{
 		Job: j.stored, Class: j.Class, Attempts: j.attempts, Lost: j.lost, Suspect: j.suspect, Seq: j.Seq, Arrival: time.UnixMicro(j.arrival),
-		Large: len(j.stored.Payload) > store.LargePayload, Timed: j.timed,
+		Large: len(j.stored.Payload) > store.LargePayload, Timed: j.timed, Uncharged: j.uncharged,
 	}
 	if r.Large {
 		r.Job.Payload = []byte{}
@@ -262,10 +263,14 @@ func (p *Partition) Finish(_ context.Context, pool, worker string, jobs []store.
 		}
 	}
 	p.write(func(m *model, now int64) {
+		if slices.ContainsFunc(jobs, func(f store.Finish) bool { return f.Spent != nil && f.Spent.Version != m.version }) {
+			err = store.ErrStale
+			return
+		}
 		ends = m.finish(now, pool, worker, jobs)
 		more = m.more
 	})
-	return ends, more, nil
+	return ends, more, err
 }
 
 func (m *model) finish(now int64, pool, worker string, jobs []store.Finish) []store.Ended {
@@ -290,10 +295,37 @@ func (m *model) finish(now int64, pool, worker string, jobs []store.Finish) []st
 			ends[i] = m.outcome(c, j, &jobs[i], worker, now)
 		}
 	}
+	m.trueUp(held, jobs, ends, now)
 	c.WakeFreed()
 	c.Refill(pool)
 	m.fill(c, now)
 	return ends
+}
+
+// trueUp charges what jobs that have left cost beyond what they had reserved, and gives back what they did not need of it.
+func (m *model) trueUp(left []*modelJob, jobs []store.Finish, ends []store.Ended, now int64) {
+	if !slices.ContainsFunc(jobs, func(f store.Finish) bool { return f.Spent != nil }) {
+		return
+	}
+	c := m.charging(&m.bank, now)
+	for i, j := range left {
+		f := &jobs[i]
+		if j == nil || f.Spent == nil || !ends[i].Ends() || j.uncharged {
+			continue
+		}
+		back := j.Cost - f.Spent.Cost
+		if back > 0 && buckets.Instant(j.arrival) < m.changed {
+			continue // Under other limits the buckets may have been others.
+		}
+		for _, step := range c.PathOf(f.Spent.Limits, j.Tenant, j.Queue, f.Spent.Class) {
+			level, stamp := c.LevelOf(step)
+			if to := buckets.TrueUp(level, step.Limit, j.Cost, f.Spent.Cost, buckets.Span(now-j.arrival), 0); to != level && c.HasRoom(step.Scope) {
+				c.Put(step, to, stamp)
+			}
+		}
+		m.refunds += int64(max(0, back))
+	}
+	c.Commit()
 }
 
 // uncancel forgets that a job was cancelled while it ran, and reports whether it was.

@@ -3,7 +3,6 @@ package memory
 import (
 	"context"
 	"maps"
-	"math"
 	"strings"
 	"time"
 
@@ -68,15 +67,20 @@ func (p *Partition) Take(_ context.Context, version int64, question store.Questi
 }
 
 // Refund gives back what Take took for work that did not begin, once for each id, as store.Partition.Refund.
-func (p *Partition) Refund(_ context.Context, id string, receipt store.Taken) (done store.Refund, err error) {
+func (p *Partition) Refund(ctx context.Context, id string, receipt store.Taken) (done store.Refund, err error) {
+	return p.Commit(ctx, id, receipt, 0)
+}
+
+// Commit tells what work has cost in truth, once for each id, as store.Partition.Commit.
+func (p *Partition) Commit(_ context.Context, id string, receipt store.Taken, actual admission.Tokens) (done store.Refund, err error) {
 	if err := admission.ValidateName("id of a refund", id, false); err != nil {
 		return "", err
 	}
-	p.write(func(m *model, now int64) { done = m.refund(now, id, &receipt) })
+	p.write(func(m *model, now int64) { done = m.commit(now, id, &receipt, actual) })
 	return done, nil
 }
 
-func (m *model) refund(now int64, id string, receipt *store.Taken) store.Refund {
+func (m *model) commit(now int64, id string, receipt *store.Taken, actual admission.Tokens) store.Refund {
 	q, elapsed := &receipt.Question, m.bucketTime(now)-receipt.At.Time
 	m.refunded.Passed(m.over(now))
 	until, again := m.refunded.Find(id)
@@ -89,17 +93,16 @@ func (m *model) refund(now int64, id string, receipt *store.Taken) store.Refund 
 		return store.RefundedBefore
 	}
 	m.refunded.Put(id, now+store.RefundWindow.Microseconds())
-	c := m.charging(&m.bank, now)
+	c, since := m.charging(&m.bank, now), buckets.MicroOf(admission.Tokens(m.refunds-receipt.At.Refunds))
 	for _, step := range c.PathOf(&q.Limits, q.Tenant, q.Queue, q.Class) {
 		// What came in since may have found the bucket full had the tokens not been taken. Then it is not owed.
-		came := buckets.Micro(math.Ceil(float64(elapsed)*float64(step.Limit.Rate))) + 1 + buckets.MicroOf(admission.Tokens(m.refunds-receipt.At.Refunds))
-		owed := min(buckets.MicroOf(q.Cost), step.Limit.Burst-buckets.Micro(receipt.Left[step.Scope.Level()])-came)
+		room := step.Limit.Burst - buckets.Micro(receipt.Left[step.Scope.Level()]) - step.Limit.Came(buckets.Span(elapsed)) - since
 		before, stamp := c.LevelOf(step)
-		if after := min(step.Limit.Burst, before+owed); after > before {
+		if after := buckets.TrueUp(before, step.Limit, q.Cost, actual, buckets.Span(elapsed), room); after != before && c.HasRoom(step.Scope) {
 			c.Put(step, after, stamp)
 		}
 	}
-	m.refunds += int64(q.Cost)
+	m.refunds += int64(max(0, q.Cost-actual))
 	c.Commit()
 	m.advance(now)
 	return store.Refunded

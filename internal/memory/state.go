@@ -126,6 +126,7 @@ type modelJob struct {
 
 	attempts, max, lost     int
 	suspect, timed, counted bool
+	uncharged               bool // runs again without limits
 	// release says when its unique key goes, "" where it has none; releases names the key that it is to release.
 	release  admission.Release
 	releases string

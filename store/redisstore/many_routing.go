@@ -66,6 +66,11 @@ func (d *many) Refund(ctx context.Context, id string, receipt store.Taken) (stor
 	return d.parts[receipt.At.Part].Refund(ctx, id, receipt)
 }
 
+// Commit implements Deployment.
+func (d *many) Commit(ctx context.Context, id string, receipt store.Taken, actual admission.Tokens) (store.Refund, error) {
+	return d.parts[receipt.At.Part].Commit(ctx, id, receipt, actual)
+}
+
 // Purge implements Deployment.
 func (d *many) Purge(ctx context.Context, keys []admission.Key, by store.Intervention) (purged []bool, err error) {
 	if err := by.Validate(); err != nil {

@@ -94,10 +94,10 @@ func (w *walk) refund() {
 	if len(w.takings) == 0 {
 		return
 	}
-	i := w.number("taking", 0, len(w.takings)-1)
+	i, actual := w.number("taking", 0, len(w.takings)-1), admission.Tokens(pick(w, "actual", []int{0, 0, 1, 2, 4, 30, 500}))
 	w.resend = func() {
-		w.replied(fmt.Sprintf("refund %+v", w.takings[i]), func(s store.Partition) redistest.Reply {
-			return redistest.Replied(s.Refund(w.ctx, fmt.Sprint("t", i), w.takings[i]))
+		w.replied(fmt.Sprintf("commit %d of %+v", actual, w.takings[i]), func(s store.Partition) redistest.Reply {
+			return redistest.Replied(s.Commit(w.ctx, fmt.Sprint("t", i), w.takings[i], actual))
 		})
 	}
 	w.resend()

@@ -188,12 +188,17 @@ func (w *walk) finish() {
 		delete(w.held, worker)
 	}
 	var jobs [2][]store.Finish
+	spending, version := w.number("spending", 0, 2) == 0, w.someVersion()
 	for i := range leases {
 		how, unknowing := w.drawEnd(), w.number("worker of 0.1.0", 0, 3) == 0
+		if spending && w.number("spent", 0, 3) > 0 {
+			how.Spent = w.drawSpent(&leases[i][0], version)
+		}
 		for side := range jobs {
 			f := leases[i][side].Finish(how.Outcome)
 			f.Reason, f.Text, f.Delay, f.Ran, f.Result, f.KeepResult = how.Reason, how.Text, how.Delay, how.Ran, how.Result, how.KeepResult
-			if unknowing {
+			f.Spent = how.Spent
+			if unknowing && f.Spent == nil {
 				f.Queue, f.Uncounted = "", ""
 			}
 			jobs[side] = append(jobs[side], f)
@@ -213,6 +218,14 @@ func (w *walk) finish() {
 				w.rt.Fatalf("finish %+v sent again: %s", jobs[0][i], end)
 			}
 		}
+	}
+}
+
+// drawSpent draws what a job has cost: less than it reserved, as much or more.
+func (w *walk) drawSpent(lease *store.Lease, version int64) *store.Spent {
+	return &store.Spent{
+		Cost: admission.Tokens(pick(w, "actual", []int{0, 1, 2, 3, 5, 8, 40, 500})), Class: admission.DefaultClasses()[lease.Class].Name,
+		Limits: &w.limits[slices.Index(walkTenants, lease.Job.Tenant)%len(w.limits)], Version: version,
 	}
 }
 

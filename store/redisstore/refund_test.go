@@ -128,3 +128,38 @@ func TestARefundUnderAnotherPolicyOrTooLateDoesNothing(t *testing.T) {
 		t.Errorf("afterwards: %+v", verdict)
 	}
 }
+
+// TestADebtIsRefilledLikeAnythingElse: a bucket one burst below zero is empty when a burst has come in, and full after two. At any time a
+// refusal says when the next token is there, to the microsecond.
+func TestADebtIsRefilledLikeAnythingElse(t *testing.T) {
+	t.Parallel()
+	s := newYard(t).store
+	now := ahead()
+	at := func(passed time.Duration) { s.conn.Now = strconv.FormatInt(now+passed.Microseconds(), 10) }
+	q := ofTenant("a", 10)
+	q.Limits[admission.LevelTenant] = admission.PerSecond(10, 10)
+	at(0)
+	_, receipt, err := s.Take(t.Context(), 0, q)
+	check(t, err)
+	word, err := s.Commit(t.Context(), "work", receipt, 1000)
+	check(t, err)
+	if word != store.Refunded {
+		t.Fatalf("commit: %s", word)
+	}
+	q.Cost = 1
+	for _, step := range []struct {
+		after time.Duration
+		left  buckets.Micro
+		wait  time.Duration
+	}{
+		{0, -10_000_000, 1100 * time.Millisecond}, {500 * time.Millisecond, -5_000_000, 600 * time.Millisecond}, {time.Second, 0, 100 * time.Millisecond},
+		{1099 * time.Millisecond, 990_000, time.Millisecond}, {1100 * time.Millisecond, 1_000_000, 0}, {2 * time.Second, 10_000_000, 0}, {time.Hour, 10_000_000, 0},
+	} {
+		at(step.after)
+		_, answers, err := s.Check(t.Context(), 0, true, []store.Question{q})
+		check(t, err)
+		if a := answers[0]; a.Left[admission.LevelTenant] != step.left || a.Verdict.RetryAfter != step.wait {
+			t.Errorf("after %s: %d micro-tokens and a wait of %s, want %d and %s", step.after, a.Left[admission.LevelTenant], a.Verdict.RetryAfter, step.left, step.wait)
+		}
+	}
+}

@@ -78,7 +78,7 @@ func New(config Config) *API {
 	return &API{
 		config: config, limits: known, documents: documents{store: config.Store}, examining: make(chan struct{}, 1),
 		sessions: sessions.New(sessions.Config{
-			Store: config.Store, Breaker: config.Breaker, Breakers: config.Breakers, Policy: known.snapshot.Load, Missed: config.Missed,
+			Store: config.Store, Breaker: config.Breaker, Breakers: config.Breakers, Policy: known.snapshot.Load, With: known.with, Missed: config.Missed,
 		}),
 		describedBy: `"` + hex.EncodeToString(sum[:16]) + `"`, began: time.Now(),
 	}

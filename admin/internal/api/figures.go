@@ -111,7 +111,7 @@ func (a *API) counts(r *route.Request) (*route.Answer, error) {
 	}
 	view.Metrics = figuresOf(minutes, now, shown.Millis(made.wait))
 	if b := made.view.Answers[0].own(); b != nil {
-		view.Metrics.Utilization = new(1 - b.TokensLeft/float64(b.Burst))
+		view.Metrics.Utilization = new(min(1, 1-b.TokensLeft/float64(b.Burst))) // One in debt is used to the full.
 	}
 	view.Classes, err = a.classes(ctx, made.policy, view.Scope, now)
 	return route.OK(view), err

@@ -2,12 +2,15 @@ package sessions
 
 import (
 	"cmp"
+	"context"
 	"math/rand/v2"
+	"strconv"
 	"time"
 
 	"github.com/headgate/headgate/admin/internal/problem"
 	"github.com/headgate/headgate/admin/internal/route"
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/store"
 )
 
@@ -23,6 +26,8 @@ type Ending struct {
 	Ran     string  `json:"ran"`
 	Result  []byte  `json:"result_base64"`
 	Keep    string  `json:"keep_result"`
+	// Cost is what the job has cost in truth.
+	Cost *admission.Tokens `json:"cost"`
 }
 
 // failure is what a job failed of, as its client says.
@@ -75,6 +80,12 @@ func (a *Sessions) end(r *route.Request, finish func(*Ending, *leased) (store.Fi
 			return nil, err
 		}
 	}
+	if ask.Cost != nil {
+		if err := admission.ValidateActualCost(*ask.Cost); err != nil {
+			return nil, problem.Invalid(problem.At("/cost", "is "+strconv.FormatInt(int64(*ask.Cost), 10)+"; allowed is 0 to 10000000"))
+		}
+		f.Spent = &store.Spent{Cost: *ask.Cost}
+	}
 	ended, err := a.finish(r, s, held, f, said)
 	if err != nil {
 		return nil, err
@@ -93,7 +104,7 @@ func (a *Sessions) finish(r *route.Request, s session, held *leased, f store.Fin
 		return "", err
 	}
 	f.Delay = min(f.Delay, admission.MaxDelay)
-	ends, more, err := held.part.Finish(r.Context(), s.pool, s.worker, []store.Finish{f})
+	ends, more, err := a.tell(r.Context(), s, held, f)
 	if err != nil {
 		return "", err
 	}
@@ -106,6 +117,23 @@ func (a *Sessions) finish(r *route.Request, s session, held *leased, f store.Fin
 		return "", admission.ErrLeaseLost
 	}
 	return ends[0], nil
+}
+
+// tell sends a job's end, and where its client has told what it has cost the limits in force that this goes by.
+func (a *Sessions) tell(ctx context.Context, s session, held *leased, f store.Finish) (ends []store.Ended, more bool, err error) {
+	if f.Spent == nil || held.Uncharged {
+		f.Spent = nil
+		return held.part.Finish(ctx, s.pool, s.worker, []store.Finish{f})
+	}
+	cost := f.Spent.Cost
+	err = a.config.With(ctx, func(now *policy.Compiled) error {
+		class, _ := now.ClassAt(held.Job.Queue, held.Class)
+		limits := [admission.Levels]admission.Limit(now.LimitsFor(held.Job.Tenant, held.Job.Queue, class))
+		f.Queue, f.Spent = held.Job.Queue, &store.Spent{Cost: cost, Class: class, Limits: &limits, Version: now.Version()}
+		ends, more, err = held.part.Finish(ctx, s.pool, s.worker, []store.Finish{f})
+		return err
+	})
+	return ends, more, err
 }
 
 func (a *Sessions) complete(r *route.Request) (*route.Answer, error) {

@@ -31,6 +31,8 @@ type Config struct {
 	Breakers map[string]breaker.Config
 	// Policy returns the policy in force as it was last read, nil where none was yet.
 	Policy func() *policy.Compiled
+	// With calls do with the policy in force, and again with a later one where do finds that it is stale (store.ErrStale).
+	With func(ctx context.Context, do func(*policy.Compiled) error) error
 	// Missed is told of what failed beside a call that was answered.
 	Missed func(what string, err error)
 }

@@ -19,13 +19,13 @@ local function bucket_settle(b, stored, changed_at, now)
   local gained
   if rate == old then
     gained = passed * rate
-    if gained >= burst then return b end
+    if gained >= burst - level then return b end
     gained = floor(gained)
     stamp = stamp + math.min(passed, math.ceil(gained / rate))
   else
     local before = math.max(0, math.min(changed_at - stamp, passed))
     gained = before * math.min(rate, old) + (passed - before) * rate
-    if gained >= burst then return b end
+    if gained >= burst - level then return b end
     gained = floor(gained)
     stamp = now
   end

@@ -125,6 +125,31 @@ local function charge(path, cost)
   end
 end
 
+-- path_true_up has the buckets of a path hold what work has cost in place of what it reserved, in whole tokens, `elapsed` microseconds ago:
+-- buckets.TrueUp, which derives it. left is what the reservation left in each, and refunds what was refunded in all since, in micro-tokens;
+-- nil where nobody noted it.
+local function path_true_up(path, reserved, actual, elapsed, left, refunds)
+  local back = reserved - actual
+  for level = 0, 3 do
+    local b = path[level]
+    local to = b and b.level
+    if b and back < 0 then
+      to = math.max(b.level + back * 1000000, math.min(b.level, -b.burst))
+    elseif b then
+      -- Where the rate follows its use over partitions, it may have been all of it.
+      local rate = level == 0 and state_get('gm') and call.global_rate * state_num('partitions') or b.rate
+      local came = math.ceil(elapsed * rate) + 1
+      local room = math.max(0, reserved * 1000000 - came, left and b.burst - left[level] - came - refunds or 0)
+      to = math.max(b.level, math.min(b.burst, b.level + math.min(back * 1000000, room)))
+    end
+    if b and to ~= b.level and (not b.absent or b.dirty or room_for(b)) then
+      if b.absent and not b.dirty and b.owner then b.owner.count = (b.owner.count or 0) + 1 end
+      b.level, b.dirty = to, true
+    end
+  end
+  if back > 0 then state_add('rf', back) end
+end
+
 -- buckets_sweep removes what is full again, at most 16 of a tenant with many. A bucket from before the latest policy is
 -- not known to be: its full time was counted at a rate that may have been faster.
 local function buckets_sweep(t)

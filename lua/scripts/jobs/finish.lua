@@ -3,13 +3,16 @@
 -- ARGV[1] now  microseconds, "" for Redis TIME
 -- ARGV[2] pool  id
 -- ARGV[3] worker  name
--- ARGV[4] ...  of each job: lease token, key, outcome, delay in microseconds, reason, text, microseconds that it ran.
+-- ARGV[4] ...  where jobs have told what they cost: "spent", the version of the policy that the limits come from, bucket_cap,
+--   global_rate (tokens a second, "" for no bucket), global_burst (micro-tokens), number of paths, what the fragment path says, and of each
+--   path the job from 1 and the tokens that it has cost; then of each job: lease token, key, outcome, delay in microseconds, reason, text, microseconds that it ran.
 --   Outcomes: complete (a job that owns nothing but its record, and no unit of a breaker; delay is what its entry says of caps
 --   that do not count it, see gate.lua, reason its downstream, text its queue),
 --   complete_full (any; with a delay, text is its result and is kept for so long), retry (an attempt burnt; delay),
 --   dead (reason, text), release (none burnt; delay, 0 for at once, longer each time for the text "unknown_type TYPE"), expire
--- Reply {"finished" | "more", a word a job}: done, retried, dead, expired, released, cancelled, or lost
--- Never believes a worker whose lease is gone: its entry left the stream with the lease.
+-- Reply {"stale", version}, or {"finished" | "more", a word a job}: done, retried, dead, expired, released, cancelled, or lost
+-- Never believes a worker whose lease is gone: its entry left the stream with the lease. Never trues a cost up but with what ends the job,
+-- so never twice.
 -- @flag allow-oom
 -- take_held marks the jobs whose entries were still the caller's, and returns the tokens of all.
 local function take_held(pool_key, jobs)
@@ -150,6 +153,42 @@ local function outcome(job)
   return 'released'
 end
 
+-- spent_read notes what jobs have cost, by the job's number, and returns where the jobs begin.
+local function spent_read(at)
+  call.spent = {}
+  if call.argv[at] ~= 'spent' then return at end
+  call.spent_version, call.bucket_cap = call.argv[at + 1], tonumber(call.argv[at + 2])
+  call.global_rate, call.global_burst = tonumber(call.argv[at + 3]), tonumber(call.argv[at + 4])
+  call.path_count, call.paths_at = tonumber(call.argv[at + 5]), at + 6
+  call.buckets, call.global_bucket = 'b:', 'gb'
+  at = paths_read()
+  for i = 1, call.path_count do
+    call.spent[tonumber(call.argv[at])] = { path = call.paths[i], cost = tonumber(call.argv[at + 1]) }
+    at = at + 2
+  end
+  return at
+end
+
+-- true_up trues up the cost of a job that has ended.
+local ARRIVAL_AT = 23
+local function true_up(rec, spent)
+  local reserved, arrival = cost_at(rec, COST_AT), number_at(rec, ARRIVAL_AT)
+  if spent.cost < reserved and arrival < state_num('pat') then return end -- Under other limits the buckets may have been others.
+  path_true_up(spent.path, reserved, spent.cost, math.max(0, call.now - arrival))
+end
+
+-- spent_settle trues up what has ended.
+local LEAVES = { done = true, dead = true, expired = true }
+local function spent_settle(words)
+  if not next(call.spent) then return end
+  buckets_read()
+  for i, job in ipairs(call.jobs) do
+    local spent = call.spent[i]
+    if spent and LEAVES[words[i]] then true_up(job.rec, spent) end
+  end
+  buckets_write(call.now)
+end
+
 -- finish_and_fill serves every case.
 local function finish_and_fill()
   entries_leave()
@@ -165,6 +204,7 @@ local function finish_and_fill()
   ended_rotate()
   local words = {}
   for i, job in ipairs(call.jobs) do words[i] = outcome(job) end
+  spent_settle(words)
   leave_write()
   freed_wake(call.now)
   call.refill_pools[call.pool] = true
@@ -173,14 +213,19 @@ local function finish_and_fill()
 end
 
 function scripts.finish(KEYS, ARGV)
-  local STATE, NOW, JOBS_AT, JOB_SIZE = KEYS[1], ARGV[1], 4, 7
+  local STATE, NOW, SPENT_AT, JOB_SIZE = KEYS[1], ARGV[1], 4, 7
   call.pool, call.worker = ARGV[2], ARGV[3]
   call.now = now_us(NOW)
   call.ready = call.prefix .. 'ready:' .. call.pool
 
   call.jobs, call.job_keys, call.records_needed = {}, {}, false
   local state_fields, queues_named = { 'pool:' .. call.pool, 'left:completed', 'rot', 'dw', 'eo' }, {}
-  for at = JOBS_AT, #ARGV, JOB_SIZE do
+  local jobs_at = spent_read(SPENT_AT)
+  if jobs_at > SPENT_AT then
+    call.records_needed = true
+    for _, field in ipairs({ 'pat', 'gb', 'gm', 'rf' }) do state_fields[#state_fields + 1] = field end
+  end
+  for at = jobs_at, #ARGV, JOB_SIZE do
     local job = { token = ARGV[at], key = ARGV[at + 1], what = ARGV[at + 2], delay = ARGV[at + 3],
       reason = ARGV[at + 4], text = ARGV[at + 5], ran = ARGV[at + 6] }
     call.jobs[#call.jobs + 1], call.job_keys[#call.job_keys + 1] = job, job.key
@@ -193,6 +238,7 @@ function scripts.finish(KEYS, ARGV)
     end
   end
   call_begin(call.now, state_fields)
+  if jobs_at > SPENT_AT and (state_get('pv') or '0') ~= call.spent_version then return { 'stale', state_get('pv') or '0' } end
 
   if not state_get('pool:' .. call.pool) then
     local lost = {}

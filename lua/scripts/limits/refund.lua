@@ -1,4 +1,4 @@
--- refund gives back what check took for work that never began, once for each id.
+-- refund has the buckets hold what work has cost in place of what check took for it, nothing where it never began, once for each id.
 -- KEYS[1] state  hash; the partition's other keys share its hash tag and are named after it
 -- ARGV[1] now  microseconds, "" for Redis TIME
 -- ARGV[2] version  of the policy under which the tokens were taken
@@ -9,20 +9,22 @@
 -- ARGV[7] window  microseconds from the taking for which a refund may come and its id is remembered
 -- ARGV[8] taken_at  the buckets' time at which the tokens were taken
 -- ARGV[9] refunds  tokens that had been refunded until then, in all
--- ARGV[10] cost  tokens
--- ARGV[11] left  micro-tokens that the taking left in the global bucket, 0 where there is none
--- ARGV[12] left_tenant  the same of the tenant's
--- ARGV[13] left_queue  of the queue's
--- ARGV[14] left_priority  of the priority's
--- ARGV[15] ...  what the fragment path says of one path
+-- ARGV[10] reserved  tokens that were taken
+-- ARGV[11] cost  tokens in truth, 0 for work that never began
+-- ARGV[12] left  micro-tokens that the taking left in the global bucket, 0 where there is none
+-- ARGV[13] left_tenant  the same of the tenant's
+-- ARGV[14] left_queue  of the queue's
+-- ARGV[15] left_priority  of the priority's
+-- ARGV[16] ...  what the fragment path says of one path
 -- Reply {"refunded"}, {"again"} where the id had been refunded, {"late"} after the window, {"stale"} under another policy
--- Never leaves more in a bucket than it would hold had the tokens not been taken.
+-- Never leaves more in a bucket than it would hold had the cost been taken at first, nor less than one burst below zero.
 function scripts.refund(KEYS, ARGV)
   local STATE, NOW, VERSION = KEYS[1], ARGV[1], ARGV[2]
   call.bucket_cap, call.global_rate, call.global_burst = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
-  local ID, WINDOW, TAKEN_AT, REFUNDS, COST = ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10])
-  local LEFT = { [0] = tonumber(ARGV[11]), tonumber(ARGV[12]), tonumber(ARGV[13]), tonumber(ARGV[14]) }
-  call.path_count, call.paths_at = 1, 15
+  local ID, WINDOW, TAKEN_AT, REFUNDS = ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
+  local RESERVED, COST = tonumber(ARGV[10]), tonumber(ARGV[11])
+  local LEFT = { [0] = tonumber(ARGV[12]), tonumber(ARGV[13]), tonumber(ARGV[14]), tonumber(ARGV[15]) }
+  call.path_count, call.paths_at = 1, 16
   call.buckets, call.global_bucket = 'b:', 'gb'
   local time_us = now_us(NOW)
 
@@ -35,21 +37,7 @@ function scripts.refund(KEYS, ARGV)
   if elapsed > WINDOW then return { 'late' } end
   if not redis.call('SET', call.prefix .. 'refund:' .. ID, '', 'PX', math.ceil(WINDOW / 1000), 'NX') then return { 'again' } end
 
-  for level = 0, 3 do
-    local b = path[level]
-    if b then
-      -- What came in since may have found the bucket full had the tokens not been taken. Then it is not owed.
-      -- Where the rate follows its use over partitions, it may have been all of it.
-      local rate = level == 0 and state_get('gm') and call.global_rate * state_num('partitions') or b.rate
-      local came = math.ceil(elapsed * rate) + 1 + (state_num('rf') - REFUNDS) * 1000000
-      local owed = math.min(COST * 1000000, b.burst - LEFT[level] - came)
-      local level_then = math.min(b.burst, b.level + owed)
-      if level_then > b.level then
-        b.level, b.dirty = level_then, true
-      end
-    end
-  end
-  state_add('rf', COST)
+  path_true_up(path, RESERVED, COST, elapsed, LEFT, (state_num('rf') - REFUNDS) * 1000000)
   buckets_write(time_us)
   state_write()
   return { 'refunded' }

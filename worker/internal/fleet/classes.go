@@ -12,7 +12,7 @@ import (
 )
 
 // Classes knows of the policy what a worker needs: the names of classes, since a record holds only their places in the queue's order,
-// and the least backoffs.
+// the least backoffs, and the limits that a cost goes by which a handler tells.
 type Classes struct {
 	policy atomic.Pointer[policy.Compiled]
 }
@@ -43,6 +43,15 @@ func (c *Classes) Read(ctx context.Context, store store.Partition) error {
 func (c *Classes) Name(queue string, class int) admission.Priority {
 	name, _ := c.policy.Load().ClassAt(queue, class)
 	return name
+}
+
+// Spent returns what the end of a job says that it has cost, with the limits that this goes by; class is that of the job by its place in its
+// queue.
+func (c *Classes) Spent(f *store.Finish, class int) *store.Spent {
+	now := c.policy.Load()
+	name, _ := now.ClassAt(f.Queue, class)
+	limits := [admission.Levels]admission.Limit(now.LimitsFor(f.Key.Tenant, f.Queue, name))
+	return &store.Spent{Cost: f.Spent.Cost, Class: name, Limits: &limits, Version: now.Version()}
 }
 
 // LeastBackoff returns the least that a job's own header may give it to wait.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -28,6 +29,8 @@ type WebhookConfig struct {
 	Timeout time.Duration
 	// Concurrency is how many deliveries there are at a time; zero means 1.
 	Concurrency int
+	// Warn is told of answers whose headers make no sense; nil for nobody. Several goroutines may call it.
+	Warn func(error)
 }
 
 // DefaultWebhookTimeout is long for an answer and short for a slot that is held.
@@ -36,6 +39,9 @@ const DefaultWebhookTimeout = 5 * time.Second
 func (c WebhookConfig) withDefaults() WebhookConfig {
 	c.Timeout = cmp.Or(c.Timeout, DefaultWebhookTimeout)
 	c.Concurrency = cmp.Or(c.Concurrency, 1)
+	if c.Warn == nil {
+		c.Warn = func(error) {}
+	}
 	return c
 }
 
@@ -77,6 +83,9 @@ func (w *Webhook) Handle(ctx context.Context, job worker.Job[[]byte]) error {
 	response, said, err := w.post(request)
 	if err != nil {
 		return err
+	}
+	if err := setCost(ctx, response.Header.Values(headerCost)); err != nil {
+		w.config.Warn(fmt.Errorf("job %s of tenant %s: %w: its reservation stands", job.ID, job.Tenant, err))
 	}
 	return judge(response, said, time.Now())
 }

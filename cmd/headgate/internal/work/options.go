@@ -29,7 +29,7 @@ func Check(l *config.Loaded) error {
 		}
 	}
 	if l.Config.Worker.Deliver.URL != "" {
-		_, err := newWebhook(l)
+		_, err := newWebhook(l, nil)
 		bad = append(bad, err)
 	}
 	if l.Config.Scheduler.Notify.URL != "" {
@@ -60,9 +60,10 @@ func Options(l *config.Loaded, to *logs.Logs) worker.Config {
 	}
 }
 
-// newWebhook returns what delivers jobs by HTTP; it reads the file of the secrets.
-func newWebhook(l *config.Loaded) (*deliver.Webhook, error) {
+// newWebhook returns what delivers jobs by HTTP; it reads the file of the secrets. warn is told of answers that make no sense.
+func newWebhook(l *config.Loaded, warn func(error)) (*deliver.Webhook, error) {
 	options, err := WebhookConfig(l)
+	options.Warn = warn
 	hook, bad := deliver.NewWebhook(options)
 	if field, ok := errors.AsType[*admission.FieldError](bad); ok {
 		bad = &admission.FieldError{Field: l.Field(config.PathDeliver), Value: field.Value, Allowed: field.Allowed}

@@ -35,6 +35,8 @@ The answer decides:
   other 4xx                             a dead letter at once (408, 425 and 429 are retried)
   5xx, redirect, no answer, time-out    failed: retried after a backoff
 
+Its header Headgate-Cost tells what the job has cost in truth, in tokens of its limits.
+
 A secret in --secret-file or HEADGATE_SECRET signs requests as Standard Webhooks says
 (webhook-id, webhook-timestamp, webhook-signature); several, one a line, sign several times.
 Only addresses of the public internet are connected to, unless --allow-private is given.
@@ -217,7 +219,7 @@ func newHandler(ctx context.Context, loaded *config.Loaded, logger zerolog.Logge
 	if loaded.Given(config.PathCommand) {
 		return newCommand(loaded)
 	}
-	hook, err := newWebhook(loaded)
+	hook, err := newWebhook(loaded, func(err error) { logger.Warn().Err(err).Msg("an answer tells a cost that is none") })
 	if err != nil {
 		return nil, err
 	}

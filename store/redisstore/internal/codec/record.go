@@ -127,6 +127,9 @@ func DecodeRecord(key, raw string) (store.Record, error) {
 	if err := decodeBody(j, rest[queueLen+downLen:]); err != nil {
 		return store.Record{}, fmt.Errorf("read record of %q: %w", key, err)
 	}
+	if _, rec.Uncharged = j.Headers[admission.HeaderUncharged]; rec.Uncharged {
+		delete(j.Headers, admission.HeaderUncharged)
+	}
 	return rec, nil
 }
 
@@ -141,7 +144,7 @@ func decodeBody(j *admission.Job, text string) error {
 	}
 	j.Timeout = time.Duration(timeout) * time.Microsecond
 	count, text, ok := cutUvarint(text)
-	if !ok || count > admission.MaxHeaders {
+	if !ok || count > admission.MaxHeaders+1 { // with HeaderUncharged
 		return errShortRecord
 	}
 	if count > 0 {

@@ -56,7 +56,7 @@ func (s *Jobs) admitArgs(version int64, jobs []store.Candidate) (args []any, pay
 	ids := make([]string, len(jobs)) // as pointers, like the texts of paths
 	for i := range jobs {
 		c := &jobs[i]
-		record, large := codec.EncodeRecord(c.Job, c.Class)
+		record, large := codec.EncodeRecord(c.Stored(), c.Class)
 		path := of[i]
 		if c.Redrive > 0 {
 			path = -path

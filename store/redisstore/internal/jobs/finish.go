@@ -4,15 +4,24 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore/internal/codec"
 )
 
 // Finish ends up to MaxBatchJobs held jobs of one pool in one round trip. more means that work is left for
 // Promote. Sent again after a lost reply it answers EndedLost for what the first call ended.
 func (s *Jobs) Finish(ctx context.Context, pool, worker string, jobs []store.Finish) (ends []store.Ended, more bool, err error) {
-	reply, err := s.conn.Run(ctx, "finish", s.finishArgs(pool, worker, jobs)...)
+	args, same := s.finishArgs(pool, worker, jobs)
+	if !same {
+		return nil, false, store.ErrStale
+	}
+	reply, err := s.conn.Run(ctx, "finish", args...)
 	if err != nil {
 		return nil, false, err
+	}
+	if len(reply) > 0 && reply[0] == "stale" {
+		return nil, false, store.ErrStale
 	}
 	if len(reply) != len(jobs)+1 {
 		return nil, false, fmt.Errorf("finish %d jobs: reply has %d words", len(jobs), len(reply)-1)
@@ -24,9 +33,12 @@ func (s *Jobs) Finish(ctx context.Context, pool, worker string, jobs []store.Fin
 	return ends, reply[0] == "more", nil
 }
 
-// finishArgs hands over texts as appendPaths does.
-func (s *Jobs) finishArgs(pool, worker string, jobs []store.Finish) []any {
-	args := append(make([]any, 0, 3+7*len(jobs)), s.conn.Now, pool, worker)
+// finishArgs hands over texts as appendPaths does. same is false where jobs are spent by limits of two policies, one of which is stale.
+func (s *Jobs) finishArgs(pool, worker string, jobs []store.Finish) (args []any, same bool) {
+	args = append(make([]any, 0, 3+7*len(jobs)), s.conn.Now, pool, worker)
+	if args, same = s.appendSpent(args, jobs); !same {
+		return nil, false
+	}
 	keys := make([]string, len(jobs))
 	for i := range jobs {
 		f := &jobs[i]
@@ -42,5 +54,33 @@ func (s *Jobs) finishArgs(pool, worker string, jobs []store.Finish) []any {
 		}
 		args = append(args, f.Ran.Microseconds())
 	}
-	return args
+	return args, true
+}
+
+// appendSpent appends what jobs have cost, nothing where none says so.
+func (s *Jobs) appendSpent(args []any, jobs []store.Finish) (_ []any, same bool) {
+	var paths []codec.Path
+	var first *store.Spent
+	var costs []any
+	for i := range jobs {
+		f := &jobs[i]
+		if f.Spent == nil {
+			continue
+		}
+		if first == nil {
+			first = f.Spent
+		}
+		if f.Spent.Version != first.Version {
+			return nil, false
+		}
+		paths = append(paths, codec.Path{Tenant: f.Key.Tenant, Queue: f.Queue, Name: f.Spent.Class, Limits: f.Spent.Limits})
+		costs = append(costs, i+1, int64(f.Spent.Cost))
+	}
+	if first == nil {
+		return args, true
+	}
+	args = append(args, "spent", first.Version, s.conn.BucketCap)
+	args = codec.AppendGlobal(args, &first.Limits[admission.LevelGlobal], s.conn.Parts)
+	args = codec.AppendPaths(append(args, len(paths)), paths)
+	return append(args, costs...), true
 }

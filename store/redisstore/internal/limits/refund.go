@@ -39,13 +39,20 @@ func (a *Asked) Receipt(question store.Question, version int64) (admission.Verdi
 // taken: what came in meanwhile, other refunds of the partition among it, is counted as if it had found them there. After
 // any error the same call may be made again within RefundWindow.
 func (s *Limits) Refund(ctx context.Context, id string, receipt store.Taken) (store.Refund, error) {
+	return s.Commit(ctx, id, receipt, 0)
+}
+
+// Commit tells what work has cost in truth, 0 to admission.MaxActualCost tokens, for which Take took an estimate. What it did not need
+// is given back as by Refund, and what it lacks is taken, up to one burst below zero. It counts once for each id, as Refund, which is a
+// Commit of nothing.
+func (s *Limits) Commit(ctx context.Context, id string, receipt store.Taken, actual admission.Tokens) (store.Refund, error) {
 	if err := admission.ValidateName("id of a refund", id, false); err != nil {
 		return "", err
 	}
 	q := &receipt.Question
 	args := append(make([]any, 0, 24), s.conn.Now, receipt.Version, s.conn.BucketCap)
 	args = codec.AppendGlobal(args, &q.Limits[admission.LevelGlobal], s.conn.Parts)
-	args = append(args, id, codec.Micros(store.RefundWindow), receipt.At.Time, receipt.At.Refunds, int64(q.Cost))
+	args = append(args, id, codec.Micros(store.RefundWindow), receipt.At.Time, receipt.At.Refunds, int64(q.Cost), int64(actual))
 	for _, left := range receipt.Left {
 		args = append(args, left)
 	}

@@ -1,0 +1,103 @@
+package examples_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/headgatetest"
+)
+
+// Completion asks a model.
+type Completion struct{ Prompt string }
+
+func (Completion) Kind() string { return "completion" }
+
+// answer is what a model says, and what it has counted.
+type answer struct {
+	Text  string
+	Usage struct{ Total headgate.Tokens }
+}
+
+// model answers with as many tokens as it is told.
+type model headgate.Tokens
+
+func (m model) Complete(_ context.Context, prompt string) (a answer, err error) {
+	a.Text, a.Usage.Total = "answer to "+prompt, headgate.Tokens(m)
+	return a, nil
+}
+
+// perMinute gives each tenant 10,000 tokens a minute.
+func perMinute(t *testing.T, hg *headgate.Client) {
+	t.Helper()
+	//snippet:begin limit
+	err := hg.Policy().Change(t.Context(), headgate.Edit{Author: "ada", Reason: "tokens of the model"}, func(p *headgate.Policy) {
+		p.Tier("standard").Limit = headgate.Limit{Tokens: 10_000, Per: time.Minute, Burst: 10_000}
+	})
+	//snippet:end
+	check(t, err)
+}
+
+func TestAJobTellsWhatItHasCost(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		hg := headgatetest.New(t)
+		ctx := t.Context()
+		perMinute(t, hg.Client)
+		w := hg.Worker(headgate.WorkerConfig{Queues: headgate.Weights{"llm": 1}})
+		llm := model(12_500)
+		//snippet:begin job
+		headgate.Handle(w, func(ctx context.Context, job *headgate.Run[Completion]) error {
+			said, err := llm.Complete(ctx, job.Args.Prompt)
+			if err != nil {
+				return err // it comes back; its reservation stands
+			}
+			return job.SetCost(said.Usage.Total)
+		})
+
+		_, err := hg.Enqueue(ctx, headgate.Job{Tenant: "acme", Queue: "llm", Cost: 800, Args: Completion{"why?"}})
+		//snippet:end
+		check(t, err)
+		hg.Drain()
+		_, err = hg.Enqueue(ctx, headgate.Job{Tenant: "acme", Queue: "llm", Cost: 800, Args: Completion{"and?"}})
+		no, refused := errors.AsType[*headgate.Refusal](err)
+		if !refused || no.Remaining != -2500 || no.RetryAfter > 19800*time.Millisecond || no.RetryAfter < 19790*time.Millisecond {
+			t.Errorf("2,500 below zero, for 800 more: %+v", no)
+		}
+		hg.Advance(no.RetryAfter)
+		_, err = hg.Enqueue(ctx, headgate.Job{Tenant: "acme", Queue: "llm", Cost: 800, Args: Completion{"and?"}})
+		check(t, err)
+	})
+}
+
+func TestACallTellsWhatItHasCost(t *testing.T) {
+	t.Parallel()
+	hg := open(t)
+	perMinute(t, hg)
+	limiter, err := hg.Limiter(headgate.LimiterConfig{Timeout: time.Second})
+	check(t, err)
+	t.Cleanup(func() { check(t, limiter.Close(context.WithoutCancel(t.Context()))) })
+	text, err := complete(t.Context(), limiter, model(700), "why?")
+	if err != nil || text != "answer to why?" {
+		t.Errorf("%s, %v", text, err)
+	}
+}
+
+//snippet:begin reserve
+
+func complete(ctx context.Context, limiter *headgate.Limiter, llm model, prompt string) (string, error) {
+	reserved, err := limiter.Reserve(ctx, headgate.Request{Tenant: "acme", Queue: "llm", Cost: 800})
+	if err != nil {
+		return "", err // a *headgate.Refusal says when to come again
+	}
+	said, err := llm.Complete(ctx, prompt)
+	if err != nil {
+		return "", errors.Join(err, reserved.Cancel(ctx))
+	}
+	return said.Text, reserved.Commit(ctx, said.Usage.Total)
+}
+
+//snippet:end

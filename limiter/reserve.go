@@ -1,0 +1,161 @@
+package limiter
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+
+	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
+)
+
+// ErrReservationStands means that what a reservation has cost in truth can no longer be told: it was too late (store.RefundWindow), or the
+// policy has changed since and with it the buckets that less would go back to. What was reserved counts as the cost.
+var ErrReservationStands = errors.New("the reservation stands as it was")
+
+// Reservation is tokens that were taken for work whose cost is not known yet. Copies are one and the same; the zero Reservation has nothing
+// reserved. Several goroutines may use it.
+type Reservation struct{ *reservation }
+
+type reservation struct {
+	limiter *Limiter
+	route   route
+	id      string
+	taken   store.Taken
+
+	mu struct {
+		sync.Mutex
+		settled bool
+	}
+}
+
+// reserveAttempts is how many policies a call may find to be stale one after the other.
+const reserveAttempts = 3
+
+// Reserve takes the tokens of a request, all or none, as an estimate, until Commit tells what the work has cost or Cancel that it did not
+// begin. What was not told within store.RefundWindow stands as it was reserved. A refusal is a *headgate.RefusedError. It always asks Redis,
+// whatever is on lease, waits for it up to Config.Timeout, and does not go by Config.Outage: while Redis is away it returns that error, and
+// where store.InDoubt is true of it the tokens may have been taken.
+func (l *Limiter) Reserve(ctx context.Context, r Request) (Reservation, error) {
+	if r.Cost == 0 {
+		r.Cost = 1
+	}
+	at := r.route()
+	if err := errors.Join(at.validate(), checkCost(r.Cost)); err != nil {
+		return Reservation{}, err
+	}
+	if l.line.isClosed() {
+		return Reservation{}, ErrClosed
+	}
+	ctx, cancel := context.WithTimeout(ctx, l.config.Timeout)
+	defer cancel()
+	var verdict admission.Verdict
+	var taken store.Taken
+	err := l.with(ctx, func(inForce *policy.Compiled) error {
+		question, err := questionOf(inForce, at, r.Cost)
+		if err == nil {
+			verdict, taken, err = l.store.Take(ctx, inForce.Version(), question)
+		}
+		return err
+	})
+	if err != nil {
+		return Reservation{}, fmt.Errorf("reserve %d tokens: %w", r.Cost, err)
+	}
+	if v := verdictOf(&verdict); !v.Admitted {
+		return Reservation{}, v.Err()
+	}
+	return Reservation{&reservation{limiter: l, route: at, id: "r-" + rand.Text(), taken: taken}}, nil
+}
+
+// Commit tells what the work has cost, 0 to headgate.MaxActualCost tokens: what it did not need goes back to the limits, as far as they would have had
+// room for it, and what it lacked is taken, up to one burst below zero, which is refilled before they admit anything again. It counts once: after a
+// Commit or a Cancel that was answered another does nothing. After an error of Redis the same call may be made again. The error is a
+// *headgate.FieldError, matches ErrReservationStands, or is what Redis said.
+func (r Reservation) Commit(ctx context.Context, actual admission.Tokens) error {
+	if err := admission.ValidateActualCost(actual); err != nil || r.reservation == nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.mu.settled {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.limiter.config.Timeout)
+	defer cancel()
+	done, err := r.settle(ctx, actual)
+	if err != nil {
+		return fmt.Errorf("commit %d tokens: %w", actual, err)
+	}
+	r.mu.settled = true
+	switch done {
+	case store.RefundLate:
+		return fmt.Errorf("%w: more than %s have passed", ErrReservationStands, store.RefundWindow)
+	case store.RefundStale:
+		return fmt.Errorf("%w: the policy has changed since", ErrReservationStands)
+	case store.Refunded, store.RefundedBefore:
+	}
+	return nil
+}
+
+// Cancel gives back what was reserved for work that did not begin, as Commit of nothing.
+func (r Reservation) Cancel(ctx context.Context) error { return r.Commit(ctx, 0) }
+
+// settle tells Redis, unless there is nothing to tell. What lacks is taken from the limits in force, whatever they were.
+func (r Reservation) settle(ctx context.Context, actual admission.Tokens) (done store.Refund, err error) {
+	reserved := r.taken.Question.Cost
+	if actual == reserved {
+		return store.Refunded, nil
+	}
+	done, err = r.limiter.store.Commit(ctx, r.id, r.taken, actual)
+	if err != nil || done != store.RefundStale || actual < reserved {
+		return done, err
+	}
+	err = r.limiter.with(ctx, func(inForce *policy.Compiled) error {
+		taken := r.taken
+		if taken.Question, err = questionOf(inForce, r.route, reserved); err != nil {
+			return err
+		}
+		taken.Version = inForce.Version()
+		if done, err = r.limiter.store.Commit(ctx, r.id, taken, actual); done == store.RefundStale {
+			return store.ErrStale
+		}
+		return err
+	})
+	return done, err
+}
+
+// with calls do with the policy in force, and again with a later one where that is found to be stale.
+func (l *Limiter) with(ctx context.Context, do func(inForce *policy.Compiled) error) error {
+	for attempt := 1; ; attempt++ {
+		inForce, err := l.current(ctx)
+		if err != nil {
+			return err
+		}
+		if err = do(inForce); !errors.Is(err, store.ErrStale) || attempt == reserveAttempts {
+			return err
+		}
+		if err = l.reload(ctx, inForce); err != nil {
+			return err
+		}
+	}
+}
+
+// questionOf asks for tokens of every limit of a valid route.
+func questionOf(inForce *policy.Compiled, at route, cost admission.Tokens) (store.Question, error) {
+	q := store.Question{Tenant: at.tenant, Queue: at.queue, Cost: cost}
+	if at.class != "" {
+		var ok bool
+		if q.Class, ok = inForce.ClassNamed(at.queue, at.class); !ok {
+			return q, &admission.FieldError{Field: "class", Value: strconv.Quote(string(at.class)), Allowed: "a class of queue " + at.queue}
+		}
+	}
+	q.Limits = inForce.LimitsFor(at.tenant, at.queue, q.Class)
+	for level := at.depth() + 1; level < int(admission.Levels); level++ {
+		q.Limits[level].Disabled = true
+	}
+	return q, nil
+}
