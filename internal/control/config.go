@@ -1,0 +1,69 @@
+package control
+
+import (
+	"cmp"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/headgate/headgate/admission"
+)
+
+// Controller names a rule by which a limit moves.
+type Controller string
+
+// The controllers.
+const (
+	// Gradient goes where throughput grows with the limit.
+	Gradient Controller = "gradient"
+	// AIMD grows until calls take too long or fail.
+	AIMD Controller = "aimd"
+)
+
+// Config is by what a limit moves. Min, Max and Interval have to be there.
+type Config struct {
+	Controller Controller
+	// Min and Max are the bounds of the limit, 1 or more.
+	Min, Max int
+	// Interval is how often it is looked.
+	Interval time.Duration
+	// MaxRunTime is how long calls may take in the mean, zero for no bound.
+	MaxRunTime time.Duration
+	// MaxFailures is which part of the calls may fail, above 0 and at most 1; zero means DefaultMaxFailures.
+	MaxFailures float64
+}
+
+// DefaultMaxFailures is half of what opens a circuit breaker by default.
+const DefaultMaxFailures = 0.25
+
+func (c Config) withDefaults() Config {
+	c.Controller, c.MaxFailures = cmp.Or(c.Controller, Gradient), cmp.Or(c.MaxFailures, DefaultMaxFailures)
+	return c
+}
+
+// Validate reports every bad field at once.
+func (c Config) Validate() error {
+	var bad []error
+	add := func(field, value, allowed string) {
+		bad = append(bad, &admission.FieldError{Field: field, Value: value, Allowed: allowed})
+	}
+	if c.Controller != "" && c.Controller != Gradient && c.Controller != AIMD {
+		add("controller", strconv.Quote(string(c.Controller)), `"gradient" or "aimd"`)
+	}
+	if c.Min < 1 {
+		add("min", strconv.Itoa(c.Min), "1 or more")
+	}
+	if c.Max < c.Min {
+		add("max", strconv.Itoa(c.Max), "min or more")
+	}
+	if c.Interval <= 0 {
+		add("interval", c.Interval.String(), "above 0")
+	}
+	if c.MaxRunTime < 0 {
+		add("max_run_time", c.MaxRunTime.String(), "0 or more")
+	}
+	if !(c.MaxFailures >= 0 && c.MaxFailures <= 1) {
+		add("max_failures", strconv.FormatFloat(c.MaxFailures, 'g', -1, 64), "0 to 1")
+	}
+	return errors.Join(bad...)
+}

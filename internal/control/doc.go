@@ -1,0 +1,46 @@
+// Package control moves a limit of calls at a time to where a downstream does the most without making calls wait in it. It is pure:
+// it is given what was seen (Sample), with how long that took, and says what limit is to be in force (Step). It knows no clock, no store
+// and no goroutine; package scheduler runs one Loop for each limit of the policy's `adaptive`, in one process of a fleet.
+//
+// # What is looked for
+//
+// Let L be the limit, X the calls a second that succeed (goodput) and W how long one takes. While the limit binds, L calls run, and
+// X·W = L (Little). A downstream that does µ calls a second at most, each in W0 while none queues there, has
+//
+//	X = L/W0, W = W0    below L* = µ·W0: more limit, more goodput
+//	X = µ,    W = L/µ   above it: more limit, more queue
+//
+// So the slope of log X over log L tells on which side of L* a limit is: 1 below, 0 above. It needs no baseline of W. Controllers that
+// compare W with the best W that they remember (Vegas; Netflix's Gradient2, Envoy's, failsafe-go's) drift: in a long incident the baseline
+// learns the incident, and a downstream that becomes slower for good is throttled for ever. Cinnamon (Uber, 2023) put a covariance of
+// load and throughput beside its baseline for that; here the covariance is all there is.
+//
+// # Gradient
+//
+// slope is taken over the last 8 samples under a binding limit, each weighing 0.6 of the one after it. From 0.5 on the limit grows, to
+// 0.35 and less it falls, in between it stays. Where the limits of the samples hardly differ there is no slope: then it tries a step, up,
+// or down from the greatest. A step goes √L up or 10 % down at first, 1.2 times as far when the one before went the same way, 0.3 times
+// as far back, and never less than 4 %. So it swings around L* by a step or two, which is the price for noticing when L* moves.
+//
+// # AIMD
+//
+// √L more while no brake holds: for downstreams that say by errors or run time that they have enough.
+//
+// # What holds for each
+//
+//	brake        calls that take longer than MaxRunTime in the mean lower the limit by as much as they are too long, at least 10 %
+//	             and at most to half; more than MaxFailures of the calls failing lower it by a fifth. Neither is compared with
+//	             anything that the loop has learnt.
+//	no sample    fewer than 10 calls ended: what came adds up over the next samples, and the limit stays
+//	gap          nobody looked for 4 intervals, or a count went back: the limit stays, and what was seen before is forgotten
+//	not bound    nobody waited for a unit: the limit stays, since nothing shows what another one would do (RFC 7661)
+//	slew         10 % down at most but by a brake, 5 % or √L up (half a unit where that is more)
+//	dead band    a change of less than 2 % is kept in mind, not made
+//
+// # What it cannot see
+//
+// Goodput of the calls that pass here is all it knows. Where somebody else loads the downstream, it looks for the best limit under that
+// load, and two that look for it on the same downstream share it as they come. A downstream whose own downstream is slow needs more
+// calls at a time, and gets them, for goodput grows with them. Work that is far from even over time looks like noise: the interval
+// should be several times the run time of a call.
+package control

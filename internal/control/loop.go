@@ -1,0 +1,189 @@
+package control
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+// Sample is what was seen of a downstream since the last one. It may be given before anything was seen: then nothing changes.
+type Sample struct {
+	// Over is how long was looked.
+	Over time.Duration
+	// Calls are those that ended with a verdict, Failures those of them that failed, Ran how long they took together.
+	Calls, Failures int64
+	Ran             time.Duration
+	// Bound says that jobs waited for a unit of the limit: without that a higher one would change nothing.
+	Bound bool
+}
+
+// plus adds a sample that follows. Two are bound if both are.
+func (s Sample) plus(t Sample) Sample {
+	return Sample{Over: s.Over + t.Over, Calls: s.Calls + t.Calls, Failures: s.Failures + t.Failures, Ran: s.Ran + t.Ran, Bound: t.Bound && (s.Bound || s.Over == 0)}
+}
+
+// goodput is successes a second.
+func (s Sample) goodput() float64 { return float64(s.Calls-s.Failures) / s.Over.Seconds() }
+
+// failureShare is the part of the calls that failed.
+func (s Sample) failureShare() float64 { return float64(s.Failures) / float64(s.Calls) }
+
+// runTime is how long a call took in the mean.
+func (s Sample) runTime() time.Duration { return s.Ran / time.Duration(s.Calls) }
+
+// Cause says why a limit went where it is.
+type Cause string
+
+// The causes.
+const (
+	CauseNoSample   Cause = "no_sample"    // too few calls ended to say anything
+	CauseGap        Cause = "gap"          // nobody looked for several intervals
+	CauseNotBound   Cause = "not_bound"    // nobody waited for a unit
+	CauseDeadBand   Cause = "dead_band"    // what would change is too little
+	CauseRunTime    Cause = "run_time"     // brake: calls took longer than they may
+	CauseFailures   Cause = "failures"     // brake: too many calls failed
+	CauseAdditive   Cause = "additive"     // AIMD: no brake, so a step up
+	CauseProbe      Cause = "probe"        // gradient: what a change does is not known
+	CauseGain       Cause = "gain"         // gradient: throughput grows with the limit
+	CauseNoGain     Cause = "no_gain"      // gradient: it does not
+	CauseUndecided  Cause = "undecided"    // gradient: it is between the two
+	CauseOutOfRange Cause = "out_of_range" // the limit was not between least and most
+)
+
+// Step is what a Loop made of a sample.
+type Step struct {
+	// Limit is to be in force; Before was.
+	Limit, Before int
+	Cause         Cause
+}
+
+// Changed reports whether the limit is another one.
+func (s Step) Changed() bool { return s.Limit != s.Before }
+
+const (
+	// minCalls is how many calls have to end for a sample to say something.
+	minCalls = 10
+	// maxGap is how many intervals a sample may be about.
+	maxGap = 4
+	// deadBand is the part of the limit below which a change is not made, and at least one unit.
+	deadBand = 0.02
+	// downMost and upMost are by which part of the limit it falls and grows at most at a time; it may grow by its root too.
+	downMost, upMost = 0.10, 0.05
+	// leastStep is the least step of a rule in units, so that a small limit moves too.
+	leastStep = 0.5
+	// brakeMost is to which part of the limit a brake lowers it at most at a time.
+	brakeMost = 0.5
+)
+
+// Loop moves one limit. It is not safe for several goroutines.
+type Loop struct {
+	config Config
+	rule   rule
+	// limit is what the rule wants, force what is in force: the nearest whole number but for the dead band. So steps of less than a
+	// unit add up.
+	limit float64
+	force int
+	// pending is what was seen since the last sample that said something.
+	pending Sample
+}
+
+// rule is a controller: where a limit is to go, without regard for what a Loop sees to.
+type rule interface {
+	// next is asked for samples that are bound.
+	next(limit float64, in int, s Sample) (to float64, why Cause)
+	// forget is told that what was seen is of the past.
+	forget()
+}
+
+// New returns a loop that begins with the limit in force, or an error that names every bad field.
+func New(config Config, limit int) (*Loop, error) {
+	if err := config.Validate(); err != nil {
+		return nil, fmt.Errorf("configure controller: %w", err)
+	}
+	config = config.withDefaults()
+	l := &Loop{config: config, limit: float64(limit), force: limit}
+	switch config.Controller {
+	case AIMD:
+		l.rule = aimd{}
+	default:
+		l.rule = &gradient{most: float64(config.Max)}
+	}
+	return l, nil
+}
+
+// Tick makes a step of a sample. in is the limit in force: another one than that of the last step is somebody else's, from which the
+// loop goes on.
+func (l *Loop) Tick(in int, s Sample) Step {
+	if in != l.force {
+		l.limit, l.force = float64(in), in
+		l.forget()
+	}
+	if in < l.config.Min || in > l.config.Max {
+		l.forget()
+		return l.to(math.Max(float64(l.config.Min), math.Min(float64(in), float64(l.config.Max))), CauseOutOfRange)
+	}
+	if s.Over <= 0 || s.Calls < 0 || s.Failures < 0 || s.Failures > s.Calls || s.Ran < 0 || s.Over > maxGap*l.config.Interval {
+		l.forget()
+		return l.to(l.limit, CauseGap)
+	}
+	l.pending = l.pending.plus(s)
+	if l.pending.Calls < minCalls {
+		if l.pending.Over > maxGap*l.config.Interval {
+			l.forget()
+		}
+		return l.to(l.limit, CauseNoSample)
+	}
+	s, l.pending = l.pending, Sample{}
+	if s.failureShare() > l.config.MaxFailures {
+		return l.brake(failureCut, CauseFailures)
+	}
+	if l.config.MaxRunTime > 0 && s.runTime() > l.config.MaxRunTime {
+		return l.brake(float64(l.config.MaxRunTime)/float64(s.runTime()), CauseRunTime)
+	}
+	if !s.Bound {
+		l.rule.forget()
+		return l.to(float64(l.force), CauseNotBound)
+	}
+	to, why := l.rule.next(l.limit, l.force, s)
+	return l.to(l.slew(to), why)
+}
+
+// failureCut is by what a brake multiplies the limit for failures.
+const failureCut = 0.8
+
+func (l *Loop) forget() {
+	l.pending = Sample{}
+	l.rule.forget()
+}
+
+// brake lowers the limit whatever the rule says, at most to brakeMost of it.
+func (l *Loop) brake(factor float64, why Cause) Step {
+	l.rule.forget()
+	return l.to(l.limit*math.Max(brakeMost, math.Min(factor, 1-downMost)), why)
+}
+
+// slew bounds how far a limit goes at a time.
+func (l *Loop) slew(to float64) float64 {
+	if math.IsNaN(to) || math.IsInf(to, 0) {
+		return l.limit
+	}
+	most := l.limit + math.Max(upMost*l.limit, math.Sqrt(l.limit))
+	return math.Max(math.Min(l.limit*(1-downMost), l.limit-leastStep), math.Min(to, most))
+}
+
+// to brings the limit to where it is to go, as far as it may be, and into force unless too little changes.
+func (l *Loop) to(to float64, why Cause) Step {
+	l.limit = math.Max(float64(l.config.Min), math.Min(to, float64(l.config.Max)))
+	step := Step{Limit: l.force, Before: l.force, Cause: why}
+	near := int(math.Round(l.limit))
+	if near == l.force {
+		return step
+	}
+	atEnd := near == l.config.Min || near == l.config.Max
+	if math.Abs(float64(near-l.force)) < deadBand*float64(l.force) && !atEnd {
+		step.Cause = CauseDeadBand
+		return step
+	}
+	l.force, step.Limit = near, near
+	return step
+}
