@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/control"
 )
 
 // MaxMaxRunning is the largest number of jobs at a time that a policy can allow.
@@ -32,6 +33,8 @@ type Downstream struct {
 type Cap struct {
 	Tenant, Queue, Downstream string
 	MaxRunning                int
+	// Least and Most are the bounds between which what is in force moves by itself (Moving); zero where it does not move.
+	Least, Most int
 }
 
 // DispatchRate is how many jobs of a tenant or of a downstream are dispatched a time.
@@ -63,9 +66,15 @@ func (c *Compiled) Caps() []Cap {
 		add(Cap{Tenant: tenant, Queue: queue, MaxRunning: c.maxRunning[scope]})
 	}
 	add(Cap{Downstream: Every, MaxRunning: c.anyDownstream.MaxRunning})
+	moving := map[string]control.Config{}
+	for _, m := range c.Moving() {
+		moving[m.Downstream] = m.Config
+	}
 	for _, name := range sortedKeys(c.downstreams) {
 		if own := c.downstreams[name].MaxRunning; own > 0 || c.anyDownstream.MaxRunning > 0 {
-			add(Cap{Downstream: name, MaxRunning: cmp.Or(own, MaxMaxRunning)})
+			of := Cap{Downstream: name, MaxRunning: cmp.Or(own, MaxMaxRunning)}
+			of.Least, of.Most = moving[name].Min, moving[name].Max
+			add(of)
 		}
 	}
 	return caps

@@ -34,6 +34,7 @@ type Compiled struct {
 	maxRunning  map[admission.Scope]int
 	downstreams map[string]Downstream
 	observed    map[admission.Scope]bool
+	adaptive    map[string]Adaptive
 	// anyDownstream is every downstream that nobody configured.
 	anyDownstream Downstream
 	// other is every queue that nobody configured.
@@ -68,7 +69,7 @@ func (p Policy) Prepare() (*Compiled, error) {
 		version: p.Version, dedupWindow: p.DedupWindow, global: p.Global, rollout: p.Rollout.inForce(),
 		tenants: make(map[string]*tenantView), queues: p.Queues, other: Queue{}.withDefaults(),
 		overflows: make(map[admission.Scope]Overflow), maxRunning: make(map[admission.Scope]int),
-		downstreams: p.Downstreams, anyDownstream: p.AnyDownstream,
+		downstreams: p.Downstreams, anyDownstream: p.AnyDownstream, adaptive: p.Adaptive,
 	}
 	c.observed = make(map[admission.Scope]bool, len(p.Observe))
 	for _, scope := range p.Observe {

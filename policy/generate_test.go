@@ -157,6 +157,12 @@ func drawCaps(t *rapid.T, p *Policy, tenants map[string]Tenant, queues map[strin
 	if rapid.Bool().Draw(t, "downstream") {
 		p.Downstreams = map[string]Downstream{"api": {MaxRunning: most.Draw(t, "downstream runs"), MaxParked: 9, Dispatch: new(drawLimit(t))}}
 	}
+	if api := p.Downstreams["api"].MaxRunning; api > 1 && rapid.Bool().Draw(t, "adaptive") {
+		p.Adaptive = map[string]Adaptive{"api": {
+			Of: "downstream api", Controller: rapid.SampledFrom([]Controller{"", Gradient, AIMD}).Draw(t, "controller"), Min: 2,
+			Max: rapid.SampledFrom([]int{0, 2, api}).Draw(t, "adaptive max"), MaxRunTime: time.Second,
+		}}
+	}
 	p.AnyDownstream = Downstream{MaxRunning: most.Draw(t, "any runs"), MaxParked: most.Draw(t, "any parked")}
 }
 

@@ -22,6 +22,7 @@ type (
 		Queues        map[string]queueJSON      `json:"queues,omitempty"`
 		Downstreams   map[string]downstreamJSON `json:"downstreams,omitempty"`
 		AnyDownstream downstreamJSON            `json:"any_downstream,omitzero"`
+		Adaptive      map[string]adaptiveJSON   `json:"adaptive,omitempty"`
 		Observe       []admission.Scope         `json:"observe,omitempty"`
 		Rollout       *rolloutJSON              `json:"rollout,omitempty"`
 		DedupWindow   string                    `json:"dedup_window,omitempty"`
@@ -183,6 +184,7 @@ func (p Policy) wire() policyJSON {
 		return downstreamJSON{MaxRunning: d.MaxRunning, Dispatch: optional(d.Dispatch), MaxParked: d.MaxParked, Breaker: d.Breaker.wire()}
 	}
 	wire.Downstreams, wire.AnyDownstream = convert(p.Downstreams, downstream), downstream("", p.AnyDownstream)
+	wire.Adaptive = convert(p.Adaptive, func(_ string, a Adaptive) adaptiveJSON { return a.wire() })
 	return wire
 }
 
@@ -218,6 +220,7 @@ func (w *policyJSON) policy(bad *problems) Policy {
 	}
 	p.Downstreams = convert(w.Downstreams, func(name string, d downstreamJSON) Downstream { return downstream("downstreams."+name, d) })
 	p.AnyDownstream = downstream("any_downstream", w.AnyDownstream)
+	p.Adaptive = convert(w.Adaptive, func(name string, a adaptiveJSON) Adaptive { return a.adaptive("adaptive."+name, bad) })
 	return p
 }
 

@@ -39,6 +39,8 @@ type Policy struct {
 	// Downstreams are the downstreams that have something of their own, by name; AnyDownstream is for each of the others.
 	Downstreams   map[string]Downstream
 	AnyDownstream Downstream
+	// Adaptive are limits that move by themselves, by name, up to MaxAdaptive.
+	Adaptive map[string]Adaptive
 	// Observe are scopes whose decisions are always counted, up to MaxObserved; others are while they are among those with
 	// the most.
 	Observe []admission.Scope
@@ -209,6 +211,10 @@ func (p Policy) withDefaults() Policy {
 	p.Queues = maps.Clone(p.Queues)
 	for name, queue := range p.Queues {
 		p.Queues[name] = queue.withDefaults()
+	}
+	p.Adaptive = maps.Clone(p.Adaptive)
+	for name, a := range p.Adaptive {
+		p.Adaptive[name] = a.withDefaults()
 	}
 	p.Rollout = p.Rollout.withDefaults()
 	return p

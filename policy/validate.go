@@ -59,6 +59,7 @@ func (p Policy) Validate() error {
 	p.validateScopes(&bad)
 	p.validateOverflows(&bad)
 	p.validateCaps(&bad)
+	p.validateAdaptive(&bad)
 	for _, name := range sortedKeys(p.Queues) {
 		bad.add(admission.ValidateName("queue", name, true))
 		bad.queue("queues."+name, p.Queues[name])

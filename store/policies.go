@@ -84,6 +84,9 @@ type Cap struct {
 	// Rate is how many jobs may be dispatched a time, each a token.
 	Rate admission.Limit
 
+	// Least and Most are the bounds between which what is in force moves by itself, never above Limit (Adaptive); zero where it is Limit.
+	Least, Most int `json:",omitempty"`
+
 	// parts is how many partitions divide Limit, or Rate but for its Burst, among them; 0 where it is one's alone.
 	Parts int `json:"-"`
 }
@@ -188,6 +191,9 @@ func (u *PolicyUpdate) CheckPartitions(parts int) error {
 			least("dispatch of "+c.Gate.Words()+": burst", int(c.Rate.Burst))
 		} else {
 			least("max_running of "+c.Gate.Words(), c.Limit)
+			if c.Least > 0 {
+				least("adaptive min of "+c.Gate.Words(), c.Least)
+			}
 		}
 	}
 	for downstream, most := range u.MaxParked {

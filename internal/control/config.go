@@ -36,7 +36,8 @@ type Config struct {
 // DefaultMaxFailures is half of what opens a circuit breaker by default.
 const DefaultMaxFailures = 0.25
 
-func (c Config) withDefaults() Config {
+// WithDefaults returns the config with what it leaves out.
+func (c Config) WithDefaults() Config {
 	c.Controller, c.MaxFailures = cmp.Or(c.Controller, Gradient), cmp.Or(c.MaxFailures, DefaultMaxFailures)
 	return c
 }
@@ -63,7 +64,7 @@ func (c Config) Validate() error {
 		add("max_run_time", c.MaxRunTime.String(), "0 or more")
 	}
 	if !(c.MaxFailures >= 0 && c.MaxFailures <= 1) {
-		add("max_failures", strconv.FormatFloat(c.MaxFailures, 'g', -1, 64), "0 to 1")
+		add("max_failures", strconv.FormatFloat(c.MaxFailures, 'g', -1, 64), "above 0, at most 1")
 	}
 	return errors.Join(bad...)
 }

@@ -100,7 +100,7 @@ func New(config Config, limit int) (*Loop, error) {
 	if err := config.Validate(); err != nil {
 		return nil, fmt.Errorf("configure controller: %w", err)
 	}
-	config = config.withDefaults()
+	config = config.WithDefaults()
 	l := &Loop{config: config, limit: float64(limit), force: limit}
 	switch config.Controller {
 	case AIMD:

@@ -24,6 +24,7 @@ var rooms = []room{
 	{path: "fairqueue", floor: pureFloor},
 	{path: "breaker", floor: pureFloor},
 	{path: "policy", floor: pureFloor},
+	{path: "internal/control", floor: pureFloor},
 	{path: "internal/fairness", floor: pureFloor},
 	{path: "internal/trace", floor: pureFloor},
 	{path: "internal/limitheader", floor: pureFloor},
@@ -70,6 +71,7 @@ type edge struct{ from, to string }
 
 var mayAlso = []edge{
 	{"policy", "breaker"},                       // The rules of a breaker are of the policy, too.
+	{"policy", "internal/control"},              // By what a limit moves is of the policy, too.
 	{"worker", "scheduler"},                     // A worker runs a scheduler, so that a lone worker needs nobody.
 	{"internal/redisconn", "internal/keyspace"}, // A partition is known by its keys.
 	{"internal/redisconn", "lua"},               // It sends the scripts.

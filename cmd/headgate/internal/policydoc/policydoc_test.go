@@ -57,6 +57,7 @@ var places = map[string]string{
 	"overflow":   `{"overflows": {"acme:mail": {%s}}}`,
 	"downstream": `{"downstreams": {"smtp": {%s}}}`,
 	"breaker":    `{"downstreams": {"smtp": {"breaker": {%s}}}}`,
+	"adaptive":   `{"downstreams": {"smtp": {"max_running": 1000000}}, "adaptive": {"out": {%s}}}`,
 	"rollout":    `{"rollout": {%s}}`,
 	"rules":      `{"rollout": {"id": "r", "percent": 5, "rules": {%s}}}`,
 }
@@ -88,6 +89,10 @@ func beside(object, field string) string {
 		return `"open_max": "24h"`
 	case "breaker.open_max":
 		return `"open_base": "1ms"`
+	case "adaptive.of":
+		return `"min": 1`
+	case "adaptive.min":
+		return `"of": "downstream smtp"`
 	case "rollout.id":
 		return `"percent": 5, "rules": {"max_running": {"acme:mail": 3}}`
 	case "rollout.percent", "rollout.shadow":
@@ -96,6 +101,8 @@ func beside(object, field string) string {
 	switch object {
 	case "tier":
 		return `"limit": {"enabled": false}`
+	case "adaptive":
+		return `"of": "downstream smtp", "min": 1`
 	case "rules":
 		return `"max_running": {"acme:mail": 3}`
 	}
@@ -225,32 +232,35 @@ func TestPolicyAndSchemaAgree(t *testing.T) {
 		`{"global": {"enabled": false, "tokens": 5, "per": "1s", "burst": 5}}`:  true,
 		`{"limits": {}}`: false,
 		`{"tiers": {}}`:  false,
-		`{"tiers": {"gold": {"limit": {"enabled": false}}}}`:                                                    false,
-		`{"tiers": {"standard": {"limit": {"enabled": false}}, "gold": {"limit": {"enabled": false}}}}`:         true,
-		`{"tiers": {"standard": {"max_running": 4}}}`:                                                           false,
-		`{"tenants": {"global": {"max_running": 4}}}`:                                                           false,
-		`{"tenants": {"globally": {"max_running": 4, "priority_weights": {"high": 4}}}}`:                        true,
-		`{"tenants": {"a b": {"max_running": 4}}}`:                                                              false,
-		`{"tenants": {"acme": {"priority_weights": {"high": 0}}}}`:                                              false,
-		`{"tenants": {"acme": {"priority_weights": {"high": 1001}}}}`:                                           false,
-		`{"queue_limits": {"acme:mail": {"tokens": 300, "per": "1m", "burst": 75}}}`:                            true,
-		`{"queue_limits": {"acme": {"tokens": 300, "per": "1m", "burst": 75}}}`:                                 false,
-		`{"priority_limits": {"acme:mail:high": {"tokens": 300, "per": "1m", "burst": 75}}}`:                    true,
-		`{"priority_limits": {"acme:mail": {"tokens": 300, "per": "1m", "burst": 75}}}`:                         false,
-		`{"max_running": {"acme:mail": 0}}`:                                                                     false,
-		`{"overflows": {"*": {"policy": "reject", "max_jobs": 5}, "*:*": {"policy": "reject", "max_jobs": 5}}}`: true,
-		`{"overflows": {"*:mail": {"policy": "reject", "max_jobs": 5}}}`:                                        false,
-		`{"overflows": {"acme:mail": {"policy": "reject"}}}`:                                                    false,
-		`{"overflows": {"acme:mail": {"max_jobs": 5}}}`:                                                         false,
-		`{"overflows": {"acme:mail": {"policy": "reject", "max_bytes": 5, "max_spilled": 5}}}`:                  false,
-		`{"overflows": {"acme:mail": {"policy": "none"}}}`:                                                      true,
-		`{"any_downstream": {"dispatch": {"tokens": 5, "per": "1s", "burst": 5}}}`:                              false,
-		`{"downstreams": {"smtp": {"dispatch": {"tokens": 5, "per": "1s", "burst": 5}, "max_parked": 5}}}`:      true,
-		`{"observe": ["global", "acme", "acme:mail", "acme:mail:high"]}`:                                        true,
-		`{"observe": ["acme:mail:high:1"]}`:                                                                     false,
-		`{"queues": {"mail": {"classes": []}}}`:                                                                 false,
-		`{"queues": {"mail": {"classes": [{"name": "high", "weight": 3}]}}}`:                                    true,
-		`{"rollout": {"id": "r", "percent": 5}}`:                                                                false,
+		`{"tiers": {"gold": {"limit": {"enabled": false}}}}`:                                                      false,
+		`{"tiers": {"standard": {"limit": {"enabled": false}}, "gold": {"limit": {"enabled": false}}}}`:           true,
+		`{"tiers": {"standard": {"max_running": 4}}}`:                                                             false,
+		`{"tenants": {"global": {"max_running": 4}}}`:                                                             false,
+		`{"tenants": {"globally": {"max_running": 4, "priority_weights": {"high": 4}}}}`:                          true,
+		`{"tenants": {"a b": {"max_running": 4}}}`:                                                                false,
+		`{"tenants": {"acme": {"priority_weights": {"high": 0}}}}`:                                                false,
+		`{"tenants": {"acme": {"priority_weights": {"high": 1001}}}}`:                                             false,
+		`{"queue_limits": {"acme:mail": {"tokens": 300, "per": "1m", "burst": 75}}}`:                              true,
+		`{"queue_limits": {"acme": {"tokens": 300, "per": "1m", "burst": 75}}}`:                                   false,
+		`{"priority_limits": {"acme:mail:high": {"tokens": 300, "per": "1m", "burst": 75}}}`:                      true,
+		`{"priority_limits": {"acme:mail": {"tokens": 300, "per": "1m", "burst": 75}}}`:                           false,
+		`{"max_running": {"acme:mail": 0}}`:                                                                       false,
+		`{"overflows": {"*": {"policy": "reject", "max_jobs": 5}, "*:*": {"policy": "reject", "max_jobs": 5}}}`:   true,
+		`{"overflows": {"*:mail": {"policy": "reject", "max_jobs": 5}}}`:                                          false,
+		`{"overflows": {"acme:mail": {"policy": "reject"}}}`:                                                      false,
+		`{"overflows": {"acme:mail": {"max_jobs": 5}}}`:                                                           false,
+		`{"overflows": {"acme:mail": {"policy": "reject", "max_bytes": 5, "max_spilled": 5}}}`:                    false,
+		`{"overflows": {"acme:mail": {"policy": "none"}}}`:                                                        true,
+		`{"any_downstream": {"dispatch": {"tokens": 5, "per": "1s", "burst": 5}}}`:                                false,
+		`{"downstreams": {"smtp": {"dispatch": {"tokens": 5, "per": "1s", "burst": 5}, "max_parked": 5}}}`:        true,
+		`{"observe": ["global", "acme", "acme:mail", "acme:mail:high"]}`:                                          true,
+		`{"observe": ["acme:mail:high:1"]}`:                                                                       false,
+		`{"queues": {"mail": {"classes": []}}}`:                                                                   false,
+		`{"queues": {"mail": {"classes": [{"name": "high", "weight": 3}]}}}`:                                      true,
+		`{"downstreams": {"smtp": {"max_running": 9}}, "adaptive": {"out": {"of": "downstream smtp", "min": 2}}}`: true,
+		`{"adaptive": {"out": {"of": "queue mail", "min": 2}}}`:                                                   false,
+		`{"adaptive": {"out": {"of": "downstream smtp"}}}`:                                                        false,
+		`{"rollout": {"id": "r", "percent": 5}}`:                                                                  false,
 	} {
 		if _, err := policy.Unmarshal([]byte(text)); (err == nil) != right {
 			t.Errorf("%s: policy says %v", text, err)

@@ -1,6 +1,7 @@
 package policydoc
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/headgate/headgate/admission"
@@ -23,6 +24,7 @@ var (
 	inQueue    = name{`^` + part + `:` + part + `$`, noTenant, "`tenant:queue`"}
 	inClass    = name{`^` + part + `:` + part + `:` + part + `$`, noTenant, "`tenant:queue:class`"}
 	bounded    = name{`^(\*|\*:\*|` + part + `(:` + part + `)?)$`, noTenant, "`tenant:queue`, `*:*`, `tenant` or `*`"}
+	moved      = name{`^downstream ` + part + `$`, "", "`downstream NAME`"}
 	anyScope   = name{`^` + part + `(:` + part + `){0,2}$`, `^global:`, "`global`, `tenant`, `tenant:queue` or `tenant:queue:class`"}
 	limit      = of("limit")
 	tokens     = whole{low: 1, high: int64(admission.MaxLimitTokens)}
@@ -47,6 +49,7 @@ var objects = []object{
 			field{"queues", named{keys: queueName, value: of("queue")}, "every queue goes by the defaults", "Queues that have something of their own."},
 			field{"downstreams", named{keys: downstream, value: of("downstream")}, "all go by `any_downstream`", "Downstreams, which jobs name as what they call, that have something of their own."},
 			field{"any_downstream", without{"downstream", "dispatch"}, "no bounds", "What holds for each downstream that is not named. A `dispatch` is refused here."},
+			field{"adaptive", named{keys: anyName, value: of("adaptive")}, "no limit moves", fmt.Sprintf("Limits that move by themselves, up to %d, each by a name of your choice.", policy.MaxAdaptive)},
 			field{"observe", list{0, policy.MaxObserved, anyScope}, "none", "Scopes whose decisions are always counted; others are while they are among the busiest."},
 			field{"rollout", of("rollout"), "none", "A candidate that is in force for a part of the tenants. `headgate policy rollout` writes it."},
 			field{"dedup_window", span{policy.MinDedupWindow, policy.MaxDedupWindow}, "30s",
@@ -154,6 +157,21 @@ var objects = []object{
 			{"reset_after", overDay, "10m", "How long it has to stay closed for the next time to be `open_base` again."},
 			{"call_timeout", span{time.Millisecond, admission.MaxTimeout}, "that of the worker", "Ends the ctx of a handler whose job has no time-out of its own."},
 		},
+	},
+	{
+		name: "adaptive", title: "adaptive",
+		doc: "Lets the `max_running` of a downstream move by itself, between `min` and `max`. [Adaptive limits](guides/adaptive-limits.md) tells how.",
+		fields: []field{
+			{"of", moved, "refused", "Which limit: that of one of `downstreams`, which has a `max_running`. A downstream has one at most that moves it."},
+			{"controller", choice{string(policy.Gradient), string(policy.AIMD)}, "`gradient`",
+				"`gradient` looks for the limit from which on throughput grows no more. `aimd` grows until calls take longer than `max_run_time` or more than `max_failures` of them fail, and cuts."},
+			{"min", whole{low: 1, high: policy.MaxMaxRunning}, "refused", "Below which it never goes."},
+			{"max", whole{1, policy.MaxMaxRunning, true}, "the downstream's `max_running`", "Above which it never goes; not above the downstream's `max_running`."},
+			{"interval", span{policy.MinAdaptiveInterval, policy.MaxAdaptiveInterval}, "5s", "How often it is looked. Several times as long as a job runs."},
+			{"max_run_time", overDay, "no bound", "How long calls may take in the mean. Above, the limit is cut by as much, at most to half at a time."},
+			{"max_failures", share{}, "0.25", "Part of the calls that may fail. Above, the limit is cut by a fifth."},
+		},
+		needs: []string{"of", "min"},
 	},
 	{
 		name: "rollout", title: "rollout",

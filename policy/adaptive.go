@@ -1,0 +1,162 @@
+package policy
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/control"
+)
+
+// Bounds of what moves limits.
+const (
+	// MaxAdaptive is how many limits a policy may let move.
+	MaxAdaptive = 64
+	// DefaultAdaptiveInterval, MinAdaptiveInterval and MaxAdaptiveInterval are of Adaptive.Interval.
+	DefaultAdaptiveInterval = 5 * time.Second
+	MinAdaptiveInterval     = time.Second
+	MaxAdaptiveInterval     = 5 * time.Minute
+)
+
+// Controller names the rule by which a limit moves.
+type Controller = control.Controller
+
+// The controllers; package control derives them.
+const (
+	// Gradient looks for the limit from which on throughput grows no more.
+	Gradient = control.Gradient
+	// AIMD grows until calls take too long or fail, and then cuts.
+	AIMD = control.AIMD
+)
+
+// Adaptive lets the limit of a downstream move by itself, between bounds and never above what the downstream's own MaxRunning says.
+type Adaptive struct {
+	// Of is "downstream NAME", one of Downstreams with a MaxRunning.
+	Of string
+	// Controller is by what it moves; empty means Gradient.
+	Controller Controller
+	// Min is below which it never goes, 1 or more. Max is above which it never goes, from Min on; zero means the MaxRunning.
+	Min, Max int
+	// Interval is how often it is looked, 1 s to 5 min; zero means DefaultAdaptiveInterval. It should be several times the run time
+	// of a job.
+	Interval time.Duration
+	// MaxRunTime is how long calls may take in the mean, 1 ms to 24 h; above, the limit is cut. Zero means no bound.
+	MaxRunTime time.Duration
+	// MaxFailures is which part of the calls may fail, above 0 and at most 1; above, the limit is cut. Zero means
+	// control.DefaultMaxFailures.
+	MaxFailures float64
+}
+
+// adaptiveJSON is an Adaptive as it is written.
+type adaptiveJSON struct {
+	Of          string     `json:"of"`
+	Controller  Controller `json:"controller,omitempty"`
+	Min         int        `json:"min"`
+	Max         int        `json:"max,omitempty"`
+	Interval    string     `json:"interval,omitempty"`
+	MaxRunTime  string     `json:"max_run_time,omitempty"`
+	MaxFailures float64    `json:"max_failures,omitempty"`
+}
+
+func (a Adaptive) wire() adaptiveJSON {
+	return adaptiveJSON{
+		Of: a.Of, Controller: a.Controller, Min: a.Min, Max: a.Max, Interval: formatBound(a.Interval), MaxRunTime: formatBound(a.MaxRunTime),
+		MaxFailures: a.MaxFailures,
+	}
+}
+
+func (w adaptiveJSON) adaptive(at string, bad *problems) Adaptive {
+	return Adaptive{
+		Of: w.Of, Controller: w.Controller, Min: w.Min, Max: w.Max, Interval: bad.parseDuration(at+".interval", w.Interval),
+		MaxRunTime: bad.parseDuration(at+".max_run_time", w.MaxRunTime), MaxFailures: w.MaxFailures,
+	}
+}
+
+func (a Adaptive) withDefaults() Adaptive {
+	c := a.config().WithDefaults()
+	a.Controller, a.MaxFailures = c.Controller, c.MaxFailures
+	if a.Interval == 0 {
+		a.Interval = DefaultAdaptiveInterval
+	}
+	return a
+}
+
+func (a Adaptive) config() control.Config {
+	return control.Config{Controller: a.Controller, Min: a.Min, Max: a.Max, Interval: a.Interval, MaxRunTime: a.MaxRunTime, MaxFailures: a.MaxFailures}
+}
+
+// downstream returns whose limit moves.
+func (a Adaptive) downstream() (name string, ok bool) { return strings.CutPrefix(a.Of, "downstream ") }
+
+// Moving is a limit that moves by itself.
+type Moving struct {
+	Name, Downstream string
+	// MaxRunning is what the downstream has of its own, which the limit never exceeds.
+	MaxRunning int
+	// Config is by what it moves; its Max is not above MaxRunning.
+	Config control.Config
+}
+
+// Moving returns every limit that moves by itself, by name.
+func (c *Compiled) Moving() []Moving {
+	all := make([]Moving, 0, len(c.adaptive))
+	for _, name := range sortedKeys(c.adaptive) {
+		a := c.adaptive[name]
+		m := Moving{Name: name, Config: a.config()}
+		m.Downstream, _ = a.downstream()
+		m.MaxRunning = c.downstreams[m.Downstream].MaxRunning
+		if m.Config.Max == 0 {
+			m.Config.Max = m.MaxRunning
+		}
+		all = append(all, m)
+	}
+	return all
+}
+
+// validateAdaptive checks what lets limits move.
+func (p Policy) validateAdaptive(bad *problems) {
+	if n := len(p.Adaptive); n > MaxAdaptive {
+		bad.field("adaptive", strconv.Itoa(n)+" limits", "up to "+strconv.Itoa(MaxAdaptive))
+	}
+	by := map[string]string{}
+	for _, name := range sortedKeys(p.Adaptive) {
+		bad.add(admission.ValidateName("adaptive", name, true))
+		a, at := p.Adaptive[name], "adaptive."+name
+		downstream, ok := a.downstream()
+		most := p.Downstreams[downstream].MaxRunning
+		switch {
+		case !ok || most == 0:
+			bad.field(at+".of", strconv.Quote(a.Of), `"downstream NAME", one of "downstreams" with a max_running`)
+			most = MaxMaxRunning
+		case by[downstream] != "":
+			bad.field(at+".of", strconv.Quote(a.Of), "another downstream than that of "+strconv.Quote(by[downstream]))
+		}
+		by[downstream] = name
+		a.validate(bad, at, most)
+	}
+}
+
+// validate checks all but Of. most is what the downstream may run.
+func (a Adaptive) validate(bad *problems, at string, most int) {
+	bad.integer(at+".min", int64(a.Min), 1, int64(most))
+	if a.Max != 0 && (a.Max < a.Min || a.Max > most) {
+		bad.field(at+".max", strconv.Itoa(a.Max), "min to "+strconv.Itoa(most)+", the max_running of the downstream; or 0 for that")
+	}
+	bad.duration(at+".interval", a.Interval, MinAdaptiveInterval, MaxAdaptiveInterval)
+	if a.MaxRunTime != 0 {
+		bad.duration(at+".max_run_time", a.MaxRunTime, time.Millisecond, 24*time.Hour)
+	}
+	c := a.config()
+	c.Min, c.Max, c.Interval, c.MaxRunTime = 1, 1, time.Second, 0
+	var all []error
+	if joined, ok := c.Validate().(interface{ Unwrap() []error }); ok {
+		all = joined.Unwrap()
+	}
+	for _, one := range all {
+		if field, ok := errors.AsType[*admission.FieldError](one); ok {
+			bad.field(at+"."+field.Field, field.Value, field.Allowed)
+		}
+	}
+}

@@ -1,0 +1,98 @@
+package policy
+
+import (
+	"encoding/json"
+	"errors"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/control"
+)
+
+// adaptivePolicy is a policy with two downstreams and a limit of smtp that moves as a says.
+func adaptivePolicy(a Adaptive) Policy {
+	return Policy{
+		Downstreams: map[string]Downstream{"smtp": {MaxRunning: 40}, "sms": {MaxParked: 7}},
+		Adaptive:    map[string]Adaptive{"mail-out": a},
+	}
+}
+
+// TestABadAdaptiveNamesItsField, the value and what is allowed: one error for each.
+func TestABadAdaptiveNamesItsField(t *testing.T) {
+	t.Parallel()
+	good := Adaptive{Of: "downstream smtp", Min: 5}
+	for want, change := range map[string]func(a *Adaptive){
+		`invalid adaptive.mail-out.of "downstream pager": allowed is "downstream NAME", one of "downstreams" with a max_running`: func(a *Adaptive) { a.Of = "downstream pager" },
+		`invalid adaptive.mail-out.of "downstream sms": allowed is "downstream NAME", one of "downstreams" with a max_running`:   func(a *Adaptive) { a.Of = "downstream sms" },
+		`invalid adaptive.mail-out.of "queue mail": allowed is "downstream NAME", one of "downstreams" with a max_running`:       func(a *Adaptive) { a.Of = "queue mail" },
+		`invalid adaptive.mail-out.controller "pid": allowed is "gradient" or "aimd"`:                                            func(a *Adaptive) { a.Controller = "pid" },
+		`invalid adaptive.mail-out.min 0: allowed is 1 to 40`:                                                                    func(a *Adaptive) { a.Min = 0 },
+		`invalid adaptive.mail-out.min 41: allowed is 1 to 40`:                                                                   func(a *Adaptive) { a.Min = 41 },
+		`invalid adaptive.mail-out.max 4: allowed is min to 40, the max_running of the downstream; or 0 for that`:                func(a *Adaptive) { a.Max = 4 },
+		`invalid adaptive.mail-out.max 41: allowed is min to 40, the max_running of the downstream; or 0 for that`:               func(a *Adaptive) { a.Max = 41 },
+		`invalid adaptive.mail-out.interval 999ms: allowed is 1s to 5m`:                                                          func(a *Adaptive) { a.Interval = 999 * time.Millisecond },
+		`invalid adaptive.mail-out.interval 6m: allowed is 1s to 5m`:                                                             func(a *Adaptive) { a.Interval = 6 * time.Minute },
+		`invalid adaptive.mail-out.max_run_time 1µs: allowed is 1ms to 24h`:                                                      func(a *Adaptive) { a.MaxRunTime = time.Microsecond },
+		`invalid adaptive.mail-out.max_failures 1.5: allowed is above 0, at most 1`:                                              func(a *Adaptive) { a.MaxFailures = 1.5 },
+	} {
+		a := good
+		change(&a)
+		err := adaptivePolicy(a).Validate()
+		if err == nil || !errors.Is(err, admission.ErrInvalid) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("got  %v\nwant %s", err, want)
+		}
+	}
+	if err := adaptivePolicy(good).Validate(); err != nil {
+		t.Error(err)
+	}
+	twice := adaptivePolicy(good)
+	twice.Adaptive["other"] = good
+	if err := twice.Validate(); err == nil || !strings.Contains(err.Error(), `another downstream than that of "mail-out"`) {
+		t.Errorf("two loops on one limit: %v", err)
+	}
+}
+
+// TestMoving: what is left out is filled in, and what moves is nowhere above the downstream's own bound.
+func TestMoving(t *testing.T) {
+	t.Parallel()
+	p, err := Unmarshal([]byte(`{"tiers": {"standard": {"limit": {"enabled": false}}}, "downstreams": {"smtp": {"max_running": 40}},
+		"adaptive": {"mail-out": {"of": "downstream smtp", "min": 5, "max_run_time": "2s"}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := p.Prepare()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Moving{{
+		Name: "mail-out", Downstream: "smtp", MaxRunning: 40,
+		Config: control.Config{Controller: Gradient, Min: 5, Max: 40, Interval: 5 * time.Second, MaxRunTime: 2 * time.Second, MaxFailures: 0.25},
+	}}
+	if got := c.Moving(); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v", got)
+	}
+	if !slices.Contains(c.Caps(), Cap{Downstream: "smtp", MaxRunning: 40, Least: 5, Most: 40}) {
+		t.Errorf("caps are %+v", c.Caps())
+	}
+}
+
+// TestDiffNamesWhatMoves as any other value.
+func TestDiffNamesWhatMoves(t *testing.T) {
+	t.Parallel()
+	before, after := adaptivePolicy(Adaptive{Of: "downstream smtp", Min: 5}), adaptivePolicy(Adaptive{Of: "downstream smtp", Min: 6, Controller: AIMD})
+	changes, err := Diff(before, after)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Change{
+		{Path: "/adaptive/mail-out/controller", Before: json.RawMessage(`"gradient"`), After: json.RawMessage(`"aimd"`)},
+		{Path: "/adaptive/mail-out/min", Before: json.RawMessage(`5`), After: json.RawMessage(`6`)},
+	}
+	if !reflect.DeepEqual(changes, want) {
+		t.Errorf("got %s", changes)
+	}
+}
