@@ -75,7 +75,7 @@ func TestMoving(t *testing.T) {
 	if got := c.Moving(); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v", got)
 	}
-	if !slices.Contains(c.Caps(), Cap{Downstream: "smtp", MaxRunning: 40, Least: 5, Most: 40}) {
+	if !slices.Contains(c.Caps(), Cap{Downstream: "smtp", MaxRunning: 40, Least: 5, Most: 40, Loop: "mail-out"}) {
 		t.Errorf("caps are %+v", c.Caps())
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/headgate/headgate/admission"
-	"github.com/headgate/headgate/internal/control"
 )
 
 // MaxMaxRunning is the largest number of jobs at a time that a policy can allow.
@@ -35,6 +34,8 @@ type Cap struct {
 	MaxRunning                int
 	// Least and Most are the bounds between which what is in force moves by itself (Moving); zero where it does not move.
 	Least, Most int
+	// Loop is the name of what moves it.
+	Loop string
 }
 
 // DispatchRate is how many jobs of a tenant or of a downstream are dispatched a time.
@@ -66,14 +67,14 @@ func (c *Compiled) Caps() []Cap {
 		add(Cap{Tenant: tenant, Queue: queue, MaxRunning: c.maxRunning[scope]})
 	}
 	add(Cap{Downstream: Every, MaxRunning: c.anyDownstream.MaxRunning})
-	moving := map[string]control.Config{}
+	moving := map[string]Moving{}
 	for _, m := range c.Moving() {
-		moving[m.Downstream] = m.Config
+		moving[m.Downstream] = m
 	}
 	for _, name := range sortedKeys(c.downstreams) {
 		if own := c.downstreams[name].MaxRunning; own > 0 || c.anyDownstream.MaxRunning > 0 {
 			of := Cap{Downstream: name, MaxRunning: cmp.Or(own, MaxMaxRunning)}
-			of.Least, of.Most = moving[name].Min, moving[name].Max
+			of.Least, of.Most, of.Loop = moving[name].Config.Min, moving[name].Config.Max, moving[name].Name
 			add(of)
 		}
 	}

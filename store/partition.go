@@ -46,6 +46,8 @@ type Deployment interface {
 	GlobalShares(ctx context.Context, tokens admission.Tokens) ([]float64, error)
 	// NewBalancer returns a Balancer of the deployment, nil where that has one partition. It sends nothing yet.
 	NewBalancer() Balancer
+	// Adapt is Partition.Adapt in all partitions, the first of which decides.
+	Adapt(ctx context.Context, to Adapt) (number int64, err error)
 	// Close ends the connections.
 	Close() error
 }
@@ -109,6 +111,9 @@ type Timers interface {
 	WaitWake(ctx context.Context, last string, wait time.Duration) (position string, err error)
 	TimerLease(ctx context.Context) (owner string, end time.Time, err error)
 	Alive(ctx context.Context, scheduler string, life time.Duration) error
+	// Adapt moves a limit that moves by itself, and returns a number that is higher with each change of it. What an operator froze, or set
+	// otherwise, stays. It can be sent again.
+	Adapt(ctx context.Context, to Adapt) (number int64, err error)
 	// LastTick and NoteTick keep when a periodic job was enqueued last.
 	LastTick(ctx context.Context, name string, first time.Time) (time.Time, error)
 	NoteTick(ctx context.Context, name string, tick time.Time) error
@@ -174,6 +179,10 @@ type Gates interface {
 	Gates(ctx context.Context) ([]GateState, error)
 	Suspensions(ctx context.Context) ([]Suspension, error)
 	Holds(ctx context.Context) ([]Hold, error)
+	// Adaptations returns the limits that move by themselves, by their gates; Freeze keeps one from moving, or lets it go on. A gate without
+	// one is ErrNotAdaptive.
+	Adaptations(ctx context.Context) ([]Adaptation, error)
+	Freeze(ctx context.Context, gate GateName, frozen bool, by Intervention) (was bool, err error)
 }
 
 // Policies is the versions of the policy and who did what.

@@ -86,6 +86,8 @@ type Cap struct {
 
 	// Least and Most are the bounds between which what is in force moves by itself, never above Limit (Adaptive); zero where it is Limit.
 	Least, Most int `json:",omitempty"`
+	// Loop is the name of what moves it.
+	Loop string `json:",omitempty"`
 
 	// parts is how many partitions divide Limit, or Rate but for its Burst, among them; 0 where it is one's alone.
 	Parts int `json:"-"`

@@ -72,6 +72,9 @@ func (m *model) editedGates(wanted map[string]bound, known bool) []string {
 // standing returns the caps and rates as they stand, under a pause those that it leaves behind; a zero one is none that a policy says.
 func (m *model) standing() map[string]bound {
 	all := map[string]bound{}
+	for name := range m.adaptive { // Also one whose gate somebody took away.
+		all[name] = bound{}
+	}
 	for name, g := range m.room.Gates {
 		switch {
 		case name[0] == store.KindBreaker:
@@ -93,9 +96,12 @@ func (m *model) standingCap(name string, limit int) bound {
 	note, noted := m.gateNotes[name]
 	switch {
 	case limit == 0 && noted:
-		return bound{limit: max(0, note.then)}
+		limit = max(0, note.then)
 	case note.until != 0:
 		return bound{}
+	}
+	if a := m.adaptive[name]; a != nil && a.Limit == limit {
+		return bound{limit: a.Own, least: a.Least, most: a.Most, loop: a.Name}
 	}
 	return bound{limit: limit}
 }
@@ -121,7 +127,7 @@ func (m *model) setCaps(c *fairqueue.Pass, names []string) {
 			if ofAll(name) {
 				_, defaults[name] = m.room.Defaults[name]
 			}
-			m.setCap(name, wanted.limit, ok)
+			m.setCap(name, m.moved(name, wanted), ok)
 		}
 		c.Freed(name)
 	}

@@ -35,6 +35,9 @@ type classTenant struct {
 type bound struct {
 	limit int
 	rate  buckets.Limit
+	// least and most are the bounds between which a loop moves what is in force of a cap; zero where none does.
+	least, most int
+	loop        string
 }
 
 // settingsIn returns those of an update, defaults filled in.
@@ -61,7 +64,7 @@ func settingsIn(u *store.PolicyUpdate) settings {
 		if isRate(string(c.Gate)) {
 			s.caps[string(c.Gate)] = bound{rate: buckets.LimitOf(c.Rate)}
 		} else {
-			s.caps[string(c.Gate)] = bound{limit: c.Limit}
+			s.caps[string(c.Gate)] = bound{limit: c.Limit, least: c.Least, most: c.Most, loop: c.Loop}
 		}
 	}
 	maps.Copy(s.maxParked, u.MaxParked)

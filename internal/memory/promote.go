@@ -46,6 +46,9 @@ func (m *model) promote(now int64, leap store.Leap, owner string, lease int64) s
 		soon += fairqueue.ContinueAfter
 	}
 	done.More, done.Moved, done.Next = m.more || next <= soon, m.moves-c.MovesLeft, -time.Microsecond
+	if len(m.adaptive) > 0 {
+		done.Adaptive = m.version
+	}
 	if next < never {
 		done.Next = time.Duration(max(0, next-now)) * time.Microsecond
 	}

@@ -83,6 +83,7 @@ type model struct {
 	log audit.Log // what operators did
 
 	gateNotes map[string]gateNote
+	adaptive  map[string]*adaptive  // limits that move by themselves, by their gates
 	suspended map[string]suspension // by name
 
 	breakers map[string]*modelBreaker // by downstream
@@ -189,7 +190,7 @@ func newModel() *model {
 		ahead: map[string]*times.Times{}, made: names.NewQueues(), results: names.NewResults(), left: map[string]int64{}, died: map[string]int64{},
 		unknownTypes: map[string]store.Unknown{}, workers: map[string]modelWorker{}, schedulers: map[string]int64{},
 		rights: names.Rights{}, told: map[string]string{}, followed: map[string]store.Death{}, ticks: map[string]int64{},
-		policy: policy{versions: map[int64][]byte{}}, settings: settingsIn(&store.PolicyUpdate{}), gateNotes: map[string]gateNote{}, suspended: map[string]suspension{},
+		policy: policy{versions: map[int64][]byte{}}, settings: settingsIn(&store.PolicyUpdate{}), gateNotes: map[string]gateNote{}, adaptive: map[string]*adaptive{}, suspended: map[string]suspension{},
 		breakers: map[string]*modelBreaker{}, quiet: breaker.Quiet, dedup: defaultDedup,
 		depthFreed: map[tenantQueue]bool{}, happened: map[string]bool{}, moves: fairqueue.Moves, deadCap: mostLetters,
 	}

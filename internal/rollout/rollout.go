@@ -82,7 +82,7 @@ func caps(compiled *policy.Compiled) []store.Cap {
 		case c.Queue != "":
 			gate = store.QueueGate(c.Queue)
 		}
-		all = append(all, store.Cap{Gate: gate, Limit: c.MaxRunning, Least: c.Least, Most: c.Most})
+		all = append(all, store.Cap{Gate: gate, Limit: c.MaxRunning, Least: c.Least, Most: c.Most, Loop: c.Loop})
 	}
 	for _, r := range compiled.DispatchRates() {
 		gate := store.DownstreamRateGate(r.Downstream)

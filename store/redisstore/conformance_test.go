@@ -242,7 +242,7 @@ func (w *walk) step() {
 	w.tick()
 	before := w.service.begin()
 	ops := []string{ // rapid draws the first more often
-		"gate", "finish", "admit", "gate", "read", "admit", "admit", "admit", "read", "finish", "finish", "register",
+		"gate", "finish", "adapt", "admit", "gate", "read", "admit", "admit", "adapt", "admit", "read", "finish", "finish", "register",
 		"promote", "promote", "register", "heartbeat", "reclaim", "policy", "orphan",
 		"cancel", "clear", "purge", "suspend", "start", "check", "take", "refund", "grant", "grant", "report", "report", "report", "force", "probe", "shadow", "reset", "look",
 	}
@@ -253,7 +253,7 @@ func (w *walk) step() {
 		ops = theme
 	}
 	ops = slices.DeleteFunc(ops, func(op string) bool {
-		return op == "gate" && w.gates != "all" && w.gates != "lanes" || w.gates == "lone" && (op == "policy" || op == "orphan" || op == "suspend") || (op == "report" || op == "force" || op == "probe") && w.gates == "none"
+		return op == "gate" && w.gates != "all" && w.gates != "lanes" || op == "adapt" && w.gates != "all" || w.gates == "lone" && (op == "policy" || op == "orphan" || op == "suspend") || (op == "report" || op == "force" || op == "probe") && w.gates == "none"
 	})
 	op := pick(w, "op", ops)
 	w.log = append(w.log, op)
@@ -262,7 +262,7 @@ func (w *walk) step() {
 		"admit": w.admit, "read": w.read, "finish": w.finish, "register": w.register, "heartbeat": w.heartbeat, "reclaim": w.reclaim,
 		"promote": w.promote, "gate": w.gate, "policy": w.policy, "orphan": w.orphan, "cancel": w.cancel, "clear": w.clear, "purge": w.purge,
 		"suspend": w.suspend, "check": w.checks, "grant": w.grant, "take": w.take, "refund": w.refund, "start": w.start, "report": w.report,
-		"force": w.force, "probe": w.probe, "shadow": w.shadow, "reset": w.reset, "look": w.sight, "lose": w.lose,
+		"force": w.force, "probe": w.probe, "shadow": w.shadow, "adapt": w.adapt, "reset": w.reset, "look": w.sight, "lose": w.lose,
 	}[op]()
 	if w.resend != nil && w.number("resend", 0, 3) == 0 {
 		w.log = append(w.log, op+" again")
@@ -371,6 +371,7 @@ func (w *walk) compare() {
 // told compares what both tell people.
 func (w *walk) told() {
 	w.replied("gates", func(s store.Partition) redistest.Reply { return redistest.Replied(s.Gates(w.ctx)) })
+	w.replied("adaptive limits", func(s store.Partition) redistest.Reply { return redistest.Replied(s.Adaptations(w.ctx)) })
 	w.replied("holds", func(s store.Partition) redistest.Reply { return redistest.Replied(s.Holds(w.ctx)) })
 	w.replied("queues", func(s store.Partition) redistest.Reply { return redistest.Replied(s.Queues(w.ctx)) })
 	w.replied("census", func(s store.Partition) redistest.Reply { return redistest.Replied(s.Census(w.ctx)) })

@@ -289,3 +289,16 @@ func (d *many) Audit(ctx context.Context, q store.AuditQuery) (store.AuditPage, 
 	}
 	return policies.AuditOf(ctx, conns, q)
 }
+
+// Adaptations tells what the first partition has, which the others follow, and adds up what is held. Each partition hears of all calls.
+func (d *many) Adaptations(ctx context.Context) ([]store.Adaptation, error) {
+	all, err := gather(d, func(part *Partition) ([]store.Adaptation, error) { return part.Adaptations(ctx) })
+	merged := merge(all, func(a *store.Adaptation) string { return string(a.Gate) }, func(to, more *store.Adaptation) {
+		to.Held += more.Held
+		to.Paused = to.Paused && more.Paused
+		to.Uneven = to.Uneven || to.Limit != more.Limit
+	})
+	return slices.DeleteFunc(merged, func(a store.Adaptation) bool {
+		return !slices.ContainsFunc(all[0], func(first store.Adaptation) bool { return first.Gate == a.Gate })
+	}), err
+}

@@ -187,6 +187,28 @@ func (d *many) Drain(ctx context.Context, queue string, duration time.Duration, 
 	return until, err
 }
 
+// Adapt implements Deployment. What the first partition has decided the others follow, those where the policy is not in force yet when it is.
+func (d *many) Adapt(ctx context.Context, to store.Adapt) (number int64, err error) {
+	if number, err = d.parts[0].Adapt(ctx, to); err != nil {
+		return 0, err
+	}
+	to.Number = number
+	return number, d.each(func(i int, part *Partition) error {
+		if i == 0 {
+			return nil
+		}
+		if _, err := part.Adapt(ctx, to); err != nil && !errors.Is(err, store.ErrNotAdaptive) {
+			return err
+		}
+		return nil
+	})
+}
+
+// Freeze implements Deployment: the first partition decides what others follow.
+func (d *many) Freeze(ctx context.Context, gate store.GateName, frozen bool, by store.Intervention) (was bool, err error) {
+	return d.parts[0].Freeze(ctx, gate, frozen, by)
+}
+
 // Holds implements Deployment.
 func (d *many) Holds(ctx context.Context) ([]store.Hold, error) { return looking.HoldsOf(ctx, d) }
 

@@ -161,7 +161,12 @@ func (w *walk) drawCaps() []store.Cap {
 		store.TenantGate(store.Every), store.TenantQueueGate(store.Every, "hook"), store.DownstreamGate(store.Every),
 	} {
 		if w.gates == "all" && w.number("capped", 0, 3) == 3 {
-			caps = append(caps, store.Cap{Gate: name, Limit: w.number("cap", 1, 3)})
+			c := store.Cap{Gate: name, Limit: w.number("cap", 1, 3)}
+			if name == store.DownstreamGate("api") && w.number("moves", 0, 1) == 1 {
+				c.Least, c.Loop = w.number("least", 1, c.Limit), pick(w, "loop", []string{"out", "a/5"})
+				c.Most = w.number("most", c.Least, c.Limit)
+			}
+			caps = append(caps, c)
 		}
 	}
 	for _, name := range []store.GateName{store.TenantRateGate("ann"), store.TenantRateGate("bob"), store.DownstreamRateGate("api")} {
@@ -173,6 +178,23 @@ func (w *walk) drawCaps() []store.Cap {
 		}
 	}
 	return caps
+}
+
+// adapt moves a limit that moves by itself, or freezes it, or lets it go on.
+func (w *walk) adapt() {
+	to := store.Adapt{
+		Owner: pick(w, "owner", []string{"s1", "s1", "s2"}), Version: w.someVersion(), Gate: pick(w, "gate", []store.GateName{store.DownstreamGate("api"), store.DownstreamGate("api"), store.DownstreamGate("db")}),
+		Limit: w.number("limit", 0, 4), Cause: pick(w, "cause", []string{"gain", "no_gain"}), Number: int64(max(0, w.number("number", -4, 4))),
+	}
+	freezes, by := w.number("freezes", 0, 4), w.by()
+	w.resend = func() {
+		if freezes > 2 {
+			w.replied("freeze", func(s store.Partition) redistest.Reply { return redistest.Replied(s.Freeze(w.ctx, to.Gate, freezes == 4, by)) })
+			return
+		}
+		w.replied("adapt", func(s store.Partition) redistest.Reply { return redistest.Replied(s.Adapt(w.ctx, to)) })
+	}
+	w.resend()
 }
 
 func (w *walk) drawOverflow() store.Overflow {

@@ -35,7 +35,8 @@ end
 -- settings: what dispatch and admission know of the policy, a list of kind, name and value, empty where there is none any more:
 --   q QUEUE           its settings (queue.lua)
 --   b TENANT:QUEUE    its own bound (depth.lua)
---   g GATE            limit or rate|burst, with /partitions where all divide the limit or rate (the burst is this one's part)
+--   g GATE            limit or rate|burst, with /partitions where all divide the limit or rate (the burst is this one's part); of a limit
+--                     that moves by itself what adaptive.lua says
 --   p DOWNSTREAM      how many jobs may wait while its breaker is not closed; an empty name is every other
 --   w CLASS:TENANT    weight; an empty tenant is everybody else
 -- `nb`, `nk` and `nw` count the bounds, the p and the weights; `pr` names the edit whose bounds have to be counted (recount.lua), `ps`
@@ -128,7 +129,7 @@ end
 local function caps_apply(wanted, names)
   local before, covered = {}, {}
   call.entries = nil
-  for _, name in ipairs(names) do wanted[name] = share_want(name, wanted[name]) end
+  for _, name in ipairs(names) do wanted[name] = share_want(name, adaptive_want(name, wanted[name])) end
   table.sort(names, defaults_first)
   local loaded
   for _, name in ipairs(names) do

@@ -10,41 +10,18 @@ import (
 	"github.com/headgate/headgate/store/redisstore/internal/codec"
 )
 
-// The places in the text x of fragments/breaker.lua.
-const (
-	extraOrigin = iota
-	extraVersion
-	extraTried
-	extraFailer
-	extraFailed
-	extraPasser
-	extraPasserToo
-	extraCalls
-	extraFailures
-	extraRan
-	extraFailedAt
-	extraWays
-	extraSize = extraWays + 9
-)
-
 // parseLife reads what the text x of a breaker says. One that an older release made has none.
 func parseLife(b *store.BreakerState, text string, ahead int64) error {
-	if text == "" {
-		return nil
-	}
-	x, err := codec.ParseNumbers(strings.ReplaceAll(text, "|", " "))
-	if err != nil {
+	x, err := codec.ParseExtra(text)
+	if err != nil || x == nil {
 		return err
 	}
-	if len(x) < extraSize {
-		return codec.ErrBreakerText
+	b.Rules.Origin, b.Rules.Version = breaker.Origin(x[codec.ExtraOrigin]), x[codec.ExtraVersion]
+	b.Life.Calls, b.Life.Failures, b.Life.Ran = codec.LifeCalls(x)
+	if x[codec.ExtraFailedAt] > 0 {
+		b.Life.LastFailure = time.UnixMicro(x[codec.ExtraFailedAt] - ahead)
 	}
-	b.Rules.Origin, b.Rules.Version = breaker.Origin(x[extraOrigin]), x[extraVersion]
-	b.Life = store.BreakerLife{Calls: x[extraCalls], Failures: x[extraFailures], Ran: time.Duration(x[extraRan]) * time.Microsecond}
-	if x[extraFailedAt] > 0 {
-		b.Life.LastFailure = time.UnixMicro(x[extraFailedAt] - ahead)
-	}
-	for way, n := range x[extraWays:extraSize] {
+	for way, n := range x[codec.ExtraWays:codec.ExtraSize] {
 		if n > 0 {
 			b.Life.Transitions = append(b.Life.Transitions, store.BreakerTransitions{From: breaker.State(way / 3), To: breaker.State(way % 3), Count: n})
 		}

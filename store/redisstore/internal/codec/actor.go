@@ -23,8 +23,8 @@ func InterventionText(i store.Intervention, action string) string {
 // holdMark ends the reason of a pause or a suspension; when it began, and who began it, follow.
 const holdMark = "\x01"
 
-// parseHoldReason takes the reason of a hold apart. One of an older release has no mark.
-func parseHoldReason(text string) (reason, author string, since time.Time) {
+// ParseHoldReason takes the reason of a hold apart. One of an older release has no mark.
+func ParseHoldReason(text string) (reason, author string, since time.Time) {
 	at := strings.LastIndex(text, holdMark)
 	if at < 0 {
 		return text, "", time.Time{}

@@ -70,3 +70,39 @@ func ParseMeta(text string, ahead int64) (b store.BreakerState, m []int64, err e
 	}
 	return b, m, nil
 }
+
+// The places in the text x of fragments/breaker.lua.
+const (
+	ExtraOrigin = iota
+	ExtraVersion
+	extraTried
+	extraFailer
+	extraFailed
+	extraPasser
+	extraPasserToo
+	extraCalls
+	extraFailures
+	extraRan
+	ExtraFailedAt
+	ExtraWays
+	ExtraSize = ExtraWays + 9
+)
+
+// ParseExtra reads the text x of a breaker. One that an older release made has none.
+func ParseExtra(text string) (x []int64, err error) {
+	if text == "" {
+		return nil, nil
+	}
+	if x, err = ParseNumbers(strings.ReplaceAll(text, "|", " ")); err == nil && len(x) < ExtraSize {
+		err = ErrBreakerText
+	}
+	return x, err
+}
+
+// LifeCalls returns what a breaker's x counts of calls.
+func LifeCalls(x []int64) (calls, failures int64, ran time.Duration) {
+	if x == nil {
+		return 0, 0, 0
+	}
+	return x[extraCalls], x[extraFailures], time.Duration(x[extraRan]) * time.Microsecond
+}

@@ -45,7 +45,7 @@ func ParseGate(name, value string, limits map[string]int) (store.GateState, erro
 			return bad(err)
 		}
 	}
-	g.Reason, g.Author, g.Since = parseHoldReason(parts[4])
+	g.Reason, g.Author, g.Since = ParseHoldReason(parts[4])
 	if !g.Paused() {
 		g.Author, g.Since = "", time.Time{}
 	}
@@ -77,7 +77,7 @@ func ParseSuspension(name, text string) (store.Suspension, error) {
 	if p.Until, err = ParseMicros(end); err != nil {
 		return p, fmt.Errorf("read suspension %s: %w", name, err)
 	}
-	p.Reason, p.Author, p.Since = parseHoldReason(reason)
+	p.Reason, p.Author, p.Since = ParseHoldReason(reason)
 	return p, nil
 }
 

@@ -22,21 +22,25 @@ func (s *Jobs) Promote(ctx context.Context, owner string, timerLease time.Durati
 
 // PromoteAfter is Promote for one who can tell a step of the clock of Redis from silence.
 func (s *Jobs) PromoteAfter(ctx context.Context, leap store.Leap, owner string, timerLease time.Duration) (store.Promotion, error) {
-	reply, err := s.conn.RunFor(ctx, 5, "promote", s.conn.Now, owner, codec.Micros(timerLease), string(leap))
+	reply, err := s.conn.Run(ctx, "promote", s.conn.Now, owner, codec.Micros(timerLease), string(leap))
 	if err != nil {
 		return store.Promotion{}, err
 	}
 	numbers, err := codec.ParseNumbers(strings.Join(reply[1:], " "))
-	if err == nil && len(numbers) != 4 {
+	if err == nil && len(numbers) != 4 && len(numbers) != 5 {
 		err = redisconn.ErrUnknownReply
 	}
 	if err != nil {
 		return store.Promotion{}, fmt.Errorf("promote: %w", err)
 	}
-	return store.Promotion{
+	done := store.Promotion{
 		Held: reply[0] == "held", More: reply[0] == "more", Next: time.Duration(numbers[0]) * time.Microsecond,
 		Moved: int(numbers[1]), Stepped: numbers[2] == 1, Leapt: reply[0] == "leapt", At: time.UnixMicro(numbers[3]),
-	}, nil
+	}
+	if len(numbers) == 5 {
+		done.Adaptive = numbers[4]
+	}
+	return done, nil
 }
 
 // WaitWake blocks until a script lowers the earliest timer or wait is over. last is the position returned by the

@@ -41,8 +41,14 @@ func capText(c store.Cap) string {
 	if kind, _ := c.Gate.Split(); kind == store.KindTenantRate || kind == store.KindDownstreamRate {
 		text = codec.Rate(c.Rate) + "|" + strconv.FormatInt(codec.Burst(c.Rate), 10)
 	}
+	if c.Least > 0 {
+		text += "~" + strconv.Itoa(c.Least) + "~" + strconv.Itoa(c.Most)
+	}
 	if c.Parts > 0 {
 		text += "/" + strconv.Itoa(c.Parts)
+	}
+	if c.Least > 0 {
+		text += "~" + c.Loop
 	}
 	return text
 }

@@ -243,6 +243,13 @@ func (s *Policies) Stored(ctx context.Context) (Settings, error) {
 	if err != nil {
 		return nil, err
 	}
+	moving, err := s.conn.WholeHash(ctx, s.conn.Partition.Base()+"adaptive", "")
+	if err != nil {
+		return nil, err
+	}
+	for name := range moving { // Also one whose gate somebody took away.
+		all[SettingKey{SettingGate, name}] = ""
+	}
 	for kind, name := range map[string]string{SettingWeight: "weights", SettingBound: "bounds", settingParked: "maxparked", SettingGate: "gates", SettingQueue: "state"} {
 		pattern := ""
 		if kind == SettingQueue {
@@ -259,12 +266,27 @@ func (s *Policies) Stored(ctx context.Context) (Settings, error) {
 			case kind == SettingGate && strings.HasPrefix(field, "b:"):
 				continue
 			case kind == SettingGate:
-				value = gateSetting(value, shares[field])
+				value = movingSetting(gateSetting(value, shares[field]), moving[field])
 			}
 			all[SettingKey{kind, field}] = value
 		}
 	}
 	return all, nil
+}
+
+// movingSetting is what the policy says of a gate whose limit is in force instead of the policy's, by what the loop has of it
+// (fragments/adaptive.lua).
+func movingSetting(value, row string) string {
+	const name, own, least, most, limit = 0, 3, 4, 5, 6
+	parts := strings.SplitN(row, "|", limit+2)
+	inForce, of, shared := strings.Cut(value, "/")
+	if len(parts) < limit+2 || parts[limit] != inForce {
+		return value
+	}
+	if shared {
+		of = "/" + of
+	}
+	return parts[own] + "~" + parts[least] + "~" + parts[most] + of + "~" + parts[name]
 }
 
 // gateSetting is what the policy says of a gate, as the gate and its share tell: Cap.text. Of one that only counts it is no value of any,

@@ -1,0 +1,56 @@
+-- adapt brings a limit that moves by itself to where its loop wants it, and notes why.
+-- KEYS[1] state  hash; the partition's other keys share its hash tag and are named after it
+-- ARGV[1] now  microseconds, "" for Redis TIME
+-- ARGV[2] name  of the gate
+-- ARGV[3] limit  units
+-- ARGV[4] cause  a word
+-- ARGV[5] owner  of the timer lease, where number is 0
+-- ARGV[6] version  of the policy by which the loop goes, where number is 0
+-- ARGV[7] number  0 in the first partition, which counts; in others what it replied there
+-- Reply {"moved" | "kept" | "more", number} or {"held", 0}, {"stale", version in force} or {"none", 0}; kept is of one that an operator has frozen
+--   or set otherwise, or of a number that is older than the last
+-- Never leaves the bounds of the policy, whatever limit is asked for, nor tells the audit more often than TELL_EVERY.
+-- @flag allow-oom
+-- @relief
+-- adaptive_by_others reports whether somebody has set the gate of a limit otherwise.
+local function adaptive_by_others(a, g, s)
+  if not g or g.default or g.limit ~= 0 and not match(g.rest, '^0|') then return true end
+  return not s and share_in_force(g) ~= a.limit
+end
+
+function scripts.adapt(KEYS, ARGV)
+  local STATE, NOW, NAME, LIMIT, CAUSE = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
+  local OWNER, VERSION, NUMBER = ARGV[5], ARGV[6], tonumber(ARGV[7])
+  local TELL_EVERY = 60000000
+  local now = now_us(NOW)
+  call_begin(now, { 'promoter', 'pools', 'na' })
+  if NUMBER == 0 then
+    if match(state_get('promoter') or '', '^%d+|(.*)$') ~= OWNER then return { 'held', '0' } end
+    if (state_get('pv') or '0') ~= VERSION then return { 'stale', state_get('pv') or '0' } end
+  end
+  local a, g, s = adaptive_read(NAME), gate(NAME), share_read(NAME)
+  if not a then return { 'none', '0' } end
+  if a.frozen ~= '' or adaptive_by_others(a, g, s) or NUMBER ~= 0 and NUMBER < a.number then return { 'kept', format('%d', a.number) } end
+  a.number = NUMBER == 0 and a.number + 1 or NUMBER
+  a.cause, a.at = CAUSE, now
+  local limit = adaptive_clamp(a, LIMIT)
+  if limit == a.limit then
+    adaptive_write(NAME, a)
+    state_write()
+    return { 'moved', format('%d', a.number) }
+  end
+  local way = limit > a.limit and 'raised' or 'lowered'
+  a[way] = a[way] + 1
+  a.before, a.limit, a.why, a.changed = a.limit, limit, CAUSE, now
+  local text = format('%d', limit)
+  cap_want(NAME, share_want(NAME, s and s.whole ~= '' and text .. '/' .. s.parts or text), true)
+  if NUMBER == 0 and now - a.told_at >= TELL_EVERY then
+    local by = { action = 'adapt', act = format('%d %s', now, NAME), author = 'headgate', reason = format('%d to %d: %s', a.told, limit, CAUSE) }
+    audit_act(now, by, NAME, g.held, 0)
+    a.told, a.told_at = limit, now
+  end
+  adaptive_write(NAME, a)
+  call.gates_dirty[NAME], call.freed[NAME] = true, true
+  freed_wake(now)
+  return { fill(now) and 'more' or 'moved', format('%d', a.number) }
+end

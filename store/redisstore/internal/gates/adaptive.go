@@ -1,0 +1,147 @@
+package gates
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/internal/redisconn"
+	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore/internal/codec"
+)
+
+// Adapt moves a limit that moves by itself. Sent again it does no harm.
+func (s *Bounds) Adapt(ctx context.Context, to store.Adapt) (number int64, err error) {
+	reply, err := s.conn.RunFor(ctx, 2, "adapt", s.conn.Now, string(to.Gate), to.Limit, to.Cause, to.Owner, to.Version, to.Number)
+	if err != nil {
+		return 0, err
+	}
+	switch reply[0] {
+	case "held":
+		return 0, store.ErrNotHolder
+	case "stale":
+		return 0, fmt.Errorf("%w: version %s is in force, not %d", store.ErrStale, reply[1], to.Version)
+	case "none":
+		return 0, fmt.Errorf("%w: %s", store.ErrNotAdaptive, to.Gate)
+	}
+	return redisconn.Whole(reply[1]), nil
+}
+
+// Freeze keeps a limit from moving by itself, or lets it go on.
+func (s *Bounds) Freeze(ctx context.Context, gate store.GateName, frozen bool, by store.Intervention) (was bool, err error) {
+	if err := by.Validate(); err != nil {
+		return false, err
+	}
+	action, flag := store.AuditThaw, 0
+	if frozen {
+		action, flag = store.AuditFreeze, 1
+	}
+	reply, err := s.conn.RunFor(ctx, 1, "freeze", s.conn.Now, string(gate), flag, codec.InterventionText(by, action))
+	if err == nil && reply[0] == "none" {
+		err = fmt.Errorf("%w: %s", store.ErrNotAdaptive, gate)
+	}
+	return err == nil && reply[0] == "was", err
+}
+
+// Adaptations returns every limit that moves by itself, by its gate. Where there is none it is one read, else two.
+func (s *Bounds) Adaptations(ctx context.Context) ([]store.Adaptation, error) {
+	base := s.conn.Partition.Base()
+	rows, err := s.conn.WholeHash(ctx, base+"adaptive", "")
+	if err != nil || len(rows) == 0 {
+		return nil, err
+	}
+	names := slices.Sorted(maps.Keys(rows))
+	pipe := redisconn.Client(s.conn).Pipeline()
+	gates := pipe.HMGet(ctx, base+"gates", names...)
+	lives := make([]*redis.StringCmd, len(names))
+	for i, name := range names {
+		_, downstream := store.GateName(name).Split()
+		lives[i] = pipe.HGet(ctx, base+"br:"+downstream, "x")
+	}
+	if _, err := pipe.Exec(ctx); err != nil && !redisconn.IsNil(err) {
+		return nil, fmt.Errorf("read adaptive limits: %w", redisconn.Unread(err))
+	}
+	all := make([]store.Adaptation, len(names))
+	for i, name := range names {
+		one, err := parseAdaptation(name, rows[name])
+		if err == nil {
+			err = see(&one, redisconn.TextAt(gates.Val(), i), lives[i].Val())
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read adaptive limit %s: %w", name, err)
+		}
+		all[i] = one
+	}
+	return all, nil
+}
+
+// see adds what its gate and its downstream's breaker tell.
+func see(a *store.Adaptation, gate, life string) error {
+	if gate != "" {
+		g, err := codec.ParseGate(string(a.Gate), gate, nil)
+		if err != nil {
+			return err
+		}
+		a.Held, a.Paused = g.Held, g.Paused() && !strings.HasPrefix(gate, "*")
+	}
+	x, err := codec.ParseExtra(life)
+	a.Calls, a.Failures, a.Ran = codec.LifeCalls(x)
+	return err
+}
+
+// The places in a row of fragments/adaptive.lua.
+const (
+	rowName = iota
+	rowCause
+	rowWhy
+	rowOwn
+	rowLeast
+	rowMost
+	rowLimit
+	rowNumber
+	rowAt
+	rowBefore
+	rowChanged
+	rowRaised
+	rowLowered
+	rowTold
+	rowToldAt
+	rowFrozen
+	rowSize
+)
+
+func parseAdaptation(gate, text string) (a store.Adaptation, err error) {
+	parts := strings.SplitN(text, "|", rowSize)
+	if len(parts) < rowSize {
+		return a, redisconn.ErrUnknownReply
+	}
+	n := [rowSize]int64{}
+	for i := rowOwn; i < rowFrozen; i++ {
+		if n[i], err = strconv.ParseInt(parts[i], 10, 64); err != nil {
+			return a, redisconn.ErrUnknownReply
+		}
+	}
+	a = store.Adaptation{
+		Name: parts[rowName], Gate: store.GateName(gate), Own: int(n[rowOwn]), Least: int(n[rowLeast]), Most: int(n[rowMost]), Limit: int(n[rowLimit]),
+		Cause: parts[rowCause], At: timeOf(n[rowAt]), Before: int(n[rowBefore]), Why: parts[rowWhy], Changed: timeOf(n[rowChanged]),
+		Raised: n[rowRaised], Lowered: n[rowLowered],
+	}
+	if frozen := parts[rowFrozen]; frozen != "" {
+		a.Frozen = &store.Intervention{}
+		a.Frozen.Reason, a.Frozen.Author, a.Frozen.Since = codec.ParseHoldReason(frozen)
+	}
+	return a, nil
+}
+
+func timeOf(us int64) time.Time {
+	if us == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(us)
+}
