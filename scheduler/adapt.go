@@ -1,0 +1,193 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/control"
+	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
+)
+
+// adapting is what a Scheduler knows of the limits that move by themselves (policy.Adaptive). The holder of the first partition's timer lease
+// moves them. Promote tells it the version of the policy by which some do, so that one by which none does costs nothing.
+type adapting struct {
+	// version is that of the policy by which limits move, 0 for none; told holds a token when it is another one.
+	version atomic.Int64
+	told    chan struct{}
+}
+
+// note takes down what Promote has told.
+func (a *adapting) note(version int64) {
+	if a.told == nil || a.version.Swap(version) == version {
+		return
+	}
+	select {
+	case a.told <- struct{}{}:
+	default:
+	}
+}
+
+// loop moves one limit.
+type loop struct {
+	policy.Moving
+
+	control *control.Loop
+	// next is when it looks again, last what it saw then; the zero last is nothing.
+	next time.Time
+	last glimpse
+}
+
+// glimpse is what was seen at a time.
+type glimpse struct {
+	at time.Time
+	store.Adaptation
+}
+
+// adapt moves limits until ctx ends.
+func (s *Scheduler) adapt(ctx context.Context) {
+	var loops []*loop
+	known := int64(0)
+	wait := time.NewTimer(0)
+	defer wait.Stop()
+	trouble := s.trouble("move limits")
+	defer trouble.Leave()
+	for {
+		select {
+		case <-wait.C:
+		case <-s.adapting.told:
+		case <-ctx.Done():
+			return
+		}
+		version := s.adapting.version.Load()
+		if version == 0 {
+			loops, known = nil, 0
+			continue // Until another policy tells.
+		}
+		if version != known || len(loops) == 0 {
+			read, err := s.readLoops(ctx, loops)
+			if err != nil {
+				trouble.Failed(ctx, err)
+				wait.Reset(0)
+				continue
+			}
+			loops, known = read, version
+		}
+		if err := s.turn(ctx, loops, version); err != nil {
+			trouble.Failed(ctx, err)
+		} else {
+			trouble.Over()
+		}
+		wait.Reset(until(loops))
+	}
+}
+
+// until returns for how long nothing is to be looked at, at least a moment.
+func until(loops []*loop) time.Duration {
+	wait := time.Minute
+	for _, l := range loops {
+		wait = min(wait, time.Until(l.next))
+	}
+	return max(wait, 10*time.Millisecond)
+}
+
+// readLoops returns the loops of the policy in force: those that are there already, where the policy says the same of them.
+func (s *Scheduler) readLoops(ctx context.Context, known []*loop) ([]*loop, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	text, err := s.store.Policy(ctx)
+	if err != nil {
+		return nil, err
+	}
+	compiled, err := policy.PrepareStored(text)
+	if err != nil {
+		return nil, err
+	}
+	var loops []*loop
+	for _, m := range compiled.Moving() {
+		l := &loop{Moving: m}
+		for _, before := range known {
+			if before.Moving == m {
+				l = before
+			}
+		}
+		loops = append(loops, l)
+	}
+	return loops, nil
+}
+
+// turn looks at the limits that are due and moves them, if this Scheduler holds the timer lease.
+func (s *Scheduler) turn(ctx context.Context, loops []*loop, version int64) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	if !s.holds() {
+		for _, l := range loops {
+			l.last, l.next = glimpse{}, time.Now().Add(s.config.TimerLease)
+		}
+		return nil
+	}
+	all, err := s.store.Adaptations(ctx)
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	var errs []error
+	for _, l := range loops {
+		if now.Before(l.next) {
+			continue
+		}
+		l.next = now.Add(l.Config.Interval)
+		for i := range all {
+			if all[i].Gate == store.DownstreamGate(l.Downstream) {
+				errs = append(errs, s.look(ctx, l, glimpse{now, all[i]}, version))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// look makes a step of what is seen of a limit, and stores it.
+func (s *Scheduler) look(ctx context.Context, l *loop, seen glimpse, version int64) error {
+	last := l.last
+	l.last = seen
+	if seen.Frozen != nil || seen.Paused {
+		l.last = glimpse{} // What is seen meanwhile says nothing of the limit.
+		return nil
+	}
+	if l.control == nil {
+		var err error
+		if l.control, err = control.New(l.Config, seen.Limit); err != nil {
+			return err
+		}
+	}
+	step := l.control.Tick(seen.Limit, sampleOf(last, seen))
+	if !step.Changed() && string(step.Cause) == seen.Cause && !seen.Uneven {
+		return nil
+	}
+	_, err := s.store.Adapt(ctx, store.Adapt{Owner: s.owner, Version: version, Gate: seen.Gate, Limit: step.Limit, Cause: string(step.Cause)})
+	switch {
+	case errors.Is(err, store.ErrNotHolder), errors.Is(err, store.ErrStale), errors.Is(err, store.ErrNotAdaptive):
+		l.last = glimpse{} // Somebody else goes on, or by another policy.
+		return nil
+	case err == nil && step.Changed():
+		s.config.Logger.Info().Str("adaptive", l.Name).Int("from", step.Before).Int("to", step.Limit).Str("cause", string(step.Cause)).Msg("limit moved")
+	}
+	return err
+}
+
+// sampleOf is what was seen between two glimpses, nothing where there is but one.
+func sampleOf(last, seen glimpse) control.Sample {
+	if last.at.IsZero() {
+		return control.Sample{}
+	}
+	return control.Sample{
+		Over: seen.at.Sub(last.at), Calls: seen.Calls - last.Calls, Failures: seen.Failures - last.Failures, Ran: seen.Ran - last.Ran,
+		Bound: seen.Held >= seen.Limit,
+	}
+}
+
+// isAway reports whether a store was not there, which is told elsewhere.
+func isAway(err error) bool { return errors.Is(err, admission.ErrUnavailable) }
