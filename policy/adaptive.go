@@ -16,7 +16,7 @@ const (
 	MaxAdaptive = 64
 	// DefaultAdaptiveInterval, MinAdaptiveInterval and MaxAdaptiveInterval are of Adaptive.Interval.
 	DefaultAdaptiveInterval = 5 * time.Second
-	MinAdaptiveInterval     = time.Second
+	MinAdaptiveInterval     = 200 * time.Millisecond
 	MaxAdaptiveInterval     = 5 * time.Minute
 )
 
@@ -39,7 +39,7 @@ type Adaptive struct {
 	Controller Controller
 	// Min is below which it never goes, 1 or more. Max is above which it never goes, from Min on; zero means the MaxRunning.
 	Min, Max int
-	// Interval is how often it is looked, 1 s to 5 min; zero means DefaultAdaptiveInterval. It should be several times the run time
+	// Interval is how often it is looked, 200 ms to 5 min; zero means DefaultAdaptiveInterval. It should be several times the run time
 	// of a job.
 	Interval time.Duration
 	// MaxRunTime is how long calls may take in the mean, 1 ms to 24 h; above, the limit is cut. Zero means no bound.

@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/control"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/store"
@@ -38,13 +37,7 @@ type loop struct {
 	control *control.Loop
 	// next is when it looks again, last what it saw then; the zero last is nothing.
 	next time.Time
-	last glimpse
-}
-
-// glimpse is what was seen at a time.
-type glimpse struct {
-	at time.Time
-	store.Adaptation
+	last store.Adaptation
 }
 
 // adapt moves limits until ctx ends.
@@ -125,7 +118,7 @@ func (s *Scheduler) turn(ctx context.Context, loops []*loop, version int64) erro
 	defer cancel()
 	if !s.holds() {
 		for _, l := range loops {
-			l.last, l.next = glimpse{}, time.Now().Add(s.config.TimerLease)
+			l.last, l.next = store.Adaptation{}, time.Now().Add(s.config.TimerLease)
 		}
 		return nil
 	}
@@ -142,19 +135,19 @@ func (s *Scheduler) turn(ctx context.Context, loops []*loop, version int64) erro
 		l.next = now.Add(l.Config.Interval)
 		for i := range all {
 			if all[i].Gate == store.DownstreamGate(l.Downstream) {
-				errs = append(errs, s.look(ctx, l, glimpse{now, all[i]}, version))
+				errs = append(errs, s.move(ctx, l, all[i], version))
 			}
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// look makes a step of what is seen of a limit, and stores it.
-func (s *Scheduler) look(ctx context.Context, l *loop, seen glimpse, version int64) error {
+// move makes a step of what is seen of a limit, and stores it.
+func (s *Scheduler) move(ctx context.Context, l *loop, seen store.Adaptation, version int64) error {
 	last := l.last
 	l.last = seen
 	if seen.Frozen != nil || seen.Paused {
-		l.last = glimpse{} // What is seen meanwhile says nothing of the limit.
+		l.last = store.Adaptation{} // What is seen meanwhile says nothing of the limit.
 		return nil
 	}
 	if l.control == nil {
@@ -170,7 +163,7 @@ func (s *Scheduler) look(ctx context.Context, l *loop, seen glimpse, version int
 	_, err := s.store.Adapt(ctx, store.Adapt{Owner: s.owner, Version: version, Gate: seen.Gate, Limit: step.Limit, Cause: string(step.Cause)})
 	switch {
 	case errors.Is(err, store.ErrNotHolder), errors.Is(err, store.ErrStale), errors.Is(err, store.ErrNotAdaptive):
-		l.last = glimpse{} // Somebody else goes on, or by another policy.
+		l.last = store.Adaptation{} // Somebody else goes on, or by another policy.
 		return nil
 	case err == nil && step.Changed():
 		s.config.Logger.Info().Str("adaptive", l.Name).Int("from", step.Before).Int("to", step.Limit).Str("cause", string(step.Cause)).Msg("limit moved")
@@ -178,16 +171,14 @@ func (s *Scheduler) look(ctx context.Context, l *loop, seen glimpse, version int
 	return err
 }
 
-// sampleOf is what was seen between two glimpses, nothing where there is but one.
-func sampleOf(last, seen glimpse) control.Sample {
-	if last.at.IsZero() {
+// sampleOf is what came between two looks, nothing where there was but one. It is over the time between the last reports before each:
+// reports come in portions of up to 100 ms, and portions that are cut in two would be noise.
+func sampleOf(last, seen store.Adaptation) control.Sample {
+	if last.Heard.IsZero() {
 		return control.Sample{}
 	}
 	return control.Sample{
-		Over: seen.at.Sub(last.at), Calls: seen.Calls - last.Calls, Failures: seen.Failures - last.Failures, Ran: seen.Ran - last.Ran,
+		Over: seen.Heard.Sub(last.Heard), Calls: seen.Calls - last.Calls, Failures: seen.Failures - last.Failures, Ran: seen.Ran - last.Ran,
 		Bound: seen.Held >= seen.Limit,
 	}
 }
-
-// isAway reports whether a store was not there, which is told elsewhere.
-func isAway(err error) bool { return errors.Is(err, admission.ErrUnavailable) }

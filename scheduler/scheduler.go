@@ -38,6 +38,8 @@ type Scheduler struct {
 	woken chan struct{}
 	// others are the schedulers of the partitions beside the first; nil where there is but one.
 	others []*Scheduler
+	// adapting is what the first partition's knows of limits that move by themselves.
+	adapting adapting
 	// told, refused and givenUp count as Stats has it.
 	told, refused, givenUp atomic.Uint64
 }
@@ -73,10 +75,14 @@ func newScheduler(of store.Deployment, index int, config Config) *Scheduler {
 		host = "unknown"
 	}
 	parts := of.Partitions()
-	return &Scheduler{
+	s := &Scheduler{
 		store: of, part: parts[index], index: index, first: index == 0 && len(parts) > 1, config: config, owner: fmt.Sprintf("%s-%d-%s", host, os.Getpid(), uuid.NewString()), born: time.Now(),
 		woken: make(chan struct{}, 1), away: outage.NewWatch(config.Logger),
 	}
+	if index == 0 {
+		s.adapting.told = make(chan struct{}, 1)
+	}
+	return s
 }
 
 // Run runs timers until ctx ends, and returns nil when all its goroutines have: within a second, because a blocked
@@ -88,6 +94,9 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	}
 	if s.first {
 		running.Go(func() { s.spreadPolicy(ctx) })
+	}
+	if s.adapting.told != nil {
+		running.Go(func() { s.adapt(ctx) })
 	}
 	running.Go(func() { s.balance(ctx) })
 	running.Go(func() { s.watch(ctx) })
@@ -161,6 +170,7 @@ func (s *Scheduler) promote(ctx context.Context) (store.Promotion, error) {
 	s.clock.note(seen)
 	if !p.Held {
 		s.holding.Store(int64(seen.sent + s.config.TimerLease))
+		s.adapting.note(p.Adaptive)
 	}
 	if p.Stepped {
 		s.stepped.Store(true)

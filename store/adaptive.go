@@ -26,9 +26,11 @@ type Adaptation struct {
 	// Held is how many of the downstream's jobs workers hold, Paused whether an operator has paused the downstream.
 	Held   int
 	Paused bool
-	// Calls, Failures and Ran are those of the downstream's BreakerLife.
+	// Calls, Failures and Ran are those of the downstream's BreakerLife, and Heard is when workers last reported some, by a clock that never
+	// goes back. A zero Heard is none.
 	Calls, Failures int64
 	Ran             time.Duration
+	Heard           time.Time
 	// Uneven says that a partition has another limit than the first, as when the process died that wrote it.
 	Uneven bool
 }

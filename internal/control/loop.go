@@ -122,6 +122,9 @@ func (l *Loop) Tick(in int, s Sample) Step {
 		l.forget()
 		return l.to(math.Max(float64(l.config.Min), math.Min(float64(in), float64(l.config.Max))), CauseOutOfRange)
 	}
+	if s == (Sample{Bound: s.Bound}) {
+		return l.to(l.limit, CauseNoSample)
+	}
 	if s.Over <= 0 || s.Calls < 0 || s.Failures < 0 || s.Failures > s.Calls || s.Ran < 0 || s.Over > maxGap*l.config.Interval {
 		l.forget()
 		return l.to(l.limit, CauseGap)

@@ -125,7 +125,8 @@ func (p *Partition) Adaptations(context.Context) (all []store.Adaptation, err er
 				one.Held, one.Paused = g.Held, !g.Default && g.Limit == 0
 			}
 			if b := m.breakers[name[len("d:"):]]; b != nil {
-				one.Calls, one.Failures, one.Ran = b.calls, b.failures, b.ran
+				heard, _ := b.HeardAt()
+				one.Calls, one.Failures, one.Ran, one.Heard = b.calls, b.failures, b.ran, time.UnixMicro(int64(heard)/1000)
 			}
 			all = append(all, one)
 		}

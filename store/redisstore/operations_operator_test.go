@@ -189,7 +189,9 @@ func (w *walk) adapt() {
 	freezes, by := w.number("freezes", 0, 4), w.by()
 	w.resend = func() {
 		if freezes > 2 {
-			w.replied("freeze", func(s store.Partition) redistest.Reply { return redistest.Replied(s.Freeze(w.ctx, to.Gate, freezes == 4, by)) })
+			w.replied("freeze", func(s store.Partition) redistest.Reply {
+				return redistest.Replied(s.Freeze(w.ctx, to.Gate, freezes == 4, by))
+			})
 			return
 		}
 		w.replied("adapt", func(s store.Partition) redistest.Reply { return redistest.Replied(s.Adapt(w.ctx, to)) })

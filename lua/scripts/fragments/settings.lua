@@ -36,7 +36,7 @@ end
 --   q QUEUE           its settings (queue.lua)
 --   b TENANT:QUEUE    its own bound (depth.lua)
 --   g GATE            limit or rate|burst, with /partitions where all divide the limit or rate (the burst is this one's part); of a limit
---                     that moves by itself what adaptive.lua says
+--                     that moves by itself what share.lua says
 --   p DOWNSTREAM      how many jobs may wait while its breaker is not closed; an empty name is every other
 --   w CLASS:TENANT    weight; an empty tenant is everybody else
 -- `nb`, `nk` and `nw` count the bounds, the p and the weights; `pr` names the edit whose bounds have to be counted (recount.lua), `ps`

@@ -39,7 +39,7 @@ const (
 	metaRamp
 	metaTrips
 	metaRow
-	metaHeard
+	MetaHeard
 	metaConfirmed
 	metaWorkers
 	metaBegun

@@ -59,10 +59,10 @@ func (s *Bounds) Adaptations(ctx context.Context) ([]store.Adaptation, error) {
 	names := slices.Sorted(maps.Keys(rows))
 	pipe := redisconn.Client(s.conn).Pipeline()
 	gates := pipe.HMGet(ctx, base+"gates", names...)
-	lives := make([]*redis.StringCmd, len(names))
+	lives := make([]*redis.SliceCmd, len(names))
 	for i, name := range names {
 		_, downstream := store.GateName(name).Split()
-		lives[i] = pipe.HGet(ctx, base+"br:"+downstream, "x")
+		lives[i] = pipe.HMGet(ctx, base+"br:"+downstream, "m", "x")
 	}
 	if _, err := pipe.Exec(ctx); err != nil && !redisconn.IsNil(err) {
 		return nil, fmt.Errorf("read adaptive limits: %w", redisconn.Unread(err))
@@ -71,7 +71,7 @@ func (s *Bounds) Adaptations(ctx context.Context) ([]store.Adaptation, error) {
 	for i, name := range names {
 		one, err := parseAdaptation(name, rows[name])
 		if err == nil {
-			err = see(&one, redisconn.TextAt(gates.Val(), i), lives[i].Val())
+			err = see(&one, redisconn.TextAt(gates.Val(), i), redisconn.TextAt(lives[i].Val(), 0), redisconn.TextAt(lives[i].Val(), 1))
 		}
 		if err != nil {
 			return nil, fmt.Errorf("read adaptive limit %s: %w", name, err)
@@ -82,7 +82,7 @@ func (s *Bounds) Adaptations(ctx context.Context) ([]store.Adaptation, error) {
 }
 
 // see adds what its gate and its downstream's breaker tell.
-func see(a *store.Adaptation, gate, life string) error {
+func see(a *store.Adaptation, gate, meta, life string) error {
 	if gate != "" {
 		g, err := codec.ParseGate(string(a.Gate), gate, nil)
 		if err != nil {
@@ -90,12 +90,20 @@ func see(a *store.Adaptation, gate, life string) error {
 		}
 		a.Held, a.Paused = g.Held, g.Paused() && !strings.HasPrefix(gate, "*")
 	}
+	if meta == "" {
+		return nil
+	}
+	_, m, err := codec.ParseMeta(meta, 0)
+	if err != nil {
+		return err
+	}
 	x, err := codec.ParseExtra(life)
 	a.Calls, a.Failures, a.Ran = codec.LifeCalls(x)
+	a.Heard = time.UnixMicro(m[codec.MetaHeard])
 	return err
 }
 
-// The places in a row of fragments/adaptive.lua.
+// The places in a row of fragments/share.lua.
 const (
 	rowName = iota
 	rowCause

@@ -275,7 +275,7 @@ func (s *Policies) Stored(ctx context.Context) (Settings, error) {
 }
 
 // movingSetting is what the policy says of a gate whose limit is in force instead of the policy's, by what the loop has of it
-// (fragments/adaptive.lua).
+// (fragments/share.lua).
 func movingSetting(value, row string) string {
 	const name, own, least, most, limit = 0, 3, 4, 5, 6
 	parts := strings.SplitN(row, "|", limit+2)
