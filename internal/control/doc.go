@@ -10,7 +10,8 @@
 //	X = L/W0, W = W0    below L* = µ·W0: more limit, more goodput
 //	X = µ,    W = L/µ   above it: more limit, more queue
 //
-// So the slope of log X over log L tells on which side of L* a limit is: 1 below, 0 above. It needs no baseline of W. Controllers that
+// So the slope of log X over log L tells on which side of L* a limit is: 1 below, 0 above. X is taken as L/W times the part that succeeds: what
+// was counted a second is noisier, for reports come in portions and calls that began together end together. It needs no baseline of W. Controllers that
 // compare W with the best W that they remember (Vegas; Netflix's Gradient2, Envoy's, failsafe-go's) drift: in a long incident the baseline
 // learns the incident, and a downstream that becomes slower for good is throttled for ever. Cinnamon (Uber, 2023) put a covariance of
 // load and throughput beside its baseline for that; here the covariance is all there is.
@@ -19,8 +20,8 @@
 //
 // slope is taken over the last 8 samples under a binding limit, each weighing 0.6 of the one after it. From 0.5 on the limit grows, to
 // 0.35 and less it falls, in between it stays. Where the limits of the samples hardly differ there is no slope: then it tries a step, up,
-// or down from the greatest. A step goes √L up or 10 % down at first, 1.2 times as far when the one before went the same way, 0.3 times
-// as far back, and never less than 4 %. So it swings around L* by a step or two, which is the price for noticing when L* moves.
+// or down from the greatest. A step goes √L up or 10 % down at first, 1.2 times as far when the one before went the same way, a fifth
+// of the most back, and never less than 4 %. So it swings around L* by a step or two, which is the price for noticing when L* moves.
 //
 // # AIMD
 //
@@ -31,7 +32,8 @@
 //	brake        calls that take longer than MaxRunTime in the mean lower the limit by as much as they are too long, at least 10 %
 //	             and at most to half; more than MaxFailures of the calls failing lower it by a fifth. Neither is compared with
 //	             anything that the loop has learnt.
-//	no sample    fewer than 10 calls ended: what came adds up over the next samples, and the limit stays
+//	no sample    fewer than 10 calls ended, or it is over less than 4 of their run times: what came adds up over the next samples, and
+//	             the limit stays
 //	gap          nobody looked for 4 intervals, or a count went back: the limit stays, and what was seen before is forgotten
 //	not bound    nobody waited for a unit: the limit stays, since nothing shows what another one would do (RFC 7661)
 //	slew         10 % down at most but by a brake, 5 % or √L up (half a unit where that is more)

@@ -23,15 +23,15 @@ const (
 	// From a slope of gain on a higher limit is worth it, up to one of noGain a lower one costs little. Throughput that is the
 	// power of 1/gain-1 as dear as run time (Kleinrock) has its best at a slope of gain.
 	gain, noGain = 0.5, 0.35
-	// longer and shorter multiply the pace of a step the same way as the last, and of one back. leastPace is the least part of the
+	// longer multiplies the pace of a step the same way as the last, turned is that of one back. leastPace is the least part of the
 	// limit by which a step goes: shorter ones would drown in noise.
-	longer, shorter, leastPace = 1.2, 0.3, 0.04
+	longer, turned, leastPace = 1.2, 0.2, 0.04
 )
 
 func (g *gradient) forget() { g.points, g.way, g.pace = nil, 0, 0 }
 
 func (g *gradient) next(limit float64, in int, s Sample) (float64, Cause) {
-	g.points = append(g.points, point{math.Log(float64(in)), math.Log(math.Max(s.goodput(), math.SmallestNonzeroFloat64))})
+	g.points = append(g.points, point{math.Log(float64(in)), math.Log(math.Max(s.goodput(in), math.SmallestNonzeroFloat64))})
 	if len(g.points) > pointsKept {
 		g.points = g.points[1:]
 	}
@@ -49,7 +49,7 @@ func (g *gradient) next(limit float64, in int, s Sample) (float64, Cause) {
 	return limit, CauseUndecided
 }
 
-// step goes up by a root of the limit or down by a tenth at most: first so far, then longer the same way and shorter back.
+// step goes up by a root of the limit or down by a tenth at most: first so far, then longer the same way, and a fifth back.
 func (g *gradient) step(limit, way float64) float64 {
 	switch g.way {
 	case 0:
@@ -57,7 +57,7 @@ func (g *gradient) step(limit, way float64) float64 {
 	case way:
 		g.pace = math.Min(1, g.pace*longer)
 	default:
-		g.pace *= shorter
+		g.pace = turned
 	}
 	g.way = way
 	if way > 0 {

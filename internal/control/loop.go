@@ -22,8 +22,11 @@ func (s Sample) plus(t Sample) Sample {
 	return Sample{Over: s.Over + t.Over, Calls: s.Calls + t.Calls, Failures: s.Failures + t.Failures, Ran: s.Ran + t.Ran, Bound: t.Bound && (s.Bound || s.Over == 0)}
 }
 
-// goodput is successes a second.
-func (s Sample) goodput() float64 { return float64(s.Calls-s.Failures) / s.Over.Seconds() }
+// goodput is successes a second while so many calls run, by Little's law. What was counted a second says the same with more noise, since
+// reports come in portions, and calls that began together end together.
+func (s Sample) goodput(running int) float64 {
+	return float64(running) * (1 - s.failureShare()) / s.runTime().Seconds()
+}
 
 // failureShare is the part of the calls that failed.
 func (s Sample) failureShare() float64 { return float64(s.Failures) / float64(s.Calls) }
@@ -63,6 +66,8 @@ func (s Step) Changed() bool { return s.Limit != s.Before }
 const (
 	// minCalls is how many calls have to end for a sample to say something.
 	minCalls = 10
+	// minRuns is over how many run times it has to be: else most of its calls began under the limit before.
+	minRuns = 4
 	// maxGap is how many intervals a sample may be about.
 	maxGap = 4
 	// deadBand is the part of the limit below which a change is not made, and at least one unit.
@@ -136,13 +141,17 @@ func (l *Loop) Tick(in int, s Sample) Step {
 		}
 		return l.to(l.limit, CauseNoSample)
 	}
-	s, l.pending = l.pending, Sample{}
+	s = l.pending
 	if s.failureShare() > l.config.MaxFailures {
 		return l.brake(failureCut, CauseFailures)
 	}
 	if l.config.MaxRunTime > 0 && s.runTime() > l.config.MaxRunTime {
 		return l.brake(float64(l.config.MaxRunTime)/float64(s.runTime()), CauseRunTime)
 	}
+	if s.Over < minRuns*s.runTime() {
+		return l.to(l.limit, CauseNoSample)
+	}
+	l.pending = Sample{}
 	if !s.Bound {
 		l.rule.forget()
 		return l.to(float64(l.force), CauseNotBound)
@@ -161,7 +170,7 @@ func (l *Loop) forget() {
 
 // brake lowers the limit whatever the rule says, at most to brakeMost of it.
 func (l *Loop) brake(factor float64, why Cause) Step {
-	l.rule.forget()
+	l.forget()
 	return l.to(l.limit*math.Max(brakeMost, math.Min(factor, 1-downMost)), why)
 }
 

@@ -13,7 +13,7 @@ import (
 type plant struct {
 	capacity float64 // calls a second
 	base     time.Duration
-	noise    float64 // by which part of it goodput is off, either way
+	noise    float64 // by which part of it goodput is off, and apart from that the run time, either way
 	offered  float64 // calls a second that come in; 0 for more than it does
 	failing  float64 // part of the calls that fail whatever the limit
 	random   *rand.Rand
@@ -43,5 +43,6 @@ func (p *plant) tick(limit int, over time.Duration) control.Sample {
 	if !bound {
 		run = p.base
 	}
+	run = time.Duration(float64(run) * (1 + p.noise*(2*p.random.Float64()-1)))
 	return control.Sample{Over: over, Calls: int64(calls), Failures: int64(math.Round(calls * p.failing)), Ran: time.Duration(calls) * run, Bound: bound}
 }
