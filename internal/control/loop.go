@@ -199,3 +199,20 @@ func (l *Loop) to(to float64, why Cause) Step {
 	l.force, step.Limit = near, near
 	return step
 }
+
+// causeWords tell causes to people.
+var causeWords = map[Cause]string{
+	CauseNoSample: "too few calls end to say anything", CauseGap: "nobody looked for a while", CauseNotBound: "no job waits for it",
+	CauseDeadBand: "what is to change is too little yet", CauseRunTime: "calls take longer than max_run_time",
+	CauseFailures: "more than max_failures of the calls fail", CauseAdditive: "nothing speaks against more", CauseProbe: "to see what it changes",
+	CauseGain: "throughput grows with it", CauseNoGain: "throughput does not grow with it", CauseUndecided: "throughput grows with it a little",
+	CauseOutOfRange: "it was not between min and max",
+}
+
+// Words tells a cause to people; one of another release by its name.
+func (c Cause) Words() string {
+	if words, known := causeWords[c]; known {
+		return words
+	}
+	return string(c)
+}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/internal/shown"
 	"github.com/headgate/headgate/store"
 )
 
@@ -54,6 +55,9 @@ func explainDownstream(ctx context.Context, s store.Deployment, name string) (Ex
 			e.add(reason)
 		}
 	}
+	if err := in.adaptive(ctx, s, &e, name); err != nil {
+		return e, err
+	}
 	parked, err := in.first("", candidate{"downstream " + name, []string{"downstreams", name, "max_parked"}},
 		candidate{"default of downstreams", []string{"any_downstream", "max_parked"}})
 	if err != nil {
@@ -66,6 +70,46 @@ func explainDownstream(ctx context.Context, s store.Deployment, name string) (Ex
 		})
 	}
 	return e, nil
+}
+
+// adaptive tells what moves the limit of a downstream, if the policy has it moved, and what came of that.
+func (r *rules) adaptive(ctx context.Context, s store.Deployment, e *Explanation, downstream string) error {
+	for _, m := range r.compiled.Moving() {
+		if m.Downstream != downstream {
+			continue
+		}
+		rule, err := r.first("", candidate{"downstream " + downstream, []string{"adaptive", m.Name}})
+		if err != nil {
+			return err
+		}
+		all, err := s.Adaptations(ctx)
+		if err != nil {
+			return err
+		}
+		for i := range all {
+			if a := &all[i]; a.Gate == store.DownstreamGate(downstream) {
+				e.add(ofAdaptive(a, rule))
+			}
+		}
+	}
+	return nil
+}
+
+// ofAdaptive tells of a limit that moves by itself.
+func ofAdaptive(a *store.Adaptation, rule *Rule) Reason {
+	step := shown.AdaptiveOf(a).LastStep()
+	reason := Reason{Kind: KindAdaptive, Binds: a.Held >= a.Limit && a.Limit < a.Own, Rule: rule, Change: "time, or headgate adaptive freeze " + a.Name}
+	reason.Text = fmt.Sprintf("adaptive %s has %d running at a time in force, of %d to %d where the policy's own max_running is %d", a.Name, a.Limit, a.Least, a.Most, a.Own)
+	switch {
+	case a.Frozen != nil:
+		reason.Text += ", frozen since " + clock(a.Frozen.Since) + forcedBy(a.Frozen.Author) + because(a.Frozen.Reason)
+		reason.Change = "headgate adaptive thaw " + a.Name
+	case a.Changed.IsZero():
+		reason.Text += "; " + step
+	default:
+		reason.Text += "; its last step at " + clock(a.Changed) + " was " + step
+	}
+	return reason
 }
 
 // maxParked is how many jobs of a downstream may wait while it is ill.

@@ -27,7 +27,9 @@ const (
 	KindTier       = "tier"
 	KindBacklog    = "backlog"
 	KindParked     = "parked"
-	KindDead       = "dead"
+	// KindAdaptive is a limit that moves by itself.
+	KindAdaptive = "adaptive"
+	KindDead     = "dead"
 	// KindErrors is what calls failed by, which receivers have said: for operators alone.
 	KindErrors = "errors"
 )

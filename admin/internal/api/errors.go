@@ -53,6 +53,8 @@ func ProblemOf(err error) *problem.DetailsError {
 		return problem.New(problem.Conflict, "the lease is over: the job runs elsewhere or has ended; if every call is told so, POST /api/v1/workers begins another session")
 	case errors.Is(err, store.ErrNoBreaker):
 		return problem.New(problem.NotFound, "no worker has called that downstream within a day: GET /api/v1/breakers lists those that were called")
+	case errors.Is(err, store.ErrNotAdaptive):
+		return problem.New(problem.NotFound, "the policy has no adaptive limit of that name: GET /api/v1/adaptive lists those there are")
 	case errors.Is(err, store.ErrUnknownQueue):
 		return problem.New(problem.NotFound, "no job, no worker and no settings of that queue were seen: GET /api/v1/queues lists those there are")
 	case errors.Is(err, admission.ErrEnded):

@@ -91,10 +91,15 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	if err == nil {
 		papers, err = readNamed(ctx, c.store)
 	}
+	var adaptive []store.Adaptation
+	if err == nil {
+		adaptive, err = readAdaptive(ctx, c.store, papers.gates)
+	}
 	up := 0.0
 	if err == nil {
 		up = 1
 		collectShares(to, shares)
+		collectAdaptive(to, adaptive)
 		collectBreakers(to, breakers)
 		gaugeOf(to, lateDesc, vitals.Late.Seconds())
 		gaugeOf(to, memDesc, float64(vitals.Memory), "used")

@@ -64,6 +64,8 @@ func (o *Operator) With(c *cobra.Command, do func(context.Context, store.Deploym
 			return Nothing("%w: headgate queue list tells which there are", err)
 		case errors.Is(err, store.ErrNoBreaker):
 			return Nothing("%w: headgate breaker list tells which there are", err)
+		case errors.Is(err, store.ErrNotAdaptive):
+			return Nothing("%w: headgate adaptive list tells which there are", err)
 		case invalid:
 			return Usage(bad)
 		}

@@ -1,0 +1,131 @@
+package ops
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"github.com/headgate/headgate/cmd/headgate/internal/cli"
+	"github.com/headgate/headgate/cmd/headgate/internal/report"
+	"github.com/headgate/headgate/internal/shown"
+	"github.com/headgate/headgate/store"
+)
+
+// NewAdaptive returns the command headgate adaptive.
+func NewAdaptive() *cobra.Command {
+	c := &cobra.Command{
+		Use: "adaptive", Short: "See limits that move by themselves, and stop them", Args: cli.NoArgs,
+		Long: `Limits of downstreams that the policy lets move by themselves (adaptive, see
+docs/guides/adaptive-limits.md): what is in force, and why it moved last. freeze keeps one where it
+is until thaw.`,
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	c.AddCommand(newAdaptiveList(), newFreeze("freeze", "Keep a limit from moving", true), newFreeze("thaw", "Let a limit move again", false))
+	return c
+}
+
+func newAdaptiveList() *cobra.Command {
+	var o cli.Operator
+	c := &cobra.Command{
+		Use: "list", Short: "List limits that move by themselves, and why they did", Args: cli.NoArgs,
+		Long: `Lists every limit that moves by itself: what is in force, between which bounds, how many jobs
+run, and what came of the last look at it.`,
+		Example: `  headgate adaptive list --redis localhost:6379
+  headgate adaptive list --json --redis localhost:6379`,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return o.With(c, func(ctx context.Context, s store.Deployment) error {
+				now, err := s.Time(ctx)
+				if err != nil {
+					return err
+				}
+				all, err := shown.ReadAdaptives(ctx, s)
+				if err != nil {
+					return err
+				}
+				return o.Print(c, all, func(to io.Writer) { writeAdaptives(to, all, now) })
+			})
+		},
+	}
+	o.Add(c)
+	return c
+}
+
+func writeAdaptives(to io.Writer, all shown.Adaptives, now time.Time) {
+	if len(all.Adaptive) == 0 {
+		_, _ = io.WriteString(to, "no limit moves by itself\n")
+		return
+	}
+	t := report.NewTable(to, 1, "name", "of", "limit", "min", "max", "running", "looked", "last step")
+	for _, a := range all.Adaptive {
+		step := a.LastStep()
+		if a.Frozen != nil {
+			step = "frozen by " + held(a.Frozen.Author) + " since " + sinceWhen(a.Frozen.Since, now)
+			if a.Frozen.Reason != "" {
+				step += ", " + cli.Tame(a.Frozen.Reason, cli.ShownText)
+			}
+		}
+		t.AppendRow(table.Row{
+			cli.Tame(a.Name, cli.ShownText), cli.Tame(a.Gate.Words(), cli.ShownText), a.Limit, a.Min, a.Max, a.Running, sinceWhen(a.Looked, now), step,
+		})
+	}
+	t.Render()
+}
+
+// frozenView is what freeze and thaw did.
+type frozenView struct {
+	Name   string         `json:"name"`
+	Gate   store.GateName `json:"gate"`
+	Frozen bool           `json:"frozen"`
+	Was    bool           `json:"was"` // whether it was frozen before
+}
+
+func newFreeze(verb, short string, frozen bool) *cobra.Command {
+	var o cli.Operator
+	var reason string
+	long := `Leaves the limit where it is, whatever its loop finds, until headgate adaptive thaw. The policy's
+bounds still hold.`
+	if !frozen {
+		long = "Ends what freeze began: the loop goes on from the limit that is in force."
+	}
+	c := &cobra.Command{
+		Use: verb + " NAME", Short: short, Args: cli.OneArg("NAME"), Long: long + "\n\nExit code 3 says that the policy has no adaptive limit of that name, or that there is nothing to end.",
+		Example: fmt.Sprintf(`  headgate adaptive %[1]s mail-out --reason "their maintenance" --redis localhost:6379
+  headgate adaptive %[1]s mail-out --json --redis localhost:6379`, verb),
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := cli.CheckReason(reason); err != nil {
+				return err
+			}
+			return o.With(c, func(ctx context.Context, s store.Deployment) error {
+				return freeze(ctx, c, s, &o, args[0], frozen, cli.By(reason))
+			})
+		},
+	}
+	o.Add(c)
+	cli.ReasonFlag(c, &reason)
+	return c
+}
+
+func freeze(ctx context.Context, c *cobra.Command, s store.Deployment, o *cli.Operator, name string, frozen bool, by store.Intervention) error {
+	gate, err := shown.FindAdaptive(ctx, s, name)
+	if err != nil {
+		return err
+	}
+	was, err := s.Freeze(ctx, gate, frozen, by)
+	if err != nil {
+		return err
+	}
+	if !frozen && !was {
+		return cli.Nothing("%s is not frozen: headgate adaptive list tells what is", name)
+	}
+	return o.Print(c, frozenView{name, gate, frozen, was}, func(to io.Writer) {
+		if frozen {
+			fmt.Fprintf(to, "the limit of %s stays where it is\n", gate.Words())
+		} else {
+			fmt.Fprintf(to, "the limit of %s moves again\n", gate.Words())
+		}
+	})
+}
