@@ -57,11 +57,18 @@ var acts = []struct {
 	{op: "POST /api/v1/policy/rollout/promote", action: "policy", edit: true},
 	{op: "PUT /api/v1/policy/rollout", body: `{"id":"next","percent":5,"rules":{"tiers":{"standard":{"limit":{"tokens":9,"per":"1s","burst":9},"priority_weights":{"high":2}}}}}`, action: "policy", edit: true},
 	{op: "DELETE /api/v1/policy/rollout", action: "policy", edit: true},
+	{op: "PUT /api/v1/adaptive/{name}/freeze", body: `{"reason":"why"}`, action: "freeze", before: moving},
+	{op: "DELETE /api/v1/adaptive/{name}/freeze", action: "thaw"},
 }
 
 // work of applications and of workers, and questions: they change nothing that an operator would be asked about.
 var unaudited = []string{
 	"POST /api/v1/jobs", "POST /api/v1/rate-limit/check", "POST /api/v1/policy/dry-run", "POST /api/v1/workers",
+}
+
+// moving lets the limit of a downstream move.
+func moving(p *plant) {
+	p.put("admin", ask{op: "PUT /api/v1/policy", body: `{"downstreams":{"smtp":{"max_running":40}},"adaptive":{"mail-out":{"of":"downstream smtp","min":5}}}`})
 }
 
 // seen lets the queue be known.
@@ -104,7 +111,7 @@ func TestEveryActOverHTTPIsAudited(t *testing.T) {
 			act.before(p)
 		}
 		a := ask{op: act.op, body: act.body, path: map[string]string{
-			"queue": "mail", "tenant": "acme", "id": "one", "scope": "acme", "downstream": "smtp", "tier": "extra",
+			"queue": "mail", "tenant": "acme", "id": "one", "scope": "acme", "downstream": "smtp", "tier": "extra", "name": "mail-out",
 		}}
 		if act.body == "" {
 			a.query = "reason=why"

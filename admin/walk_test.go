@@ -38,11 +38,34 @@ func TestEveryOperationAnswersAsDescribed(t *testing.T) {
 		}
 	}
 	walkQueues(p)
+	walkAdaptive(p)
 	for _, op := range p.operations() {
 		if !p.seen.good[op] {
 			t.Errorf("%s was never seen to succeed: add it to the walk", op)
 		}
 	}
+}
+
+func walkAdaptive(p *plant) {
+	name := map[string]string{"name": "mail-out"}
+	freeze, thaw := ask{op: "PUT /api/v1/adaptive/{name}/freeze", path: name, body: `{"reason":"their maintenance"}`}, ask{op: "DELETE /api/v1/adaptive/{name}/freeze", path: name}
+	p.want(http.StatusNotFound, "operator", freeze)
+	moving(p)
+	p.want(http.StatusNotFound, "operator", thaw)
+	p.want(http.StatusNoContent, "operator", freeze)
+	listed := p.want(http.StatusOK, "viewer", ask{op: "GET /api/v1/adaptive"})
+	for _, part := range []string{`"name":"mail-out"`, `"limit":40`, `"min":5`, "their maintenance"} {
+		if !bytes.Contains(listed.body, []byte(part)) {
+			p.tb.Errorf("no %s in %s", part, listed.body)
+		}
+	}
+	metrics := p.want(http.StatusOK, "viewer", ask{op: "GET /metrics"})
+	for _, part := range []string{`headgate_adaptive_limit{name="mail-out"} 40`, `headgate_adaptive_changes_total{direction="down",name="mail-out"} 0`} {
+		if !bytes.Contains(metrics.body, []byte(part)) {
+			p.tb.Errorf("no %s in the metrics", part)
+		}
+	}
+	p.want(http.StatusNoContent, "operator", thaw)
 }
 
 func walkMeta(p *plant) {
