@@ -33,6 +33,8 @@ func TestEveryCommandThatChangesSomethingIsAudited(t *testing.T) {
 		{line: "dead purge --queue mail --yes --why why", action: "purge", name: "q:mail", before: func() { p.kill(1) }},
 		{line: "breaker open smtp --reason why", action: "open"},
 		{line: "breaker reset smtp --reason why", action: "reset"},
+		{line: "adaptive freeze mail-out --reason why", action: "freeze", name: "d:smtp", before: p.adaptive},
+		{line: "adaptive thaw mail-out --reason why", action: "thaw", name: "d:smtp"},
 		{line: "tenant set acme --tier basic --reason why", action: "policy"},
 		{line: "limit set acme --tokens 5 --per 1s --burst 5 --reason why", action: "policy"},
 	} {

@@ -211,6 +211,9 @@ func TestAMovedLimitSpansPartitions(t *testing.T) {
 	check(t, err)
 	check(t, balancer.Step(t.Context()))
 	b.inForce("after a late word of somebody who was cut off", 12)
+	if all, err = b.store.Adaptations(t.Context()); err != nil || all[0].Uneven {
+		t.Errorf("after that %+v, %v", all, err)
+	}
 }
 
 // TestWithoutAdaptiveLimitsNothingIsAsked: not one command, nor a byte of a reply, of who promotes and of who edits.

@@ -22,6 +22,8 @@ func NewAdaptive() *cobra.Command {
 		Long: `Limits of downstreams that the policy lets move by themselves (adaptive, see
 docs/guides/adaptive-limits.md): what is in force, and why it moved last. freeze keeps one where it
 is until thaw.`,
+		Example: `  headgate adaptive list --redis localhost:6379
+  headgate adaptive freeze mail-out --reason "their maintenance" --redis localhost:6379`,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(newAdaptiveList(), newFreeze("freeze", "Keep a limit from moving", true), newFreeze("thaw", "Let a limit move again", false))
