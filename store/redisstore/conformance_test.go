@@ -186,6 +186,7 @@ var walkThemes = map[string][]string{
 	"losses":   {"start", "read", "lose", "admit", "register", "promote", "finish", "heartbeat", "reclaim"},
 	"letters":  {"finish", "read", "admit", "finish", "read", "admit", "register", "promote", "policy", "purge"},
 	"spills":   {"finish", "read", "promote", "admit", "finish", "read", "promote", "register", "promote", "cancel", "clear", "policy"},
+	"adaptive": {"adapt", "admit", "read", "adapt", "finish", "adapt", "promote", "register", "policy", "gate"},
 	"breakers": {"report", "probe", "admit", "promote", "read", "finish", "register", "force"},
 }
 
@@ -211,15 +212,16 @@ func (w *walk) begin(bounds memory.Bounds) {
 	w.service = newServiceLog(w.inside.Room())
 	// Scripts have shorter ways for one pool of one queue, and without gates.
 	w.pools, w.gates = pick(w, "pools", [][]store.Pool{walkPools, walkPools, walkPools[2:]}), pick(w, "gates", []string{"all", "all", "lanes", "breakers", "lone", "none"})
-	if w.theme = pick(w, "theme", []string{"", "losses", "letters", "spills", "breakers", "", "spills"}); w.theme != "" {
-		w.gates, w.pools = map[bool]string{true: "breakers", false: "none"}[w.theme == "breakers"], walkPools[:1]
+	if w.theme = pick(w, "theme", []string{"", "losses", "letters", "spills", "breakers", "", "spills", "adaptive"}); w.theme != "" {
+		w.gates, w.pools = cmp.Or(map[string]string{"breakers": "breakers", "adaptive": "all"}[w.theme], "none"), walkPools[:1]
 	}
 	w.drawLimits()
 	w.store.SetTime(time.UnixMicro(w.now))
 	if w.theme != "" {
 		w.register()
+		w.promote()
 	}
-	if w.theme == "spills" || w.theme == "letters" || w.gates != "lone" && w.number("governed", 0, 1) == 1 {
+	if w.theme == "spills" || w.theme == "letters" || w.theme == "adaptive" || w.gates != "lone" && w.number("governed", 0, 1) == 1 {
 		w.policy()
 	}
 }

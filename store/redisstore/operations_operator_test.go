@@ -160,9 +160,11 @@ func (w *walk) drawCaps() []store.Cap {
 		store.QueueGate("mail"), store.TenantGate("ann"), store.TenantQueueGate("ann", "mail"), store.DownstreamGate("api"),
 		store.TenantGate(store.Every), store.TenantQueueGate(store.Every, "hook"), store.DownstreamGate(store.Every),
 	} {
-		if w.gates == "all" && w.number("capped", 0, 3) == 3 {
+		moves := name == store.DownstreamGate("api") && (w.theme == "adaptive" || w.number("moves", 0, 1) == 1)
+		if w.gates == "all" && (w.number("capped", 0, 3) == 3 || w.theme == "adaptive" && moves) {
 			c := store.Cap{Gate: name, Limit: w.number("cap", 1, 3)}
-			if name == store.DownstreamGate("api") && w.number("moves", 0, 1) == 1 {
+			if moves {
+				c.Limit += 3
 				c.Least, c.Loop = w.number("least", 1, c.Limit), pick(w, "loop", []string{"out", "a/5"})
 				c.Most = w.number("most", c.Least, c.Limit)
 			}
@@ -184,7 +186,10 @@ func (w *walk) drawCaps() []store.Cap {
 func (w *walk) adapt() {
 	to := store.Adapt{
 		Owner: pick(w, "owner", []string{"s1", "s1", "s2"}), Version: w.someVersion(), Gate: pick(w, "gate", []store.GateName{store.DownstreamGate("api"), store.DownstreamGate("api"), store.DownstreamGate("db")}),
-		Limit: w.number("limit", 0, 4), Cause: pick(w, "cause", []string{"gain", "no_gain"}), Number: int64(max(0, w.number("number", -4, 4))),
+		Limit: w.number("limit", 0, 7), Cause: pick(w, "cause", []string{"gain", "no_gain"}), Number: int64(max(0, w.number("number", -4, 4))),
+	}
+	if w.theme == "adaptive" {
+		to.Owner, to.Gate = "s1", store.DownstreamGate("api")
 	}
 	freezes, by := w.number("freezes", 0, 4), w.by()
 	w.resend = func() {

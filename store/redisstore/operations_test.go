@@ -32,6 +32,9 @@ func (w *walk) admit() {
 		j.ID = fmt.Sprintf("j%d", w.number("id", 0, 400))
 		j.Priority = admission.DefaultClasses()[class].Name
 		j.Downstream = pick(w, "downstream", walkDownstreams)
+		if w.theme == "adaptive" {
+			j.Downstream = "api"
+		}
 		j.Cost = admission.Tokens(w.number("cost", 1, 5))
 		j.MaxAttempts = w.number("attempts", 0, 3)
 		if w.number("dated", 0, 2) == 0 {
