@@ -45,7 +45,7 @@ func TestLimitsMoveByOneOfManySchedulers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	b := newBench(t, s.Partitions()[0])
+	newBench(t, s.Partitions()[0])
 	for i := range 60 {
 		j := admission.NewJob("acme", "mail", "send", nil)
 		j.ID, j.Downstream = fmt.Sprint(i), "smtp"
@@ -54,7 +54,6 @@ func TestLimitsMoveByOneOfManySchedulers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	_ = b
 	limit := func() int {
 		gates, err := s.Gates(t.Context())
 		if err != nil {

@@ -90,7 +90,7 @@ func TestALimitFindsTheCapacityOfItsDownstream(t *testing.T) {
 			return err
 		}
 		_, err = io.Copy(io.Discard, answer.Body)
-		return errJoinClose(err, answer.Body)
+		return closeAfter(err, answer.Body)
 	}))
 	sent := 0
 	refill := func() { // There is always more to do than may run.
@@ -109,8 +109,8 @@ func TestALimitFindsTheCapacityOfItsDownstream(t *testing.T) {
 			r.enqueue(jobs...)
 		}
 	}
-	run := func(for_ time.Duration) {
-		for end := time.Now().Add(for_); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+	run := func(length time.Duration) {
+		for end := time.Now().Add(length); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 			refill()
 		}
 	}
@@ -131,7 +131,7 @@ func TestALimitFindsTheCapacityOfItsDownstream(t *testing.T) {
 	}
 }
 
-func errJoinClose(err error, body io.Closer) error {
+func closeAfter(err error, body io.Closer) error {
 	if closed := body.Close(); err == nil {
 		return closed
 	}
