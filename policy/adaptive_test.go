@@ -34,8 +34,8 @@ func TestABadAdaptiveNamesItsField(t *testing.T) {
 		`invalid adaptive.mail-out.min 41: allowed is 1 to 40`:                                                                   func(a *Adaptive) { a.Min = 41 },
 		`invalid adaptive.mail-out.max 4: allowed is min to 40, the max_running of the downstream; or 0 for that`:                func(a *Adaptive) { a.Max = 4 },
 		`invalid adaptive.mail-out.max 41: allowed is min to 40, the max_running of the downstream; or 0 for that`:               func(a *Adaptive) { a.Max = 41 },
-		`invalid adaptive.mail-out.interval 199ms: allowed is 200ms to 5m`:                                                          func(a *Adaptive) { a.Interval = 199 * time.Millisecond },
-		`invalid adaptive.mail-out.interval 6m: allowed is 200ms to 5m`:                                                             func(a *Adaptive) { a.Interval = 6 * time.Minute },
+		`invalid adaptive.mail-out.interval 199ms: allowed is 200ms to 5m`:                                                       func(a *Adaptive) { a.Interval = 199 * time.Millisecond },
+		`invalid adaptive.mail-out.interval 6m: allowed is 200ms to 5m`:                                                          func(a *Adaptive) { a.Interval = 6 * time.Minute },
 		`invalid adaptive.mail-out.max_run_time 1µs: allowed is 1ms to 24h`:                                                      func(a *Adaptive) { a.MaxRunTime = time.Microsecond },
 		`invalid adaptive.mail-out.max_failures 1.5: allowed is above 0, at most 1`:                                              func(a *Adaptive) { a.MaxFailures = 1.5 },
 	} {
