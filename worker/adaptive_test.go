@@ -59,13 +59,13 @@ func (c *counter) look() (used, load float64) {
 	return used, load
 }
 
-// TestALimitFindsTheCapacityOfItsDownstream, of 40 requests at a time where the policy allows 100, and finds it again when it halves. It
-// counts requests at the server, so that a slow machine makes it no worse.
+// TestALimitFindsTheCapacityOfItsDownstream, of 10 requests at a time where the policy allows 40, and finds it again when it halves. It
+// counts requests at the server, and waits for as long as a machine that does much else may need.
 func TestALimitFindsTheCapacityOfItsDownstream(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	p := policy.Unlimited()
-	p.Downstreams = map[string]policy.Downstream{"pay": {MaxRunning: 100}}
+	p.Downstreams = map[string]policy.Downstream{"pay": {MaxRunning: 40}}
 	p.Adaptive = map[string]policy.Adaptive{"pay-out": {Of: "downstream pay", Min: 2, Interval: 400 * time.Millisecond, MaxRunTime: 160 * time.Millisecond}}
 	if _, err := rollout.Put(t.Context(), r.store, p, rollout.Edit{Author: "ada", Reason: "test", Expected: rollout.AnyVersion}); err != nil {
 		t.Fatal(err)
@@ -75,12 +75,12 @@ func TestALimitFindsTheCapacityOfItsDownstream(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.producer = follows
-	server := &counter{base: 100 * time.Millisecond, capacity: 40}
+	server := &counter{base: 100 * time.Millisecond, capacity: 10}
 	listening := httptest.NewServer(server)
 	t.Cleanup(listening.Close)
-	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 200}}
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 60}}
 	t.Cleanup(client.CloseIdleConnections)
-	r.runWithTimers(r.store, worker.Config{Concurrency: 200}, on("send", func(ctx context.Context, _ worker.Job[[]byte]) error {
+	r.runWithTimers(r.store, worker.Config{Concurrency: 60}, on("send", func(ctx context.Context, _ worker.Job[[]byte]) error {
 		req, err := http.NewRequestWithContext(ctx, http.MethodPost, listening.URL, nil)
 		if err != nil {
 			return err
@@ -99,7 +99,7 @@ func TestALimitFindsTheCapacityOfItsDownstream(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if c.Waiting > 500 {
+			if c.Waiting > 100 {
 				return
 			}
 			jobs := make([]admission.Job, 64)
@@ -116,17 +116,21 @@ func TestALimitFindsTheCapacityOfItsDownstream(t *testing.T) {
 	}
 	for _, change := range []func(){func() {}, server.halve} {
 		change()
-		run(4 * time.Second)
-		server.look()
-		run(2 * time.Second)
-		used, load := server.look()
-		all, err := r.store.Adaptations(t.Context())
-		if err != nil || len(all) != 1 {
-			t.Fatal(all, err)
-		}
-		t.Logf("capacity %d: %.2f of it in use, load %.2f, %+v", server.capacity, used, load, all[0])
-		if used < 0.9 || load > 1.7 {
-			t.Errorf("capacity %d: %.2f of it is in use, %.2f requests run for each that fits", server.capacity, used, load)
+		for patience := time.Now().Add(time.Minute); ; {
+			server.look()
+			run(2 * time.Second)
+			used, load := server.look()
+			all, err := r.store.Adaptations(t.Context())
+			if err != nil || len(all) != 1 {
+				t.Fatal(all, err)
+			}
+			t.Logf("capacity %d: %.2f of it in use, load %.2f, %+v", server.capacity, used, load, all[0])
+			if used >= 0.9 && load <= 1.7 {
+				break
+			}
+			if time.Now().After(patience) {
+				t.Fatalf("capacity %d: %.2f of it is in use, %.2f requests run for each that fits", server.capacity, used, load)
+			}
 		}
 	}
 }
