@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/buckets"
 	"github.com/headgate/headgate/internal/redisconn"
 	"github.com/headgate/headgate/store"
 )
@@ -95,7 +96,7 @@ func ParseVerdict(line string, j *admission.Job) (admission.Verdict, error) {
 		v.Reason, v.Detail = admission.ReasonTooLarge, fmt.Sprintf("%d bytes", numbers[0])
 	case word == "limited" && len(numbers) == 4:
 		v.Reason, v.Scope = admission.ReasonLimited, scope()
-		v.TokensLeft = admission.Tokens(numbers[1] / microsPerToken)
+		v.TokensLeft = buckets.Micro(numbers[1]).Tokens() // Rounded down, below zero too.
 		v.RetryAfter = time.Duration(numbers[2]) * time.Microsecond
 		v.Burst = admission.Tokens(numbers[3] / microsPerToken)
 	case word == "costly" && len(numbers) == 2:
