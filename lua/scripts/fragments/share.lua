@@ -139,6 +139,9 @@ local function adaptive_write(gate_name, a)
   redis.call('HSET', keys.adaptive, gate_name, table.concat(parts, '|'))
 end
 
+-- adaptive_count returns how many there are. Unlike state_num it leaves a field that is to go as it is.
+local function adaptive_count() return tonumber(state_get('na') or 0) end
+
 local function adaptive_clamp(a, limit) return math.max(a.least, math.min(limit, a.most)) end
 
 -- adaptive_want notes what the policy says of a gate, own~least~most/partitions~name of one that moves by itself, and returns what is to be
@@ -146,14 +149,14 @@ local function adaptive_clamp(a, limit) return math.max(a.least, math.min(limit,
 local function adaptive_want(gate_name, text)
   local own, least, most, parts, name = match(text or '', '^(%d+)~(%d+)~(%d+)(/?%d*)~(.+)$')
   if not own then
-    local left = state_num('na')
+    local left = adaptive_count()
     if left > 0 then
       left = left - redis.call('HDEL', keys.adaptive, gate_name)
       state_set('na', left > 0 and left)
     end
     return text
   end
-  local a = state_num('na') > 0 and adaptive_read(gate_name)
+  local a = adaptive_count() > 0 and adaptive_read(gate_name)
   if not a then
     a = { cause = '', why = '', limit = tonumber(own), number = 0, at = 0, before = 0, changed = 0, raised = 0, lowered = 0,
       told = tonumber(own), told_at = 0, frozen = '' }
