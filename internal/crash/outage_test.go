@@ -1,6 +1,7 @@
 package crash_test
 
 import (
+	"math"
 	"net/http"
 	"slices"
 	"testing"
@@ -30,25 +31,40 @@ const (
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	o := newOutage(t, died, behaveFailed, behaveHang, behaveSlow, behaveFlap, cut)
-	first, _ := o.run(600, offerTenants)
-	without, _ := o.run(600, offerTenants)
+	var without []*measurement
+	steps, anyway := 0.0, 0.0 // of runs that differ without an outage, too
+	for i := range 2 {
+		if i > 0 {
+			o.exercise()
+		}
+		m, _ := o.run(600, offerTenants)
+		for _, other := range without {
+			anyway = max(anyway, m.moved(other))
+		}
+		steps, without = max(steps, m.steps), append(without, m)
+	}
 	o.strike()
+	// Calls that went out before the breakers knew count as service of their tenants, whose turn comes later for it: one run evens that.
+	o.run(600, offerTenants)
 	with, _ := o.run(600, offerTenants)
 	o.mend()
 	found := o.audit()
 	found.assert(t)
-	// Two runs without an outage differ, too: tenants come back with the tags that traffic before left them.
-	if most := max(first.steps, without.steps); most == 0 || with.steps > most*1.05 {
-		t.Errorf("law L10: others' jobs waited for %.1f dispatches in the mean, and %.1f without outage", with.steps, most)
+	if steps == 0 || with.steps > steps*1.05 {
+		t.Errorf("law L10: others' jobs waited for %.1f dispatches in the mean, and %.1f without outage", with.steps, steps)
 	}
-	if moved, anyway := with.moved(without), without.moved(first); moved > anyway+0.05 {
-		t.Errorf("law L10: others' jobs were dispatched %.1f %% of their wait from their places without outage, which were %.1f %% apart in two runs",
+	moved := math.Inf(1)
+	for _, m := range without {
+		moved = min(moved, with.moved(m))
+	}
+	if moved > anyway+0.05 {
+		t.Errorf("law L10: others' jobs were dispatched %.1f %% of their wait from their places without outage, of which runs are %.1f %% apart",
 			100*moved, 100*anyway)
 	}
 	for _, row := range found {
 		t.Logf("%s: %+v", row.behaviour, row)
 	}
-	t.Logf("others waited for %.1f dispatches without outage, and %.1f with it", without.steps, with.steps)
+	t.Logf("others waited for %.1f dispatches without outage, and %.1f with it; %.1f %% from their places, %.1f %% anyway", steps, with.steps, 100*moved, 100*anyway)
 }
 
 // outage is a fleet with downstreams, of which all but the first fall ill.
