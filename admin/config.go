@@ -188,11 +188,11 @@ func (c Config) validate() error {
 }
 
 func (c Config) validateBreakers() (bad []error) {
-	if err := c.Breaker.Validate(); err != nil {
+	if err := admission.FieldErrors(c.Breaker.Validate()); err != nil {
 		bad = append(bad, fmt.Errorf("breaker: %w", err))
 	}
 	for _, downstream := range slices.Sorted(maps.Keys(c.Breakers)) {
-		if err := c.Breakers[downstream].Validate(); err != nil {
+		if err := admission.FieldErrors(c.Breakers[downstream].Validate()); err != nil {
 			bad = append(bad, fmt.Errorf("breaker of downstream %s: %w", downstream, err))
 		}
 	}

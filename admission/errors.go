@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -81,6 +82,24 @@ func (e *FieldError) Error() string {
 
 // Is makes every FieldError match ErrInvalid.
 func (e *FieldError) Is(target error) bool { return target == ErrInvalid }
+
+// FieldErrors makes *FieldErrors of the errors of a package that stands alone, such as breaker, where they name the field, its value and what
+// is allowed there by a method Invalid. Others stay as they are.
+func FieldErrors(err error) error {
+	all := []error{err}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		all = slices.Clone(joined.Unwrap())
+	}
+	for i, one := range all {
+		if invalid, ok := one.(interface {
+			Invalid() (field, value, allowed string)
+		}); ok {
+			field, value, allowed := invalid.Invalid()
+			all[i] = &FieldError{field, value, allowed}
+		}
+	}
+	return errors.Join(all...)
+}
 
 // OverloadedError turns a caller away before anything was sent. It matches ErrOverloaded and ErrUnavailable.
 type OverloadedError struct {

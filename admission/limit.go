@@ -124,3 +124,18 @@ func (s Scope) Parts() (tenant, queue string, class Priority, err error) {
 	parts = append(parts, "", "")
 	return parts[0], parts[1], Priority(parts[2]), nil
 }
+
+// Micro is an amount of millionths of a token. Amounts are -1e15 to 1e15, so that a double holds them exactly.
+type Micro int64
+
+// MicroPerToken is one token.
+const MicroPerToken Micro = 1_000_000
+
+// Tokens returns the amount in whole tokens, rounded down, a debt to the larger one.
+func (m Micro) Tokens() Tokens {
+	whole := m / MicroPerToken
+	if m%MicroPerToken < 0 {
+		whole--
+	}
+	return Tokens(whole)
+}

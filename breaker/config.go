@@ -7,8 +7,6 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"time"
-
-	"github.com/headgate/headgate/admission"
 )
 
 // Ratio is a part of a whole, above 0 and at most 1.
@@ -82,11 +80,22 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
+// ConfigError names a field outside its range, its value, and what is allowed there. admission.FieldErrors makes *admission.FieldErrors of
+// them: this package stands alone.
+type ConfigError struct{ Field, Value, Allowed string }
+
+// Error returns "invalid FIELD VALUE: allowed is ALLOWED".
+func (e *ConfigError) Error() string {
+	return fmt.Sprintf("invalid %s %s: allowed is %s", e.Field, e.Value, e.Allowed)
+}
+
+// Invalid returns the field, its value, and what is allowed there.
+func (e *ConfigError) Invalid() (field, value, allowed string) { return e.Field, e.Value, e.Allowed }
+
 // Complete returns the config with its defaults filled in, or the error of Validate.
 func (c Config) Complete() (Config, error) { return c.withDefaults(), c.Validate() }
 
-// Validate returns one headgate.FieldError for each field outside its range, joined; nil if all are in it. NewAt
-// calls it.
+// Validate returns one *ConfigError for each field outside its range, joined; nil if all are in it. NewAt calls it.
 func (c Config) Validate() error {
 	c = c.withDefaults()
 	return errors.Join(
@@ -110,19 +119,19 @@ func checkDuration(field string, value, low, high time.Duration) error {
 	if value >= low && value <= high {
 		return nil
 	}
-	return &admission.FieldError{Field: field, Value: value.String(), Allowed: fmt.Sprintf("%s to %s", low, high)}
+	return &ConfigError{Field: field, Value: value.String(), Allowed: fmt.Sprintf("%s to %s", low, high)}
 }
 
 func checkCount(field string, value, high int) error {
 	if value >= 1 && value <= high {
 		return nil
 	}
-	return &admission.FieldError{Field: field, Value: strconv.Itoa(value), Allowed: fmt.Sprintf("1 to %d", high)}
+	return &ConfigError{Field: field, Value: strconv.Itoa(value), Allowed: fmt.Sprintf("1 to %d", high)}
 }
 
 func checkRatio(field string, value Ratio) error {
 	if value > 0 && value <= 1 {
 		return nil
 	}
-	return &admission.FieldError{Field: field, Value: strconv.FormatFloat(float64(value), 'g', -1, 64), Allowed: "above 0, at most 1"}
+	return &ConfigError{Field: field, Value: strconv.FormatFloat(float64(value), 'g', -1, 64), Allowed: "above 0, at most 1"}
 }

@@ -38,8 +38,8 @@ func TestEveryBadFieldIsNamedWithItsValueAndRange(t *testing.T) {
 			t.Errorf("%v\ndoes not say %q", err, want)
 		}
 	}
-	if !errors.Is(err, admission.ErrInvalid) {
-		t.Errorf("%v does not match headgate.ErrInvalid", err)
+	if told := admission.FieldErrors(errors.Unwrap(err)); told.Error() != errors.Unwrap(err).Error() || !errors.Is(told, admission.ErrInvalid) {
+		t.Errorf("%v is told as %v, which is to be the same and match headgate.ErrInvalid", err, told)
 	}
 }
 

@@ -6,11 +6,11 @@ import (
 	"github.com/headgate/headgate/admission"
 )
 
-// Micro is an amount of millionths of a token. Amounts are -1e15 to 1e15, so that a double holds them exactly.
-type Micro int64
+// Micro is an amount of millionths of a token.
+type Micro = admission.Micro
 
 // MicroPerToken is one token.
-const MicroPerToken Micro = 1_000_000
+const MicroPerToken = admission.MicroPerToken
 
 // maxMicro is the largest burst and so the largest level.
 const maxMicro = Micro(admission.MaxLimitTokens) * MicroPerToken
@@ -19,15 +19,6 @@ const maxMicro = Micro(admission.MaxLimitTokens) * MicroPerToken
 // as one token more than that, so that no cost can wrap around to a small one.
 func MicroOf(tokens admission.Tokens) Micro {
 	return Micro(min(max(tokens, 0), admission.MaxLimitTokens+1)) * MicroPerToken
-}
-
-// Tokens returns the amount in whole tokens, rounded down, a debt to the larger one.
-func (m Micro) Tokens() admission.Tokens {
-	whole := m / MicroPerToken
-	if m%MicroPerToken < 0 {
-		whole--
-	}
-	return admission.Tokens(whole)
 }
 
 // Instant is a time by the clock of Redis in microseconds since the Unix epoch, 0 to 2⁵³.

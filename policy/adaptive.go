@@ -151,7 +151,7 @@ func (a Adaptive) validate(bad *problems, at string, most int) {
 	c := a.config()
 	c.Min, c.Max, c.Interval, c.MaxRunTime = 1, 1, time.Second, 0
 	var all []error
-	if joined, ok := c.Validate().(interface{ Unwrap() []error }); ok {
+	if joined, ok := admission.FieldErrors(c.Validate()).(interface{ Unwrap() []error }); ok {
 		all = joined.Unwrap()
 	}
 	for _, one := range all {

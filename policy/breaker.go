@@ -76,7 +76,7 @@ func (b *BreakerRules) validate(bad *problems, owner string) {
 	if b == nil {
 		return
 	}
-	err := b.Validate()
+	err := admission.FieldErrors(b.Validate())
 	var all []error
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		all = joined.Unwrap()

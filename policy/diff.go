@@ -138,3 +138,32 @@ func says(value any, names []string) bool {
 	}
 	return true
 }
+
+// Bounds of what the audit keeps of the changes of an edit.
+const (
+	summaryChanges = 20
+	summaryBytes   = 8 << 10
+)
+
+// Summary is what the audit tells of the changes of an edit: how many there were, and the first of them.
+type Summary struct {
+	Total   int      `json:"total"`
+	Changes []Change `json:"changes"`
+}
+
+// Summarize returns what the audit is to keep of changes, a Summary as JSON of some 8 KiB at most.
+func Summarize(changes []Change) ([]byte, error) {
+	s := Summary{Total: len(changes), Changes: []Change{}}
+	size := 0
+	for _, c := range changes[:min(len(changes), summaryChanges)] {
+		if size += len(c.Path) + len(c.Before) + len(c.After); size > summaryBytes {
+			break
+		}
+		s.Changes = append(s.Changes, c)
+	}
+	text, err := json.Marshal(s)
+	if err != nil {
+		return nil, fmt.Errorf("write changes: %w", err)
+	}
+	return text, nil
+}

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
-	"github.com/headgate/headgate/buckets"
 )
 
 // Question asks for tokens of every bucket on the way of a scope.
@@ -24,7 +23,7 @@ type Answer struct {
 	// ReasonBuckets.
 	Verdict admission.Verdict
 	// Left is what each bucket holds after the call, by level; 0 where the limit is Disabled.
-	Left [admission.Levels]buckets.Micro
+	Left [admission.Levels]admission.Micro
 }
 
 // RefundWindow is how long after the taking tokens may be refunded, and how long an id that was is remembered.

@@ -143,7 +143,7 @@ func (c Config) validate() error {
 	field(c.CallTimeout == c.DefaultTimeout || c.CallTimeout >= time.Millisecond && c.CallTimeout <= admission.MaxTimeout, "CallTimeout", c.CallTimeout.String(), "1ms to 24h")
 	field(c.ReportEvery >= time.Millisecond && c.ReportEvery <= time.Second, "ReportEvery", c.ReportEvery.String(), "1ms to 1s")
 	field(c.ReportAfter >= 1 && c.ReportAfter <= maxReportAfter, "ReportAfter", strconv.Itoa(c.ReportAfter), "1 to 10000 outcomes")
-	if err := c.Breaker.Validate(); err != nil {
+	if err := admission.FieldErrors(c.Breaker.Validate()); err != nil {
 		bad = append(bad, fmt.Errorf("breaker: %w", err))
 	}
 	if err := c.Guard.Validate(); err != nil {
@@ -161,7 +161,7 @@ func (c Config) validateDownstreams() (bad []error) {
 		if err := admission.ValidateName("downstream", downstream, false); err != nil {
 			bad = append(bad, err)
 		}
-		if err := c.Breakers[downstream].Validate(); err != nil {
+		if err := admission.FieldErrors(c.Breakers[downstream].Validate()); err != nil {
 			bad = append(bad, fmt.Errorf("breaker of downstream %s: %w", downstream, err))
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/rs/zerolog"
 
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/callback"
 	"github.com/headgate/headgate/scheduler"
@@ -51,7 +52,7 @@ type guestPart struct {
 // NewGuest returns a Guest on a store. It sends nothing before Run.
 func NewGuest(store store.Deployment, config GuestConfig) (*Guest, error) {
 	full := Config{Logger: config.Logger, Breaker: config.Breaker, Breakers: config.Breakers}.withDefaults()
-	if err := errors.Join(append(full.validateDownstreams(), full.Breaker.Validate())...); err != nil {
+	if err := errors.Join(append(full.validateDownstreams(), admission.FieldErrors(full.Breaker.Validate()))...); err != nil {
 		return nil, fmt.Errorf("configure guest: %w", err)
 	}
 	guard := callback.NewGuard(config.Logger)

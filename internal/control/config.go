@@ -5,8 +5,6 @@ import (
 	"errors"
 	"strconv"
 	"time"
-
-	"github.com/headgate/headgate/admission"
 )
 
 // Controller names a rule by which a limit moves.
@@ -42,11 +40,20 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// Validate reports every bad field at once.
+// configError names a field outside its range, as admission.FieldErrors wants it: this package stands alone.
+type configError struct{ field, value, allowed string }
+
+func (e *configError) Error() string {
+	return "invalid " + e.field + " " + e.value + ": allowed is " + e.allowed
+}
+
+func (e *configError) Invalid() (field, value, allowed string) { return e.field, e.value, e.allowed }
+
+// Validate reports every bad field at once, each by an error that has Invalid.
 func (c Config) Validate() error {
 	var bad []error
 	add := func(field, value, allowed string) {
-		bad = append(bad, &admission.FieldError{Field: field, Value: value, Allowed: allowed})
+		bad = append(bad, &configError{field, value, allowed})
 	}
 	if c.Controller != "" && c.Controller != Gradient && c.Controller != AIMD {
 		add("controller", strconv.Quote(string(c.Controller)), `"gradient" or "aimd"`)

@@ -273,13 +273,14 @@ func TestTheDeadBand(t *testing.T) {
 func TestABadConfigNamesEveryField(t *testing.T) {
 	t.Parallel()
 	_, err := control.New(control.Config{Controller: "magic", Max: -1, Interval: -1, MaxRunTime: -1, MaxFailures: math.NaN()}, 1)
-	if !errors.Is(err, admission.ErrInvalid) {
+	told := admission.FieldErrors(errors.Unwrap(err))
+	if !errors.Is(told, admission.ErrInvalid) {
 		t.Fatalf("got %v", err)
 	}
 	want := []string{"controller", "min", "max", "interval", "max_run_time", "max_failures"}
 	for _, field := range want {
 		found := false
-		for _, e := range err.(interface{ Unwrap() error }).Unwrap().(interface{ Unwrap() []error }).Unwrap() {
+		for _, e := range told.(interface{ Unwrap() []error }).Unwrap() {
 			var bad *admission.FieldError
 			found = found || errors.As(e, &bad) && bad.Field == field
 		}

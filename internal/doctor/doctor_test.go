@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -96,7 +97,7 @@ func TestDoctorNamesTheRisk(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r, err := Examine(t.Context(), redistest.Start(t, row.options).Client(t), redisstore.Config{})
+			r, err := stored(t.Context(), redistest.Start(t, row.options).Client(t), redisstore.Config{})
 			check(t, err)
 			if f := finding(t, r, row.line); f.Health != row.health || !strings.Contains(f.Text, row.text) || (f.Health != HealthOK) != (f.Do != "") {
 				t.Errorf("%+v", f)
@@ -190,12 +191,21 @@ func TestDoctorTellsOfUnknownTypes(t *testing.T) {
 	}
 }
 
+// stored examines what redisstore.Open might refuse.
+func stored(ctx context.Context, client redis.UniversalClient, config redisstore.Config) (Report, error) {
+	parts, err := redisstore.Stored(ctx, client, config)
+	if err != nil {
+		return Report{}, err
+	}
+	return Examine(ctx, parts)
+}
+
 // TestDoctorLooksAtNewerData, which Open refuses, and while a deployment is migrated or damaged.
 func TestDoctorLooksAtNewerData(t *testing.T) {
 	t.Parallel()
 	s, client, config := open(t, 1)
 	check(t, client.HSet(t.Context(), redisstore.Keys(s).State(), redisconn.DataField, redisstore.DataVersion+1).Err())
-	r, err := Examine(t.Context(), client, config)
+	r, err := stored(t.Context(), client, config)
 	check(t, err)
 	if f := finding(t, r, "data"); f.Health != HealthFail || f.Do == "" {
 		t.Errorf("%+v", f)
@@ -206,10 +216,10 @@ func TestDoctorNeedsAnAnswer(t *testing.T) {
 	t.Parallel()
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialerRetries: 1})
 	defer func() { _ = client.Close() }()
-	if _, err := Examine(t.Context(), client, redisstore.Config{}); !errors.Is(err, admission.ErrUnavailable) {
+	if _, err := stored(t.Context(), client, redisstore.Config{}); !errors.Is(err, admission.ErrUnavailable) {
 		t.Errorf("%v", err)
 	}
-	if _, err := Examine(t.Context(), client, redisstore.Config{Prefix: "a{b}"}); !errors.Is(err, admission.ErrInvalid) {
+	if _, err := stored(t.Context(), client, redisstore.Config{Prefix: "a{b}"}); !errors.Is(err, admission.ErrInvalid) {
 		t.Errorf("%v", err)
 	}
 }
@@ -262,7 +272,7 @@ func TestDoctorLooksAtEveryMaster(t *testing.T) {
 		t.Helper()
 		asked, err := Run(ctx, s)
 		check(t, err)
-		r, err := Examine(ctx, client, redisstore.Config{})
+		r, err := stored(ctx, client, redisstore.Config{})
 		check(t, err)
 		f := finding(t, r, name)
 		if same := finding(t, asked, name); same.Health != f.Health || same.Do != f.Do {
@@ -289,7 +299,7 @@ func TestDoctorLooksAtEveryMaster(t *testing.T) {
 		}
 	}
 	cluster.Masters[1].Kill(t)
-	if _, err := Examine(ctx, client, redisstore.Config{}); !errors.Is(err, admission.ErrUnavailable) || !strings.Contains(err.Error(), cluster.Masters[1].Addr()) {
+	if _, err := stored(ctx, client, redisstore.Config{}); !errors.Is(err, admission.ErrUnavailable) || !strings.Contains(err.Error(), cluster.Masters[1].Addr()) {
 		t.Errorf("with a master killed: %v", err)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/internal/redisconn"
-	"github.com/headgate/headgate/store/redisstore"
 )
 
 // partitionFacts are what a partition adds to what is told of all.
@@ -18,15 +17,17 @@ type partitionFacts struct {
 	live, bytes int64
 }
 
-// examineAll looks at every partition, and once at each master that serves one.
-func examineAll(ctx context.Context, layout string, parts []*redisstore.Partition) (Report, error) {
+// Examine is Run for partitions that may be of a deployment that redisstore.Open would refuse, one or more. The error is that of a Redis that
+// does not answer; whatever else is wrong is in the Report. It reads only. Of several partitions, and of the masters that serve
+// them, each line tells of the one that is worst.
+func Examine[P Partition](ctx context.Context, parts []P) (Report, error) {
 	var servers, states examined
 	seen := map[redis.UniversalClient]*doctor{}
 	var facts []partitionFacts
 	for i, part := range parts {
 		master := redisconn.Client(part.Conn())
 		if seen[master] == nil {
-			d := &doctor{client: master, config: part.Config()}
+			d := &doctor{client: master}
 			if err := d.server(ctx); err != nil {
 				return Report{}, err
 			}
@@ -51,7 +52,7 @@ func examineAll(ctx context.Context, layout string, parts []*redisstore.Partitio
 		d.holds(holds)
 		states.add(fmt.Sprintf("partition %d", i), d.findings)
 	}
-	findings := append(servers.worst(), layoutFinding(parts, layout, facts))
+	findings := append(servers.worst(), layoutFinding(parts, facts))
 	rest := states.worst()
 	return reportOf(append(append(findings, rest[0], jobsFinding(facts)), rest[1:]...)...), nil
 }
@@ -94,12 +95,13 @@ func (e *examined) worst() []Finding {
 }
 
 // layoutFinding tells how many partitions there are, and whether all of them agree.
-func layoutFinding(parts []*redisstore.Partition, layout string, facts []partitionFacts) Finding {
+func layoutFinding[P Partition](parts []P, facts []partitionFacts) Finding {
+	layout := facts[0].layout
 	if strings.Contains(layout, ">") {
 		return Finding{"partitions", HealthFail, (&redisconn.LayoutError{Stored: layout}).Error(), "headgate migrate, as before, ends a migration that was killed"}
 	}
 	for i, f := range facts {
-		if f.layout != layout && (f.layout != "" || i == 0) {
+		if f.layout != layout && f.layout != "" {
 			return Finding{
 				"partitions", HealthFail, fmt.Sprintf("partition %d is one of %q, the first of %q", i, f.layout, layout),
 				"find out who has written " + parts[i].Keys().State(),

@@ -14,9 +14,7 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/keyspace"
 	"github.com/headgate/headgate/internal/redisconn"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/store"
-	"github.com/headgate/headgate/store/redisstore"
 )
 
 // Health is how a finding is.
@@ -60,44 +58,35 @@ func reportOf(findings ...Finding) Report {
 	return r
 }
 
-// Run looks at the Redis of a store, all masters of a cluster, and at what Headgate keeps there.
-func Run(ctx context.Context, s store.Deployment) (Report, error) {
-	parts, ok := redisstore.PartsOf(s)
-	if !ok {
-		return reportOf(Finding{
-			Name: "version", Health: HealthWarn, Text: "this is a store inside a process: one process, nothing survives it",
-			Do: "run Redis 7.0 or newer for anything but a demo",
-		}), nil
-	}
-	return Examine(ctx, redisconn.Root(parts[0].Conn()), parts[0].Config())
+// Partition is a partition in Redis as the doctor looks at it.
+type Partition interface {
+	Conn() *redisconn.Conn
+	Keys() keyspace.Partition
+	Vitals(ctx context.Context) (store.Vitals, error)
+	Counters(ctx context.Context) (store.Counters, error)
+	Holds(ctx context.Context) ([]store.Hold, error)
 }
 
-// Examine is Run for a Redis that redisstore.Open would refuse. The error is that of a Redis that does not answer; whatever
-// else is wrong is in the Report. It reads only. Of several partitions, and of the masters that serve them, each line tells of
-// the one that is worst.
-func Examine(ctx context.Context, client redis.UniversalClient, config redisstore.Config) (Report, error) {
-	_, only, err := redisstore.Unchecked(ctx, client, config, redisconn.Division{Layout: lua.SingleLayout, Most: 1})
-	if err != nil {
-		return Report{}, err
+// Run looks at the Redis of a store, all masters of a cluster, and at what Headgate keeps there.
+func Run(ctx context.Context, s store.Deployment) (Report, error) {
+	var parts []Partition
+	for _, part := range s.Partitions() {
+		p, ok := part.(Partition)
+		if !ok {
+			return reportOf(Finding{
+				Name: "version", Health: HealthWarn, Text: "this is a store inside a process: one process, nothing survives it",
+				Do: "run Redis 7.0 or newer for anything but a demo",
+			}), nil
+		}
+		parts = append(parts, p)
 	}
-	first := only[0]
-	layout, err := redisconn.Client(first.Conn()).HGet(ctx, first.Keys().State(), redisconn.LayoutField).Result()
-	if err != nil && !redisconn.IsNil(err) {
-		return Report{}, fmt.Errorf("read number of partitions: %w", redisconn.Unread(err))
-	}
-	n := max(1, int(redisconn.Whole(layout)))
-	_, parts, err := redisstore.Unchecked(ctx, client, config, redisconn.Division{Layout: lua.SingleLayout, Parts: n, Most: n})
-	if err != nil {
-		return Report{}, err
-	}
-	return examineAll(ctx, layout, parts)
+	return Examine(ctx, parts)
 }
 
 // doctor gathers findings about a master, or about a partition.
 type doctor struct {
 	client    redis.UniversalClient
-	config    redisstore.Config
-	part      *redisstore.Partition
+	part      Partition
 	partition keyspace.Partition
 	info      map[string]string
 	now       time.Time     // of Redis

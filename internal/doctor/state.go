@@ -121,9 +121,9 @@ func (d *doctor) dedup(window time.Duration, ended int64) {
 	if window <= 0 {
 		window = defaultWindow
 	}
-	limit := float64(d.config.EndedCap)
+	limit := float64(d.part.Conn().EndedCap)
 	rate := limit / (2 * window.Seconds())
-	text := fmt.Sprintf("ended ids are remembered for %s, at most %d of them: %.0f jobs/s for ever; %d are kept now", window, d.config.EndedCap, rate, ended)
+	text := fmt.Sprintf("ended ids are remembered for %s, at most %d of them: %.0f jobs/s for ever; %d are kept now", window, d.part.Conn().EndedCap, rate, ended)
 	const do = "make the policy's dedup window shorter, or EndedCap of every producer's redisstore.Config larger (some 80 bytes an id)"
 	switch part := float64(ended) / limit; {
 	case part > dedupFull:

@@ -129,7 +129,7 @@ func (r *rules) changed(path []string) (*Changed, error) {
 // touched reports whether an edit changed what is at a path or below: by the changes that the audit keeps and, where those are not all,
 // by the versions before and after.
 func (r *rules) touched(entry *store.AuditEntry, path []string) (bool, error) {
-	var kept rollout.Summary
+	var kept policy.Summary
 	if err := json.Unmarshal(entry.Changes, &kept); err != nil {
 		return false, fmt.Errorf("read changes of version %d: %w", entry.To, err)
 	}

@@ -23,7 +23,7 @@ func (p *Partition) ReportOutcomes(_ context.Context, from store.Reporter, repor
 		return nil, false, &admission.FieldError{Field: "reports", Value: strconv.Itoa(len(reports)), Allowed: "up to 64 in a call"}
 	}
 	for i := range reports {
-		err = errors.Join(err, reports[i].Config.Validate())
+		err = errors.Join(err, admission.FieldErrors(reports[i].Config.Validate()))
 	}
 	if err != nil {
 		return nil, false, fmt.Errorf("report outcomes: %w", err)

@@ -77,7 +77,7 @@ func Root(c *Conn) redis.UniversalClient {
 
 // Division is how a deployment is divided that is not opened but looked at or moved.
 type Division struct {
-	// Layout is what its partitions say of it, such as "4", or "1>4" while it is migrated: what scripts compare.
+	// Layout is what its partitions say of it, such as "4", or "1>4" while it is migrated: what scripts compare. Empty is that of one partition.
 	Layout string
 	// Parts is how many partitions it has, Most how many of them, or of those beyond, are wanted.
 	Parts, Most int

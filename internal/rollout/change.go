@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -186,7 +185,7 @@ func newPlan(current, document policy.Policy, text []byte) (plan, error) {
 	if err != nil {
 		return plan{}, err
 	}
-	if update.Changes, err = summary(changes); err != nil {
+	if update.Changes, err = policy.Summarize(changes); err != nil {
 		return plan{}, err
 	}
 	// A policy in force that this release would refuse cannot be compared with: then Redis tells what it has.
@@ -218,32 +217,4 @@ func (p plan) store(ctx context.Context, store store.Deployment, edit Edit) (Res
 		return Result{}, fmt.Errorf("store policy: %w", err)
 	}
 	return p.Result, nil
-}
-
-// Bounds of what the audit keeps of the changes of an edit.
-const (
-	summaryChanges = 20
-	summaryBytes   = 8 << 10
-)
-
-// Summary is what the audit tells of the changes of an edit: how many there were, and the first of them.
-type Summary struct {
-	Total   int             `json:"total"`
-	Changes []policy.Change `json:"changes"`
-}
-
-func summary(changes []policy.Change) ([]byte, error) {
-	s := Summary{Total: len(changes), Changes: []policy.Change{}}
-	size := 0
-	for _, c := range changes[:min(len(changes), summaryChanges)] {
-		if size += len(c.Path) + len(c.Before) + len(c.After); size > summaryBytes {
-			break
-		}
-		s.Changes = append(s.Changes, c)
-	}
-	text, err := json.Marshal(s)
-	if err != nil {
-		return nil, fmt.Errorf("write changes: %w", err)
-	}
-	return text, nil
 }

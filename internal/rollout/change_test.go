@@ -250,7 +250,7 @@ func TestTheAuditBoundsWhatItKeepsOfChanges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var kept Summary
+	var kept policy.Summary
 	if err := json.Unmarshal(page.Entries[0].Changes, &kept); err != nil || kept.Total != 100 || len(kept.Changes) != 20 {
 		t.Errorf("%d of %d changes, %v", len(kept.Changes), kept.Total, err)
 	}

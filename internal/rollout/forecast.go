@@ -21,29 +21,36 @@ const forecastBudget = 2 * time.Second
 // and buckets to be full an hour ago. Who is refused is taken not to come again.
 type Forecast struct {
 	// Minutes is how many of the hour had any.
-	Minutes int
-	// Coverage is the part of all demand whose tenants were recorded, 0 to 1: the rest is known in sum alone.
-	Coverage float64
+	Minutes int `json:"minutes"`
+	// Coverage is the part of all demand whose tenants were recorded, 0 to 1: the rest is known in sum alone. It is rounded down, to four
+	// digits: all is said of all alone.
+	Coverage float64 `json:"coverage"`
 	// All is the demand of the whole deployment, Tiers that of the recorded tenants, by the tier that the policy would give
 	// them.
-	All   Flow
-	Tiers map[string]Flow
+	All   Flow            `json:"all"`
+	Tiers map[string]Flow `json:"tiers"`
 	// Scopes are all that were recorded, those first for which most would change.
-	Scopes []ScopeFlow
+	Scopes []ScopeFlow `json:"scopes"`
 }
 
-// Flow is demand, in tokens, and how much of it is allowed by the policy in force and by the other.
+// Flow is demand in tokens, and how much of it is allowed and refused by the policy in force and by the other.
 type Flow struct {
-	Demand, Before, After admission.Tokens
+	Demand admission.Tokens `json:"demand"`
+	Before Split            `json:"before"`
+	After  Split            `json:"after"`
 }
 
-// ScopeFlow is the demand of one scope.
-type ScopeFlow struct {
-	Flow
+// Split is demand that was split.
+type Split struct {
+	Allowed admission.Tokens `json:"allowed"`
+	Refused admission.Tokens `json:"refused"`
+}
 
-	Scope admission.Scope
-	// Tier is that of a tenant.
-	Tier string
+// ScopeFlow is the flow of a scope, with the tier of a tenant.
+type ScopeFlow struct {
+	Scope admission.Scope `json:"scope"`
+	Tier  string          `json:"tier,omitempty"`
+	Flow
 }
 
 // Foresee returns what a document would have made of the last hour. It changes nothing.
@@ -80,9 +87,9 @@ func foresee(hour []store.Recorded, before, after *policy.Compiled, document pol
 		was.minute(&hour[i], &levels)
 		would.minute(&hour[i], &levels)
 	}
-	f := Forecast{Minutes: len(hour), Tiers: map[string]Flow{}}
+	f := Forecast{Minutes: len(hour), Tiers: map[string]Flow{}, Scopes: []ScopeFlow{}}
 	type sum struct{ demand, before, after float64 }
-	flow := func(s sum) Flow { return Flow{whole(s.demand), whole(s.before), whole(s.after)} }
+	flow := func(s sum) Flow { return flowOf(whole(s.demand), whole(s.before), whole(s.after)) }
 	tiers, recorded := map[string]sum{}, 0.0
 	for scope, tokens := range demand {
 		one := ScopeFlow{Scope: scope, Flow: flow(sum{tokens, was.allowed[scope], would.allowed[scope]})}
@@ -100,7 +107,7 @@ func foresee(hour []store.Recorded, before, after *policy.Compiled, document pol
 	all := demand[admission.Global]
 	f.All = flow(sum{all, was.allowed[admission.Global], would.allowed[admission.Global]})
 	if all > 0 {
-		f.Coverage = min(1, recorded/all)
+		f.Coverage = math.Floor(min(1, recorded/all)*1e4) / 1e4
 	}
 	slices.SortFunc(f.Scopes, func(a, b ScopeFlow) int {
 		return cmp.Or(cmp.Compare(b.changed(), a.changed()), cmp.Compare(b.Demand, a.Demand), strings.Compare(string(a.Scope), string(b.Scope)))
@@ -109,6 +116,13 @@ func foresee(hour []store.Recorded, before, after *policy.Compiled, document pol
 }
 
 // changed is how much more or less would be allowed.
-func (f Flow) changed() admission.Tokens { return max(f.After-f.Before, f.Before-f.After) }
+func (f Flow) changed() admission.Tokens {
+	return max(f.After.Allowed-f.Before.Allowed, f.Before.Allowed-f.After.Allowed)
+}
+
+// flowOf returns the flow of a demand of which so much is allowed before and after.
+func flowOf(demand, before, after admission.Tokens) Flow {
+	return Flow{demand, Split{before, demand - before}, Split{after, demand - after}}
+}
 
 func whole(tokens float64) admission.Tokens { return admission.Tokens(math.Round(tokens)) }

@@ -60,9 +60,9 @@ func TestAHalvedLimitIsForeseenAsByHand(t *testing.T) {
 	// Of the 2,000 acme's limit then keeps 290 and 300 from the global one, which has 100 + 1,440, then 1,440, for 1,710 and 1,700.
 	first, second := 1540.0/1710, 1440.0/1700
 	want := map[admission.Scope]Flow{
-		admission.Global: {4000, 4000, 2980},
-		"acme":           {1200, 1200, whole(310*first + 300*second)},
-		"acme:mail":      {800, 800, whole(400*310.0/600*first + 400*300.0/600*second)},
+		admission.Global: flowOf(4000, 4000, 2980),
+		"acme": flowOf(1200, 1200, whole(310*first + 300*second)),
+		"acme:mail": flowOf(800, 800, whole(400*310.0/600*first + 400*300.0/600*second)),
 	}
 	if got.Minutes != 2 || got.Coverage != 0.3 || got.All != want[admission.Global] || len(got.Scopes) != len(want) {
 		t.Errorf("%+v", got)
@@ -77,7 +77,7 @@ func TestAHalvedLimitIsForeseenAsByHand(t *testing.T) {
 	}
 	tooCostly := limits(admission.Limit{}, map[admission.Scope]admission.Limit{"acme": admission.PerSecond(10, 1)}, nil)
 	hour[0].Scopes["acme"] = store.Minute{Allowed: 300, Tokens: 600}
-	if got := foresee(hour[:1], prepare(t, before), prepare(t, tooCostly), tooCostly); got.Tiers["basic"].After != 0 {
+	if got := foresee(hour[:1], prepare(t, before), prepare(t, tooCostly), tooCostly); got.Tiers["basic"].After.Allowed != 0 {
 		t.Errorf("jobs of 2 tokens with a burst of 1: %+v", got.Tiers)
 	}
 }
@@ -105,7 +105,7 @@ func TestAForecastIsWhatBucketsSay(t *testing.T) {
 			}
 		}
 		got := foresee(hour, prepare(t, limits(admission.Limit{}, nil, nil)), prepare(t, own), own).All
-		if off := math.Abs(float64(got.After) - float64(allowed)); got.Before != got.Demand || off > float64(len(hour)+1) {
+		if off := math.Abs(float64(got.After.Allowed) - float64(allowed)); got.Before.Allowed != got.Demand || off > float64(len(hour)+1) {
 			rt.Fatalf("foreseen are %+v, and buckets allow %d", got, allowed)
 		}
 	})
@@ -135,16 +135,16 @@ func TestAForecastAddsUp(t *testing.T) {
 		got := foresee(hour, compiled, compiled, own)
 		sums := map[admission.Scope]admission.Tokens{}
 		for _, one := range got.Scopes {
-			if one.After != one.Before || one.After < 0 || one.After > one.Demand {
+			if one.After != one.Before || one.After.Allowed < 0 || one.After.Allowed > one.Demand {
 				rt.Fatalf("%+v", one)
 			}
 			if above, ok := parent(one.Scope); ok {
-				sums[above] += one.After
+				sums[above] += one.After.Allowed
 			}
 		}
 		for _, one := range got.Scopes {
-			if sum, ok := sums[one.Scope]; ok && max(sum-one.After, one.After-sum) > 2 { // Each is rounded.
-				rt.Fatalf("%s is allowed %d, those below it %d", one.Scope, one.After, sum)
+			if sum, ok := sums[one.Scope]; ok && max(sum-one.After.Allowed, one.After.Allowed-sum) > 2 { // Each is rounded.
+				rt.Fatalf("%s is allowed %d, those below it %d", one.Scope, one.After.Allowed, sum)
 			}
 		}
 		if got.Coverage != 1 && got.All.Demand > 0 {

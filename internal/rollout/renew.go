@@ -21,6 +21,6 @@ func Renew(text []byte, version int64) (store.PolicyUpdate, error) {
 	if err != nil {
 		return store.PolicyUpdate{}, err
 	}
-	update.Changes, err = summary(nil)
+	update.Changes, err = policy.Summarize(nil)
 	return update, err
 }

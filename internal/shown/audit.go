@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/headgate/headgate/internal/rollout"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/store"
 )
@@ -62,7 +61,7 @@ func AuditEntryOf(entry store.AuditEntry) AuditEntry {
 		return v
 	}
 	v.From = &entry.From
-	var kept rollout.Summary
+	var kept policy.Summary
 	if err := json.Unmarshal(entry.Changes, &kept); err == nil { // Others than rollout may store none.
 		v.Total, v.Changes = &kept.Total, ChangesOf(kept.Changes)
 	}

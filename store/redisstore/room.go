@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"time"
 
@@ -28,7 +29,9 @@ func Unchecked(ctx context.Context, client redis.UniversalClient, config Config,
 	if err := s.conn.FindMaster(ctx); err != nil {
 		return nil, nil, err
 	}
-	s.conn.SetLayout(as.Layout)
+	if as.Layout != "" {
+		s.conn.SetLayout(as.Layout)
+	}
 	for i := range as.Most {
 		one := s.conn.At(keyspace.New(s.config.Prefix, i))
 		one.Index = i
@@ -41,6 +44,21 @@ func Unchecked(ctx context.Context, client redis.UniversalClient, config Config,
 		parts = []*Partition{s}
 	}
 	return deploymentOf(parts[:max(1, as.Parts)]), parts, nil
+}
+
+// Stored returns the partitions that Redis says there are, unchecked: for who tells what is wrong with them.
+func Stored(ctx context.Context, client redis.UniversalClient, config Config) ([]*Partition, error) {
+	_, only, err := Unchecked(ctx, client, config, redisconn.Division{Most: 1})
+	if err != nil {
+		return nil, err
+	}
+	layout, err := redisconn.Client(only[0].conn).HGet(ctx, only[0].Keys().State(), redisconn.LayoutField).Result()
+	if err != nil && !redisconn.IsNil(err) {
+		return nil, fmt.Errorf("read number of partitions: %w", redisconn.Unread(err))
+	}
+	n := max(1, int(redisconn.Whole(layout)))
+	_, parts, err := Unchecked(ctx, client, config, redisconn.Division{Parts: n, Most: n})
+	return parts, err
 }
 
 // PartsOf returns the partitions of a deployment that is in Redis; ok is false where it is elsewhere.

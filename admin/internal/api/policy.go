@@ -114,7 +114,7 @@ func editedViewOf(done rollout.Result) editedView {
 type triedView struct {
 	editedView
 
-	Forecast shown.Forecast `json:"forecast"`
+	Forecast rollout.Forecast `json:"forecast"`
 }
 
 func (a *API) putPolicy(r *route.Request) (*route.Answer, error) {
@@ -146,7 +146,7 @@ func (a *API) tryPolicy(r *route.Request) (*route.Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return tagged(would.From, triedView{editedViewOf(would), shown.ForecastOf(forecast)}), nil
+	return tagged(would.From, triedView{editedViewOf(would), forecast}), nil
 }
 
 type rollbackBody struct {

@@ -10,6 +10,7 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/cli"
 	"github.com/headgate/headgate/cmd/headgate/internal/report"
 	"github.com/headgate/headgate/internal/doctor"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // NewDoctor returns the command headgate doctor.
@@ -37,7 +38,11 @@ func examine(o *cli.Operator, c *cobra.Command) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, opened.Close()) }()
-	view, err := doctor.Examine(c.Context(), opened.Client(), o.Keys())
+	parts, err := redisstore.Stored(c.Context(), opened.Client(), o.Keys())
+	if err != nil {
+		return err
+	}
+	view, err := doctor.Examine(c.Context(), parts)
 	if err != nil {
 		return err
 	}

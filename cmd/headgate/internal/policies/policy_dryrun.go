@@ -14,7 +14,6 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/policydoc"
 	"github.com/headgate/headgate/cmd/headgate/internal/report"
 	"github.com/headgate/headgate/internal/rollout"
-	"github.com/headgate/headgate/internal/shown"
 	"github.com/headgate/headgate/store"
 )
 
@@ -44,7 +43,7 @@ which most would change, --json all.`, store.TopScopes, forecastRows),
 				if err != nil {
 					return err
 				}
-				view := dryRunView{resultViewOf(would, true), shown.ForecastOf(forecast)}
+				view := dryRunView{resultViewOf(would, true), forecast}
 				if err := o.Print(c, view, view.write); err != nil || document.Version != 0 {
 					return err
 				}
@@ -65,7 +64,7 @@ const forecastRows = 20
 type dryRunView struct {
 	resultView
 
-	Forecast shown.Forecast `json:"forecast"`
+	Forecast rollout.Forecast `json:"forecast"`
 }
 
 func (v dryRunView) write(to io.Writer) {
@@ -77,7 +76,7 @@ func (v dryRunView) write(to io.Writer) {
 	}
 	fmt.Fprintf(to, "in the last hour, %d minutes with demand; the tenants that were counted asked for %.2f %% of it\n", f.Minutes, 100*f.Coverage)
 	t := report.NewTable(to, 2, "scope", "tier", "asked for", "refused now", "refused then", "allowed now", "allowed then")
-	row := func(scope, tier string, f shown.Flow) {
+	row := func(scope, tier string, f rollout.Flow) {
 		t.AppendRow(table.Row{cli.Tame(scope, cli.ShownText), tier, f.Demand, f.Before.Refused, f.After.Refused, f.Before.Allowed, f.After.Allowed})
 	}
 	for _, one := range f.Scopes[:min(len(f.Scopes), forecastRows)] {

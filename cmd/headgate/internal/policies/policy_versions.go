@@ -11,6 +11,7 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/cmd/headgate/internal/cli"
 	"github.com/headgate/headgate/internal/rollout"
+	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/store"
 )
 
@@ -101,8 +102,8 @@ func unknownVersion(err error) error {
 }
 
 // summaryOf reads what the audit keeps of the changes of an edit.
-func summaryOf(entry store.AuditEntry) (rollout.Summary, bool) {
-	var s rollout.Summary
+func summaryOf(entry store.AuditEntry) (policy.Summary, bool) {
+	var s policy.Summary
 	err := json.Unmarshal(entry.Changes, &s)
 	return s, err == nil
 }
