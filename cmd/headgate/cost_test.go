@@ -13,9 +13,36 @@ import (
 	"github.com/headgate/headgate/store"
 )
 
+// What jobs of each type have cost, as it is told; of others nothing is.
+var costsTold = map[string]string{"less": "5", "more": "55", "bad": "many", "below": "-3", "dead": "7"}
+
 // TestAnAnswerTellsWhatAJobHasCost by its header Headgate-Cost. One that is no number is told to the log, and the job is done all the same.
 func TestAnAnswerTellsWhatAJobHasCost(t *testing.T) {
 	t.Parallel()
+	r := newReceiver(t, func(w http.ResponseWriter, jobType string, _ int) {
+		if cost, told := costsTold[jobType]; told {
+			w.Header().Set("Headgate-Cost", cost)
+		}
+		if jobType == "dead" {
+			w.WriteHeader(http.StatusUnprocessableEntity)
+		}
+	})
+	checkCosts(t, `invalid Headgate-Cost \"many\"`, "--deliver", r.URL, "--allow-private")
+}
+
+// TestACommandTellsWhatAJobHasCost on file descriptor 3, also where something that it has left running holds that file.
+func TestACommandTellsWhatAJobHasCost(t *testing.T) {
+	t.Parallel()
+	script := "case $HEADGATE_TYPE in "
+	for jobType, cost := range costsTold {
+		script += jobType + ") echo '" + cost + "' >&3;; "
+	}
+	checkCosts(t, `invalid file descriptor 3 \"many\"`, "--exec", "sh", "-c", script+"esac; setsid sleep 3 & [ $HEADGATE_TYPE != dead ] || exit 65")
+}
+
+// checkCosts runs a job of each type by a worker and looks at what is charged.
+func checkCosts(t *testing.T, bad string, handler ...string) {
+	t.Helper()
 	d := newDeployment(t)
 	name := filepath.Join(t.TempDir(), "policy.json")
 	if err := os.WriteFile(name, []byte(`{"tenants": {"acme": {"limit": {"tokens": 1, "per": "24h", "burst": 200}}}}`), 0o600); err != nil {
@@ -24,18 +51,10 @@ func TestAnAnswerTellsWhatAJobHasCost(t *testing.T) {
 	if out := d.run(t.Context(), nil, "policy", "set", name); out.code != cli.ExitOK {
 		t.Fatalf("set the policy: %+v", out)
 	}
-	r := newReceiver(t, func(w http.ResponseWriter, jobType string, _ int) {
-		if cost, told := map[string]string{"less": "5", "more": "55", "bad": "many", "below": "-3", "dead": "7"}[jobType]; told {
-			w.Header().Set("Headgate-Cost", cost)
-		}
-		if jobType == "dead" {
-			w.WriteHeader(http.StatusUnprocessableEntity)
-		}
-	})
 	for _, jobType := range []string{"less", "more", "bad", "below", "dead", "silent"} {
 		d.enqueue(jobType, "--cost", "20")
 	}
-	stop := d.work("--deliver", r.URL, "--allow-private")
+	stop := d.work(handler...)
 	c := d.idle()
 	out := stop()
 	if c.Left["completed"] != 5 || c.Dead != 1 {
@@ -53,7 +72,7 @@ func TestAnAnswerTellsWhatAJobHasCost(t *testing.T) {
 	if left := answers[0].Left[admission.LevelTenant].Tokens(); left != 200-5-55-20-20-7-20 {
 		t.Errorf("%d of 200 tokens are left", left)
 	}
-	for _, want := range []string{`invalid Headgate-Cost \"many\"`, "invalid cost -3: allowed is 0 to 10000000 tokens: its reservation stands"} {
+	for _, want := range []string{bad, "invalid cost -3: allowed is 0 to 10000000 tokens: its reservation stands"} {
 		if !strings.Contains(out.stderr, want) {
 			t.Errorf("%q is not in %s", want, out.stderr)
 		}

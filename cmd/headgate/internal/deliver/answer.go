@@ -1,15 +1,11 @@
 package deliver
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
-	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -34,22 +30,6 @@ func judge(response *http.Response, said []byte, now time.Time) error {
 		return worker.Discard(failure)
 	}
 	return failure
-}
-
-// headerCost is the header of an answer that tells what the job has cost in truth, in tokens.
-const headerCost = "Headgate-Cost"
-
-// setCost tells a job's cost, where the answer has one. One that is none is an error, and nothing is told.
-func setCost(ctx context.Context, values []string) error {
-	if len(values) == 0 {
-		return nil
-	}
-	cost, err := strconv.ParseInt(values[0], 10, 64)
-	if err != nil || len(values) > 1 {
-		text := strings.Join(values, ", ")
-		return &admission.FieldError{Field: headerCost, Value: strconv.Quote(text[:min(len(text), 64)]), Allowed: fmt.Sprintf("one whole number, 0 to %d tokens", admission.MaxActualCost)}
-	}
-	return worker.SetCost(ctx, admission.Tokens(cost))
 }
 
 func statusText(status int) string {

@@ -25,6 +25,8 @@ type CommandConfig struct {
 	// Timeout ends a run, 1 ms to headgate.MaxTimeout; zero means DefaultCommandTimeout. A job whose own Timeout is
 	// shorter gets that.
 	Timeout time.Duration
+	// Warn is told what a command says of its cost that is none; nil leaves it unsaid.
+	Warn func(error)
 }
 
 // DefaultCommandTimeout is that of any handler.
@@ -32,6 +34,9 @@ const DefaultCommandTimeout = 5 * time.Minute
 
 func (c CommandConfig) withDefaults() CommandConfig {
 	c.Timeout = cmp.Or(c.Timeout, DefaultCommandTimeout)
+	if c.Warn == nil {
+		c.Warn = func(error) {}
+	}
 	return c
 }
 
@@ -99,13 +104,21 @@ func (c *Command) Handle(ctx context.Context, job worker.Job[[]byte]) error {
 		return terminateGroup(command.Process)
 	}
 	command.WaitDelay = killGrace
+	cost, err := newCostPipe()
+	if err != nil {
+		return &FailureError{brief: err.Error(), cause: err}
+	}
+	command.ExtraFiles = cost.files()
 	// On Linux a command dies with the thread that started it, which is to be when this process does.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	err := command.Run()
-	if command.Process != nil {
+	err = command.Start()
+	cost.begin()
+	if err == nil {
+		err = command.Wait()
 		killGroup(command.Process)
 	}
+	tellCost(ctx, &job, costFile, cost.end(), c.config.Warn)
 	if ended.Load() {
 		// Whatever it exited with: a command that ends well because it was told to stop has not done its job.
 		cause := context.Cause(ctx)

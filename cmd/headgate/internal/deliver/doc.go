@@ -18,7 +18,8 @@
 // Of what a command says, the end of its standard error goes to the dead letter and nothing to the log; its standard output goes
 // nowhere, since it may hold what it was given. A command that has something to log logs it itself.
 //
-// An answer's header Headgate-Cost tells what the job has cost in truth, in whole tokens, 0 to 10,000,000 (worker.SetCost). One that is no such
+// An answer's header Headgate-Cost, or what a command writes to file descriptor 3, tells what the job has cost in truth, in whole tokens, 0 to
+// 10,000,000 (worker.SetCost). One that is no such
 // number is told to the log, and the job keeps what it had reserved: what was done is not to be done again for it.
 //
 // # Where an HTTP delivery may go

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"time"
 
@@ -84,9 +83,7 @@ func (w *Webhook) Handle(ctx context.Context, job worker.Job[[]byte]) error {
 	if err != nil {
 		return err
 	}
-	if err := setCost(ctx, response.Header.Values(headerCost)); err != nil {
-		w.config.Warn(fmt.Errorf("job %s of tenant %s: %w: its reservation stands", job.ID, job.Tenant, err))
-	}
+	tellCost(ctx, &job, headerCost, response.Header.Values(headerCost), w.config.Warn)
 	return judge(response, said, time.Now())
 }
 

@@ -102,12 +102,14 @@ func NotifierConfig(l *config.Loaded) (deliver.NotifierConfig, error) {
 }
 
 // newCommand returns what runs jobs by a command.
-func newCommand(l *config.Loaded) (*deliver.Command, error) {
+func newCommand(l *config.Loaded, warn func(error)) (*deliver.Command, error) {
 	c := &l.Config.Worker
 	if c.Deliver.CloudEvents || c.Deliver.SecretFile != "" || c.Deliver.AllowPrivate {
 		return nil, errors.New("--cloudevents, --secret-file and --allow-private are for --deliver")
 	}
-	return deliver.NewCommand(CommandConfig(l))
+	options := CommandConfig(l)
+	options.Warn = warn
+	return deliver.NewCommand(options)
 }
 
 // CommandConfig returns what runs of a command are told.

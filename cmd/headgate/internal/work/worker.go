@@ -45,7 +45,8 @@ Only addresses of the public internet are connected to, unless --allow-private i
 standard input and the rest from variables (HEADGATE_ID, HEADGATE_TENANT, HEADGATE_ATTEMPT,
 ...; the job's headers as HEADGATE_HEADER_NAME). Its exit code decides: 0 done, 75
 (EX_TEMPFAIL) back after 10 s, 65 (EX_DATAERR) a dead letter, any other failed; the end of its
-standard error goes to the dead letter, its standard output nowhere. What it leaves running in its
+standard error goes to the dead letter, its standard output nowhere. A number that it writes to
+file descriptor 3 (echo 55 >&3) tells what the job has cost in truth, as Headgate-Cost does. What it leaves running in its
 process group is killed; what leaves the group is reaped also where headgate is the first process of
 a container.
 
@@ -216,10 +217,11 @@ func warnOf(ctx context.Context, s store.Deployment, logger zerolog.Logger) {
 
 // newHandler makes what jobs are handed to.
 func newHandler(ctx context.Context, loaded *config.Loaded, logger zerolog.Logger) (handler, error) {
+	warn := func(err error) { logger.Warn().Err(err).Msg("a receiver or a command tells a cost that is none") }
 	if loaded.Given(config.PathCommand) {
-		return newCommand(loaded)
+		return newCommand(loaded, warn)
 	}
-	hook, err := newWebhook(loaded, func(err error) { logger.Warn().Err(err).Msg("an answer tells a cost that is none") })
+	hook, err := newWebhook(loaded, warn)
 	if err != nil {
 		return nil, err
 	}
