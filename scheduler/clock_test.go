@@ -91,7 +91,7 @@ func TestSilenceIsNoStepOfTheClock(t *testing.T) {
 				t.Fatal(err)
 			}
 			pipe := client.TxPipeline()
-			pipe.HSet(t.Context(), redisstore.Keys(store).State(), "t", now.Add(-time.Hour).UnixMicro())
+			redistest.SetState(t, pipe, redisstore.Keys(store).State(), "t", now.Add(-time.Hour).UnixMicro())
 			pipe.ZAddXX(t.Context(), redisstore.Keys(store).Due(), redis.Z{Score: float64(now.UnixMicro()), Member: "wdead"})
 			if _, err := pipe.Exec(t.Context()); err != nil {
 				t.Fatal(err)

@@ -207,9 +207,7 @@ func TestAClockThatIsSetBackHidesNoDeadLetter(t *testing.T) {
 		t.Fatal(err)
 	}
 	run(t, store, scheduler.Config{OnDead: m.hook, Logger: said.logger(), TimerLease: time.Minute})
-	if err := client.HSet(t.Context(), redisstore.Keys(store).State(), "t", time.Now().Add(time.Hour).UnixMicro()).Err(); err != nil {
-		t.Fatal(err)
-	}
+	redistest.SetState(t, client, redisstore.Keys(store).State(), "t", time.Now().Add(time.Hour).UnixMicro())
 	b.kill("a", "")
 	await(t, "the step is logged", func() bool { return strings.Contains(said.String(), "clock of redis has stepped") })
 	await(t, "the letter", func() bool { return m.ids() == "a*1" })

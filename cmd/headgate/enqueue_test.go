@@ -190,7 +190,7 @@ func TestInputAndRedisMayFail(t *testing.T) {
 		t.Fatal(err)
 	}
 	client := server.Client(t)
-	for client.HGet(t.Context(), "hg{0}:state", "accepted").Val() != "1" {
+	for redistest.State(t, client, "hg{0}:state")["accepted"] != "1" {
 		if t.Context().Err() != nil {
 			t.Fatal("the line was not sent")
 		}

@@ -91,8 +91,8 @@ func newSite(t *testing.T, b *bench) *site {
 	s.producer, err = producer.New(s.store, producer.Config{Policy: new(limits()), Timeout: time.Minute, Uncounted: true})
 	s.check(err)
 	s.register(1)
-	for _, rotated := range []string{"0", "-1000000000"} {
-		s.check(s.aside.HSet(t.Context(), redisstore.Keys(s.store).State(), "rot", rotated).Err())
+	for _, rotated := range []int64{0, -1000000000} {
+		redistest.SetState(t, s.aside, redisstore.Keys(s.store).State(), "rot", rotated)
 		s.enqueue(s.job(0))
 		s.empty()
 	}
@@ -201,5 +201,5 @@ func (s *site) noteMemory() {
 	if s.forgetful {
 		now = time.UnixMicro(0)
 	}
-	s.check(s.aside.HSet(s.Context(), redisstore.Keys(s.store).State(), "ma", now.UnixMicro()).Err())
+	redistest.SetState(s, s.aside, redisstore.Keys(s.store).State(), "ma", now.UnixMicro())
 }

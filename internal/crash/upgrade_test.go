@@ -51,7 +51,6 @@ func otherRelease(t *testing.T) string {
 	replace("lua/scripts/library.lua", "local KEY_NAMES", "local NEXT_RELEASE = true\nlocal KEY_NAMES")
 	next := strconv.Itoa(redisstore.DataVersion + 1)
 	replace("internal/redisconn/data.go", "DataVersion = "+strconv.Itoa(redisstore.DataVersion), "DataVersion = "+next)
-	replace("internal/redisconn/data.go", "FirstData    = 1", "FirstData    = "+next)
 	overlay, err := json.Marshal(map[string]map[string]string{"Replace": replaced})
 	if err != nil {
 		t.Fatal(err)

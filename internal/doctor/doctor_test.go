@@ -122,7 +122,8 @@ func TestDoctorLooksAtTheState(t *testing.T) {
 	config.EndedCap = 600
 	s, err := redisstore.Open(t.Context(), client, config)
 	check(t, err)
-	check(t, client.HSet(t.Context(), redisstore.Keys(s).State(), "en", 500, "eo", 99).Err())
+	redistest.SetState(t, client, redisstore.Keys(s).State(), "en", 500)
+	redistest.SetState(t, client, redisstore.Keys(s).State(), "eo", 99)
 	admit(t, s, "acme", "past", time.Hour)
 	admit(t, s, "acme", "waits", 0)
 	check(t, client.HSet(t.Context(), redisstore.Keys(s).State(), "pv", 7).Err())
@@ -232,17 +233,23 @@ func TestDoctorLooksAtEveryPartition(t *testing.T) {
 	for i := range 30 {
 		admit(t, s, fmt.Sprintf("tenant-%d", i), "a", 0)
 	}
-	for name, text := range map[string]string{"partitions": "3, keys " + config.Prefix + "{*", "jobs": "30 jobs live", "data": "version 1"} {
+	for name, text := range map[string]string{"partitions": "3, keys " + config.Prefix + "{*", "jobs": "30 jobs live", "data": "version 3"} {
 		if f := look(t, s, name); f.Health != HealthOK || !strings.HasPrefix(f.Text, text) {
 			t.Errorf("%+v", f)
+		}
+	}
+	set := func(field string, value int64) func() error {
+		return func() error {
+			redistest.SetState(t, client, last.State(), field, value)
+			return nil
 		}
 	}
 	for _, spoiled := range []struct {
 		name, text string
 		do         func() error
 	}{
-		{"dedup", "partition 2: ended ids", func() error { return client.HSet(ctx, last.State(), "en", 3_990_000).Err() }},
-		{"conservation", "partition 2: 1 of ", func() error { return client.HIncrBy(ctx, last.State(), "accepted", 1).Err() }},
+		{"dedup", "partition 2: ended ids", set("en", 3_990_000)},
+		{"conservation", "partition 2: 1 of ", set("accepted", redisconn.Whole(redistest.State(t, client, last.State())["accepted"])+1)},
 		{"timers", "partition 2: the first is ", func() error { return client.ZAdd(ctx, last.Due(), redis.Z{Score: 1, Member: "sx"}).Err() }},
 		{"policy", "partition 2: version 3 is in force and its text is gone", func() error { return client.HSet(ctx, last.State(), "pv", 3).Err() }},
 		{"partitions", `partition 2 is one of "5", the first of "3"`, func() error { return client.HSet(ctx, last.State(), redisconn.LayoutField, 5).Err() }},

@@ -44,7 +44,7 @@ func (d *doctor) clock() {
 func (d *doctor) partitionState(ctx context.Context, inForce int64) (partitionFacts, error) {
 	p := d.partition
 	pipe := d.client.Pipeline()
-	state := pipe.HMGet(ctx, p.State(), "pv", "dw", "en", "eo", "accepted", "promoter", redisconn.DataField, redisconn.LayoutField, "nd", "stranded")
+	state := redisconn.ReadState(ctx, pipe, p, "pv", "dw", "en", "eo", "accepted", "promoter", redisconn.DataField, redisconn.LayoutField, "nd", "stranded")
 	live := pipe.HLen(ctx, p.Jobs())
 	sample := pipe.MemoryUsage(ctx, p.Jobs(), memorySample)
 	due := pipe.ZRangeWithScores(ctx, p.Due(), 0, 0)

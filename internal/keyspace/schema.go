@@ -100,7 +100,7 @@ var Schema = []Kind{
 
 // State is every field of the state hash. Times are in microseconds, tokens in millionths.
 var State = []Field{
-	{"t", "Redis TIME at the last script"},
+	{"t", "Redis TIME at the last script; beside `core` the word packed, at which releases before it break off"},
 	{"bt", "the clock by which buckets refill: it never goes back"},
 	{"dc", "the clock by which ended ids age: it advances by 5 s a script at most"},
 	{"step", "-1 after a step back of more than 5 s, 1 after a leap ahead that may be silence, until promote has asked"},
@@ -155,6 +155,7 @@ var State = []Field{
 	{"carried:PARTITION", "that a migration has carried a partition's counters here"},
 	{"data", "the version of the data's layout"},
 	{"partitions", "how many the deployment has, absent for one"},
+	{CoreField, "of data of version 3: the fields that are in it, as doubles of 8 bytes, the lowest byte first, in their order"},
 	{"migration", "the migration that is under way"},
 	{"role", "whether it goes from here or to here"},
 }

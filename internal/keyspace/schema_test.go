@@ -129,6 +129,29 @@ func goText(t *testing.T) string {
 	return all.String()
 }
 
+// TestTheCoreIsOfTheState: what is packed is declared, once.
+func TestTheCoreIsOfTheState(t *testing.T) {
+	t.Parallel()
+	for i, field := range keyspace.Core {
+		declared := slices.ContainsFunc(keyspace.State, func(f keyspace.Field) bool {
+			return f.Name == field || strings.HasPrefix(field, beginOf(f.Name)) && f.Name != beginOf(f.Name)
+		})
+		if !declared || slices.Index(keyspace.Core, field) != i {
+			t.Errorf("%s is no field of the state, or is packed twice", field)
+		}
+	}
+	core := strings.Repeat("\x00", 8*len(keyspace.Core)-8) + "\x00\x00\x00\x00\x00\x00\x04\xc0"
+	last := keyspace.Core[len(keyspace.Core)-1]
+	if text, ok := keyspace.CoreText(core, last); !ok || text != "-2.5" {
+		t.Errorf("%s is %q, %v", last, text, ok)
+	}
+	for _, bad := range []struct{ core, field string }{{core[1:], last}, {core, "pv"}, {"", last}} {
+		if text, ok := keyspace.CoreText(bad.core, bad.field); ok {
+			t.Errorf("%s of %d bytes is %q", bad.field, len(bad.core), text)
+		}
+	}
+}
+
 const (
 	tablesBegin = "<!-- go test ./internal/keyspace -run Page -update -->\n"
 	tablesEnd   = "<!-- end of the schema -->\n"
@@ -156,6 +179,7 @@ func TestThePageIsTheSchema(t *testing.T) {
 	for _, field := range keyspace.State {
 		fmt.Fprintf(&b, "| `%s` | %s |\n", field.Name, field.Holds)
 	}
+	fmt.Fprintf(&b, "\nIn `%s`, in this order: `%s`.\n", keyspace.CoreField, strings.Join(keyspace.Core, "`, `"))
 	want := before + tablesBegin + b.String() + tablesEnd + after
 	if want == string(text) {
 		return

@@ -122,7 +122,7 @@ func (c *crowd) change() error {
 		return err
 	}
 	c.version++
-	from, err := c.client.HGet(c.Context(), redisstore.Keys(c.store).State(), "pat").Int64()
+	from, err := strconv.ParseInt(redistest.State(c, c.client, redisstore.Keys(c.store).State())["pat"], 10, 64)
 	c.mu.eras = append(c.mu.eras, era{compiled, from})
 	return err
 }

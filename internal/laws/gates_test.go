@@ -102,9 +102,7 @@ func (c *crowded) picture() map[string]string {
 			picture[name] = digests[i]
 		}
 	}
-	state, err := c.client.HGetAll(c.Context(), redisstore.Keys(c.store).State()).Result()
-	c.check(err)
-	for field, value := range state {
+	for field, value := range redistest.State(c, c.client, redisstore.Keys(c.store).State()) {
 		if strings.Contains(field, ":") || field == "seq" {
 			picture["state "+field] = value
 		}

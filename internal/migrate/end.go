@@ -92,7 +92,7 @@ func (m *Migration) tidy(ctx context.Context) error {
 		}
 		pipe := redisconn.Client(part.conn).TxPipeline()
 		pipe.Del(ctx, part.conn.Partition.State())
-		pipe.HSet(ctx, part.conn.Partition.State(), redisconn.LayoutField, ">"+m.config.Target, migrationField, m.id, redisconn.DataField, redisconn.MigratedData)
+		pipe.HSet(ctx, part.conn.Partition.State(), redisconn.LayoutField, ">"+m.config.Target, migrationField, m.id, redisconn.DataField, redisconn.DataVersion)
 		if _, err := pipe.Exec(ctx); err != nil {
 			return fmt.Errorf("write where it has moved: %w", redisconn.Unread(err))
 		}

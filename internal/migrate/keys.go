@@ -184,7 +184,7 @@ func (m *Migration) copyFollowed(ctx context.Context) error {
 // bucketClock returns the partition's clock of buckets now, in microseconds, empty where it has not begun.
 func (p *partition) bucketClock(ctx context.Context) (string, error) {
 	pipe := redisconn.Client(p.conn).Pipeline()
-	values, now := pipe.HMGet(ctx, p.conn.Partition.State(), "t", "bt"), pipe.Time(ctx)
+	values, now := redisconn.ReadState(ctx, pipe, p.conn.Partition, "t", "bt"), pipe.Time(ctx)
 	if _, err := pipe.Exec(ctx); err != nil {
 		return "", fmt.Errorf("read clock: %w", redisconn.Unread(err))
 	}

@@ -169,7 +169,7 @@ type state struct {
 }
 
 func read(ctx context.Context, of *redisconn.Conn) (state, error) {
-	values, err := redisconn.Client(of).HMGet(ctx, of.Partition.State(), redisconn.LayoutField, migrationField, roleField, redisconn.DataField, "accepted", "pv").Result()
+	values, err := redisconn.ReadState(ctx, redisconn.Client(of), of.Partition, redisconn.LayoutField, migrationField, roleField, redisconn.DataField, "accepted", "pv").Result()
 	if err != nil {
 		return state{}, fmt.Errorf("read state: %w", redisconn.Unread(err))
 	}

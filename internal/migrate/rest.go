@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/headgate/headgate/internal/keyspace"
 	"github.com/headgate/headgate/internal/redisconn"
 	"github.com/headgate/headgate/store"
 )
@@ -30,11 +31,12 @@ func (m *Migration) copyRest(ctx context.Context) error {
 
 // copyEnded lets the partitions of moved tenants remember the ids that ended, all of them as if just now.
 func (m *Migration) copyEnded(ctx context.Context, from int, part *partition) error {
-	text, err := redisconn.Client(part.conn).HGet(ctx, part.conn.Partition.State(), "gen").Result()
-	if err != nil && !redisconn.IsNil(err) {
+	state, err := redisconn.ReadState(ctx, redisconn.Client(part.conn), part.conn.Partition, "gen").Result()
+	if err != nil {
 		return fmt.Errorf("read ended ids: %w", redisconn.Unread(err))
 	}
-	for _, generation := range []int64{redisconn.Whole(text), redisconn.Whole(text) - 1} {
+	young := redisconn.Whole(redisconn.TextAt(state, 0))
+	for _, generation := range []int64{young, young - 1} {
 		key := part.conn.Partition.Base() + "ended:" + strconv.FormatInt(generation, 10)
 		for cursor := uint64(0); ; {
 			ids, next, err := redisconn.Client(part.conn).SScan(ctx, key, cursor, "", migratePage).Result()
@@ -73,6 +75,7 @@ func (m *Migration) copyCounters(ctx context.Context, from int, part *partition)
 	if err != nil {
 		return fmt.Errorf("read counters: %w", redisconn.Unread(err))
 	}
+	state = keyspace.Unpacked(state)
 	live, err := redisconn.Client(part.conn).HLen(ctx, part.conn.Partition.Jobs()).Result()
 	if err != nil {
 		return fmt.Errorf("count jobs: %w", redisconn.Unread(err))

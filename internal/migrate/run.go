@@ -68,6 +68,9 @@ func (m *Migration) Run(ctx context.Context) (Plan, error) {
 		return plan, err
 	}
 	if m.done {
+		if err := m.raise(ctx); err != nil {
+			return plan, err
+		}
 		return plan, m.tidy(ctx)
 	}
 	if !m.fenced {
@@ -82,6 +85,31 @@ func (m *Migration) Run(ctx context.Context) (Plan, error) {
 		}
 	}
 	return plan, nil
+}
+
+// raise lets scripts write data in the newest layout, in partitions that stay as they are. An older release would go on with the old one:
+// its workers, schedulers and limiters must have ended, and what else of it runs on is refused by what scripts leave there (state.lua).
+func (m *Migration) raise(ctx context.Context) error {
+	if !m.inPlace {
+		return nil
+	}
+	for i, part := range m.to {
+		text, err := redisconn.Client(part.conn).HGet(ctx, part.conn.Partition.State(), redisconn.DataField).Result()
+		if err != nil && !redisconn.IsNil(err) {
+			return fmt.Errorf("read version of the data of partition %d: %w", i, redisconn.Unread(err))
+		}
+		if redisconn.Whole(text) >= redisconn.DataVersion {
+			continue
+		}
+		if err := m.quiet(ctx); err != nil {
+			return err
+		}
+		err = redisconn.Client(part.conn).HSet(ctx, part.conn.Partition.State(), redisconn.DataField, redisconn.DataVersion).Err()
+		if err != nil {
+			return fmt.Errorf("write version of the data of partition %d: %w", i, redisconn.Unread(err))
+		}
+	}
+	return nil
 }
 
 func (m *Migration) observe(step string, done, total int64) {
@@ -122,7 +150,7 @@ func (m *Migration) fence(ctx context.Context) error {
 		}
 	}
 	for i, part := range m.from[:m.before] {
-		who, err := redisconn.Client(part.conn).Eval(ctx, fence, []string{part.conn.Partition.State()}, redisconn.LayoutField, m.layout, migrationField, m.id, roleField, m.role(), redisconn.DataField, redisconn.MigratedData).Text()
+		who, err := redisconn.Client(part.conn).Eval(ctx, fence, []string{part.conn.Partition.State()}, redisconn.LayoutField, m.layout, migrationField, m.id, roleField, m.role(), redisconn.DataField, redisconn.LayoutData).Text()
 		if err != nil {
 			return fmt.Errorf("fence partition %d: %w", i, redisconn.Unread(err))
 		}
@@ -161,7 +189,7 @@ func (m *Migration) targetRole() string {
 }
 
 func (p *partition) mark(ctx context.Context, layout, id, role string) error {
-	err := redisconn.Client(p.conn).HSet(ctx, p.conn.Partition.State(), redisconn.LayoutField, layout, migrationField, id, roleField, role, redisconn.DataField, redisconn.MigratedData).Err()
+	err := redisconn.Client(p.conn).HSet(ctx, p.conn.Partition.State(), redisconn.LayoutField, layout, migrationField, id, roleField, role, redisconn.DataField, redisconn.DataVersion).Err()
 	if err != nil {
 		return fmt.Errorf("mark %s: %w", p.conn.Partition.State(), redisconn.Unread(err))
 	}

@@ -9,13 +9,13 @@ import (
 // DataVersion is the newest version of the layout of data that this release knows. It is raised when an older release could no
 // longer work on the same data. Scripts have no version of their own: Redis knows each by its text, so two releases side by side
 // run theirs.
-const DataVersion = 2
+const DataVersion = 3
 
-// The versions that this release writes: FirstData at the first start, MigratedData when a deployment is migrated, because releases
-// that do not know it do not compare layouts.
+// The versions before it: TextData has no packed fields, and says so by its absence, too; LayoutData is that of a deployment that is
+// being migrated, because releases that do not know it do not compare layouts.
 const (
-	FirstData    = 1
-	MigratedData = 2
+	TextData   = 1
+	LayoutData = 2
 )
 
 // DataField is the field of the state that holds the DataVersion of the deployment, from its first start on.

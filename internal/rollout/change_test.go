@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/keyspace"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/store"
@@ -67,7 +68,7 @@ func (p *place) effects(t *testing.T) map[string]string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for field, value := range fields {
+		for field, value := range keyspace.Unpacked(fields) {
 			if name == "state" && !strings.HasPrefix(field, "cfg:") && !slices.Contains([]string{"dw", "nw", "nb", "nk"}, field) {
 				continue
 			}

@@ -210,6 +210,9 @@ func (w *walk) begin(bounds memory.Bounds) {
 	})
 	w.inside = w.memory.Inside()
 	w.service = newServiceLog(w.inside.Room())
+	if w.number("texts", 0, 3) == 0 { // Data of an older release is kept as it was.
+		check(w.tb, redisconn.Client(w.store.Conn()).HSet(w.ctx, w.store.Conn().Partition.State(), redisconn.DataField, redisconn.TextData).Err())
+	}
 	// Scripts have shorter ways for one pool of one queue, and without gates.
 	w.pools, w.gates = pick(w, "pools", [][]store.Pool{walkPools, walkPools, walkPools[2:]}), pick(w, "gates", []string{"all", "all", "lanes", "breakers", "lone", "none"})
 	if w.theme = pick(w, "theme", []string{"", "losses", "letters", "spills", "breakers", "", "spills", "adaptive"}); w.theme != "" {

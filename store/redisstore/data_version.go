@@ -2,12 +2,10 @@ package redisstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 
-	"github.com/redis/go-redis/v9"
-
+	"github.com/headgate/headgate/internal/keyspace"
 	"github.com/headgate/headgate/internal/redisconn"
 )
 
@@ -18,14 +16,19 @@ const DataVersion = redisconn.DataVersion
 // checkData refuses a deployment whose data this release does not know, and marks a new one.
 func (s *Partition) checkData(ctx context.Context) error {
 	key := s.conn.Partition.State()
-	text, err := redisconn.Client(s.conn).HGet(ctx, key, redisconn.DataField).Result()
-	if errors.Is(err, redis.Nil) {
-		// A Redis that is full or a replica does not take it: the next start writes it, and until then its absence says the same.
-		_ = redisconn.Client(s.conn).HSetNX(ctx, key, redisconn.DataField, redisconn.FirstData).Err()
-		return nil
-	}
+	values, err := redisconn.Client(s.conn).HMGet(ctx, key, redisconn.DataField, keyspace.Core[0], keyspace.CoreField).Result()
 	if err != nil {
 		return fmt.Errorf("read version of the data: %w", redisconn.Unread(err))
+	}
+	text := redisconn.TextAt(values, 0)
+	if text == "" {
+		version := DataVersion
+		if redisconn.TextAt(values, 1) != "" && redisconn.TextAt(values, 2) == "" {
+			version = redisconn.TextData // Scripts have begun, and have not packed.
+		}
+		// A Redis that is full or a replica does not take it: the next start writes it, and until then its absence says the same.
+		_ = redisconn.Client(s.conn).HSetNX(ctx, key, redisconn.DataField, version).Err()
+		return nil
 	}
 	stored, err := strconv.Atoi(text)
 	if err != nil {

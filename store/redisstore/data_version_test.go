@@ -23,7 +23,7 @@ func TestOlderReleasesAreRefusedWithWords(t *testing.T) {
 	s, err := open()
 	check(t, err)
 	state := s.conn.Partition.State()
-	if got := client.HGet(t.Context(), state, redisconn.DataField).Val(); got != strconv.Itoa(redisconn.FirstData) {
+	if got := client.HGet(t.Context(), state, redisconn.DataField).Val(); got != strconv.Itoa(DataVersion) {
 		t.Errorf("the first start wrote version %q", got)
 	}
 	_, err = open()
@@ -35,7 +35,7 @@ func TestOlderReleasesAreRefusedWithWords(t *testing.T) {
 	check(t, client.HSet(t.Context(), state, redisconn.DataField, DataVersion+1).Err())
 	before := client.HGetAll(t.Context(), state).Val()
 	_, err = open()
-	if !errors.Is(err, admission.ErrNewerData) || !strings.Contains(err.Error(), "version 3, this one knows up to 2; run the newer release") {
+	if !errors.Is(err, admission.ErrNewerData) || !strings.Contains(err.Error(), "version 4, this one knows up to 3; run the newer release") {
 		t.Errorf("%v", err)
 	}
 	if after := client.HGetAll(t.Context(), state).Val(); fmt.Sprint(after) != fmt.Sprint(before) {

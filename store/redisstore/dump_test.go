@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/headgate/headgate/internal/keyspace"
 	"github.com/headgate/headgate/internal/redisconn"
 	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/redisstore"
@@ -120,7 +121,7 @@ func dumpRedis(ctx context.Context, tb testing.TB, s *redisstore.Partition) []st
 	tb.Helper()
 	d := &redisDump{tb: tb, store: s, keys: map[string]any{}, strings: map[string]string{}}
 	d.read(ctx)
-	d.state = d.hash("state")
+	d.state = keyspace.Unpacked(d.hash("state"))
 	d.queues()
 	d.pools()
 	d.gates()

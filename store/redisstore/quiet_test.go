@@ -181,11 +181,9 @@ func (w *walk) assertEmpty() {
 			left = append(left, "gate "+name+" "+text)
 		}
 	}
-	for field, text := range d.hash("state") {
-		if field == "nh" || field == "nm" || field == "nl" || field == "nc" {
-			if text != "0" {
-				left = append(left, field+" "+text)
-			}
+	for _, field := range []string{"nh", "nm", "nl", "nc"} {
+		if text := d.state[field]; text != "" {
+			left = append(left, field+" "+text)
 		}
 	}
 	if len(left) > 0 {

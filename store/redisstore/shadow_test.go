@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/keyspace"
 	"github.com/headgate/headgate/internal/redisconn"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store"
@@ -74,7 +75,7 @@ func others(t *testing.T, s *Partition) map[string]string {
 		}
 		fields, err := redisconn.Client(s.conn).HGetAll(t.Context(), key).Result()
 		check(t, err)
-		for field, value := range fields {
+		for field, value := range keyspace.Unpacked(fields) {
 			if field != "xgb" && field != "bt" && field != "dc" && field != "t" {
 				all["state "+field] = value
 			}

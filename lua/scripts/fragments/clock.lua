@@ -10,14 +10,13 @@ local function now_us(given)
   return t[1] * 1000000 + t[2]
 end
 
--- bucket_time is Redis TIME less every step back so far. It needs `t` and `bt` loaded.
+-- bucket_time is Redis TIME less every step back so far. 
 local function bucket_time(now)
   local last = state_num('t')
   if last == 0 then return now end
   return state_num('bt') + math.max(0, now - last)
 end
 
--- clock_advance needs `t`, `bt`, `dc` and `step` loaded.
 local function clock_advance(now)
   local last = state_num('t')
   local passed = now - last
@@ -31,15 +30,12 @@ end
 
 -- begin: what scripts begin with that ask buckets alone.
 local function clock_begin(now, fields)
-  for _, field in ipairs({ 't', 'bt', 'dc', 'step' }) do fields[#fields + 1] = field end
   state_load(fields)
   clock_advance(now)
 end
 
 -- call: what every script begins with that moves jobs.
 local function call_begin(now, fields)
-  for _, field in ipairs({ 'seq', 'gen', 'en', 'ng', 'nm', 'nh', 'nw', 'nd', 'nc', 'nl', 'nb', 'pv', 'wl' }) do
-    fields[#fields + 1] = field
-  end
+  fields[#fields + 1], fields[#fields + 2] = 'ng', 'pv'
   clock_begin(now, fields)
 end

@@ -14,7 +14,7 @@ local function leave_plain(key, counter)
   call.ended[#call.ended + 1] = key
 end
 
--- leave_write ends the jobs named since the last call. It needs `gen` and `en` loaded.
+-- leave_write ends the jobs named since the last call.
 local function leave_write()
   if #call.ended == 0 then return end
   redis.call('HDEL', keys.jobs, unpack(call.ended))
@@ -27,7 +27,7 @@ end
 -- rotate: the older generation of ended ids goes when it is a window old.
 local DEFAULT_WINDOW = 30000000
 
--- ended_rotate needs `dc`, `rot`, `gen`, `en` and `dw` (the window in microseconds) loaded.
+-- ended_rotate goes by `dw`, the window in microseconds.
 local function ended_rotate()
   local window = state_num('dw') > 0 and state_num('dw') or DEFAULT_WINDOW
   if state_num('dc') - state_num('rot') < window then return end

@@ -47,7 +47,7 @@ local function paths_read()
   return at
 end
 
--- buckets_read needs `pat`, `gm`, GLOBAL_BUCKET and the clocks loaded.
+-- buckets_read needs `gm` and GLOBAL_BUCKET loaded.
 local function buckets_read()
   call.filled_to = state_num('bt')
   local changed_at = state_num('pat')

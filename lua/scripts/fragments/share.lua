@@ -47,7 +47,7 @@ local function share_rate(s)
 end
 
 -- weigh: how much is runnable. Of more than SAMPLE tenants with weights it looks at as many, at random, and takes the others
--- for alike. It needs `nw` loaded.
+-- for alike.
 local SAMPLE = 64
 
 -- tenants_weigh returns the sum of the weights of a class's runnable tenants.

@@ -1,17 +1,50 @@
 -- state: the partition's one state hash, read in one HMGET and written in one HSET a call. Numbers are kept as
 -- Lua numbers and written with %d where they are integers (below 2^53), else with %.17g: both are exact.
+-- `core` holds the numbers that every call touches as doubles, the lowest byte first, in the order of CORE, which package keyspace
+-- declares. Data of a version below PACKED_DATA has each as a text in a field of its own, and is kept so until its version is raised;
+-- from then on the first call that writes packs them. A release before that would go on with texts that nobody keeps: it finds
+-- FENCE in `t`, of which it makes no number, and breaks off before it has written anything.
 -- `partitions` says how many the deployment has, absent for one. Who takes it for another number is refused before it has
 -- written anything: a migration may have moved what it looks for. layout.go puts another number there for others than one.
 local format, match = string.format, string.match
-function reset.state() call.st, call.dirty = {}, {} end
+local CORE, CORE_AT, CORE_SIZE, CORE_FORMAT = {}, {}, 0, '' -- filled in when the scripts are put together
+local PACKED_DATA, FENCE = 3, 'packed'
+function reset.state() call.st, call.dirty, call.core, call.core_dirty, call.core_texts = {}, {}, nil, false, nil end
+
+-- core_read reads the numbers of the core from its text, false for none: then they are texts, or nobody has begun.
+local function core_read(text)
+  if text then
+    call.core = { struct.unpack(CORE_FORMAT, text) }
+    return
+  end
+  local values = redis.call('HMGET', call.state, 'data', unpack(CORE))
+  local core, texts = {}, {}
+  for i = 1, CORE_SIZE do
+    core[i] = tonumber(values[i + 1] or 0)
+    texts[i] = core[i]
+  end
+  call.core, call.core_texts = core, texts
+  if tonumber(values[1] or (values[2] and 0 or PACKED_DATA)) >= PACKED_DATA then call.core_texts = 'pack' end
+end
+
+local function core_open()
+  local core = call.core
+  if not core then
+    core_read(redis.call('HGET', call.state, 'core'))
+    core = call.core
+  end
+  return core
+end
 
 local function state_load(fields)
-  fields[#fields + 1] = 'partitions'
-  local values = redis.call('HMGET', call.state, unpack(fields))
-  for i = 1, #fields do call.st[fields[i]] = values[i] end
+  local n = #fields
+  fields[n + 1], fields[n + 2] = 'partitions', 'core'
+  local values, st = redis.call('HMGET', call.state, unpack(fields)), call.st
+  for i = 1, n + 1 do st[fields[i]] = values[i] end
   local PARTITIONS = '1'
-  local stored = call.st.partitions or '1'
+  local stored = st.partitions or '1'
   if stored ~= PARTITIONS then error('LAYOUT ' .. stored .. ' ') end
+  core_read(values[n + 2])
 end
 
 local function state_get(field)
@@ -24,12 +57,20 @@ local function state_get(field)
 end
 
 local function state_num(field)
+  local at = CORE_AT[field]
+  if at then return (call.core or core_open())[at] end
   local v = tonumber(state_get(field) or 0)
   call.st[field] = v
   return v
 end
 
+-- state_set sets a field; false for none, which is 0 in the core.
 local function state_set(field, v)
+  local at = CORE_AT[field]
+  if at then
+    (call.core or core_open())[at], call.core_dirty = v or 0, true
+    return
+  end
   call.st[field] = v
   call.dirty[field] = true
 end
@@ -38,6 +79,31 @@ local function state_add(field, n)
   local v = state_num(field) + n
   state_set(field, v)
   return v
+end
+
+local function number_text(v)
+  return format(v % 1 == 0 and '%d' or '%.17g', v)
+end
+
+-- core_write appends the core, or those of its texts that changed, to what is written, and what it takes the place of to what goes.
+local function core_write(args, gone)
+  local n, texts = #args, call.core_texts
+  call.core_dirty = false
+  if texts and texts ~= 'pack' then
+    for i = 1, CORE_SIZE do
+      if call.core[i] ~= texts[i] then
+        args[n + 1], args[n + 2] = CORE[i], number_text(call.core[i])
+        n, texts[i] = n + 2, call.core[i]
+      end
+    end
+    return
+  end
+  args[n + 1], args[n + 2] = 'core', struct.pack(CORE_FORMAT, unpack(call.core, 1, CORE_SIZE))
+  if texts then
+    args[n + 3], args[n + 4] = CORE[1], FENCE
+    for i = 2, CORE_SIZE do gone[#gone + 1] = CORE[i] end
+    call.core_texts = nil
+  end
 end
 
 -- state_write writes what changed, in one HSET. A field set to false is removed.
@@ -49,11 +115,11 @@ local function state_write()
       gone[#gone + 1] = field
     else
       args[#args + 1] = field
-      if type(v) == 'number' then v = format(v % 1 == 0 and '%d' or '%.17g', v) end
-      args[#args + 1] = v
+      args[#args + 1] = type(v) == 'number' and number_text(v) or v
     end
   end
   call.dirty = {}
+  if call.core_dirty then core_write(args, gone) end
   if #args > 0 then redis.call('HSET', call.state, unpack(args)) end
   if #gone > 0 then redis.call('HDEL', call.state, unpack(gone)) end
 end

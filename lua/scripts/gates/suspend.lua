@@ -13,7 +13,7 @@ function scripts.suspend(KEYS, ARGV)
   local STATE, NOW, NAME, DURATION, KEEP, BY = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
   local now = now_us(NOW)
 
-  call_begin(now, { 'np' })
+  call_begin(now, {})
   local by, until_us, word = by_read(BY), 0, 'none'
   if DURATION == '' then
     if redis.call('HDEL', keys.suspended, NAME) == 1 then word = 'resumed' end

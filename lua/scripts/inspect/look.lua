@@ -91,8 +91,8 @@ function scripts.look(KEYS, ARGV)
   local STATE, NOW, KEY = KEYS[1], ARGV[1], ARGV[2]
   call.now, call.key, call.told = now_us(NOW), KEY, {}
 
-  state_load({ 'ng', 'pools', 'gen', 't', 'bt' })
-  call.st.bt = bucket_time(call.now)
+  state_load({ 'ng', 'pools' })
+  state_set('bt', bucket_time(call.now)) -- It is never written.
   local rec = redis.call('HGET', keys.jobs, KEY)
   if not rec then
     for age = 0, 1 do

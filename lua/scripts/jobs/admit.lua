@@ -337,7 +337,7 @@ function scripts.admit(KEYS, ARGV)
   call.path_count, call.paths_at = tonumber(ARGV[7]), 8
   call.buckets, call.global_bucket = 'b:', 'gb'
   call.now = now_us(NOW)
-  local state_fields = { 'pv', 'pat', 'gb', 'gm', 'eo', 'accepted', 'np', 'nk', 'ma', 'mf' }
+  local state_fields = { 'pv', 'gb', 'gm' }
   local jobs_at = paths_read()
   for i = 1, call.path_count do
     local queue = call.paths[i].queue

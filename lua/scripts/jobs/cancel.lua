@@ -23,7 +23,7 @@ function scripts.cancel(KEYS, ARGV)
   local STATE, NOW, KEY, BY, NAME = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
   local now = now_us(NOW)
 
-  call_begin(now, { 'pools', 'eo' })
+  call_begin(now, { 'pools' })
   local by = by_read(BY)
   local rec = redis.call('HGET', keys.jobs, KEY)
   if not rec then

@@ -31,7 +31,7 @@ function scripts.clear(KEYS, ARGV)
   local STATE, NOW, TENANT, QUEUE, BY = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
   local now = now_us(NOW)
 
-  call_begin(now, { 'eo' })
+  call_begin(now, {})
   local q, spilled = queue_open(QUEUE), TENANT .. ':' .. QUEUE
   for _, key in ipairs(redis.call('ZRANGE', call.prefix .. 'spill:' .. spilled, 0, call.moves - 1)) do
     local rec = redis.call('HGET', keys.jobs, key)

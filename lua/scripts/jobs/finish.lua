@@ -212,6 +212,9 @@ local function finish_and_fill()
   return { continues and 'more' or 'finished', unpack(words) }
 end
 
+-- COUNTERS has the field that counts what becomes of a job, of outcomes that are not of every call.
+local COUNTERS = { retry = 'retried', dead = 'nd' }
+
 function scripts.finish(KEYS, ARGV)
   local STATE, NOW, SPENT_AT, JOB_SIZE = KEYS[1], ARGV[1], 4, 7
   call.pool, call.worker = ARGV[2], ARGV[3]
@@ -219,11 +222,11 @@ function scripts.finish(KEYS, ARGV)
   call.ready = call.prefix .. 'ready:' .. call.pool
 
   call.jobs, call.job_keys, call.records_needed = {}, {}, false
-  local state_fields, queues_named = { 'pool:' .. call.pool, 'left:completed', 'rot', 'dw', 'eo' }, {}
+  local state_fields, queues_named = { 'pool:' .. call.pool }, {}
   local jobs_at = spent_read(SPENT_AT)
   if jobs_at > SPENT_AT then
     call.records_needed = true
-    for _, field in ipairs({ 'pat', 'gb', 'gm', 'rf' }) do state_fields[#state_fields + 1] = field end
+    for _, field in ipairs({ 'gb', 'gm' }) do state_fields[#state_fields + 1] = field end
   end
   for at = jobs_at, #ARGV, JOB_SIZE do
     local job = { token = ARGV[at], key = ARGV[at + 1], what = ARGV[at + 2], delay = ARGV[at + 3],
@@ -231,7 +234,8 @@ function scripts.finish(KEYS, ARGV)
     call.jobs[#call.jobs + 1], call.job_keys[#call.job_keys + 1] = job, job.key
     if job.what ~= 'complete' then
       job.delay, call.records_needed = tonumber(job.delay), true
-      if job.what == 'retry' then state_fields[#state_fields + 1] = 'retried' end
+      local counter = COUNTERS[job.what]
+      if counter then state_fields[#state_fields + 1] = counter end
     elseif not queues_named[job.text] then
       queues_named[job.text] = true
       state_fields[#state_fields + 1], state_fields[#state_fields + 2] = 'q:' .. job.text, 'cfg:' .. job.text

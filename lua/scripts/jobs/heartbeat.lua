@@ -10,7 +10,7 @@ function scripts.heartbeat(KEYS, ARGV)
   local STATE, NOW, WORKER, LEASE = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
   local now = now_us(NOW)
 
-  state_load({ 't', 'bt', 'dc', 'step', 'promoter', 'nc' })
+  state_load({ 'promoter' })
   redis.call('DEL', keys.relief)
   if redis.call('HEXISTS', keys.workers, WORKER) == 0 then return { 'lost' } end
   clock_advance(now)

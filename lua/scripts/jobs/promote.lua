@@ -25,7 +25,7 @@ function scripts.promote(KEYS, ARGV)
   local STATE, NOW, OWNER, TIMER_LEASE, LEAP = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
   local time_us = now_us(NOW)
   call.now = time_us
-  call_begin(time_us, { 'promoter', 'rot', 'dw', 'eo', 'steps', 'na' })
+  call_begin(time_us, { 'promoter', 'steps', 'na' })
   local held_until, owner = match(state_get('promoter') or '0|', '^(%d+)|(.*)$')
   held_until = tonumber(held_until)
   if owner ~= OWNER and held_until >= time_us and held_until <= time_us + TIMER_LEASE then

@@ -21,7 +21,7 @@ function scripts.check(KEYS, ARGV)
   local time_us = now_us(NOW)
 
   local questions_at = paths_read()
-  clock_begin(time_us, { 'pv', 'pat', 'gb', 'gm', 'rf' })
+  clock_begin(time_us, { 'pv', 'gb', 'gm' })
   if (state_get('pv') or '0') ~= VERSION then return { 'stale', state_get('pv') or '0' } end
   buckets_read()
 

@@ -30,7 +30,7 @@ function scripts.refund(KEYS, ARGV)
 
   paths_read()
   local path = call.paths[1]
-  clock_begin(time_us, { 'pv', 'pat', 'gb', 'gm', 'rf', 'partitions' })
+  clock_begin(time_us, { 'pv', 'gb', 'gm' })
   if (state_get('pv') or '0') ~= VERSION then return { 'stale' } end
   buckets_read()
   local elapsed = call.filled_to - TAKEN_AT

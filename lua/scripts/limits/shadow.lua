@@ -18,7 +18,7 @@ function scripts.shadow(KEYS, ARGV)
   local time_us = now_us(NOW)
 
   local questions_at = paths_read()
-  clock_begin(time_us, { 'pv', 'pat', 'xgb', 'gm' })
+  clock_begin(time_us, { 'pv', 'xgb', 'gm' })
   if (state_get('pv') or '0') ~= VERSION then return { 'stale', state_get('pv') or '0' } end
   local COUNTS = keys.shadow
   local begins = redis.call('HGET', COUNTS, 'id') ~= ID

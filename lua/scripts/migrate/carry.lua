@@ -14,7 +14,7 @@ function scripts.carry(KEYS, ARGV)
   local COUNTERS_AT = 5
   local now = now_us(NOW)
 
-  state_load({ 't', 'gen', 'en' })
+  state_load({})
   if CLOCK ~= '' and state_num('t') == 0 then
     state_set('t', now)
     state_set('bt', tonumber(CLOCK))

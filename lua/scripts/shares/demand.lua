@@ -8,7 +8,7 @@
 function scripts.demand(KEYS, ARGV)
   local STATE, POOL, QUEUES = KEYS[1], ARGV[1], ARGV[2]
 
-  state_load({ 'ng', 'nw', 'bt' })
+  state_load({ 'ng' })
   local out = { format('%d', redis.call('XLEN', call.prefix .. 'ready:' .. POOL)) }
   for name in string.gmatch(QUEUES, '([^=,]+)=%d+') do
     out[#out + 1] = queue_weigh(queue_open(name), gate_kinds().q and gate_closed('q:' .. name))

@@ -86,7 +86,7 @@ function scripts.share(KEYS, ARGV)
   local now = now_us(NOW)
 
 
-  call_begin(now, { 'pv', 'pat', 'gb', 'gm', 'sb', 'pools' })
+  call_begin(now, { 'pv', 'gb', 'gm', 'sb', 'pools' })
   local number, owner = match(state_get('sb') or '0||', '^(%d+)|([^|]*)|')
   number = tonumber(number)
   if number > NUMBER or number == NUMBER and owner ~= OWNER then return { 'taken', format('%d', number) } end

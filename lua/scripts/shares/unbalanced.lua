@@ -15,11 +15,11 @@ function scripts.unbalanced(KEYS, ARGV)
   local PAGE = 200
   local now = now_us(NOW)
 
-  state_load({ 'ng', 'nw', 't', 'bt', 'gb', 'gm', 'sb' })
-  call.st.bt = bucket_time(now)
+  state_load({ 'ng', 'gb', 'gm', 'sb' })
+  state_set('bt', bucket_time(now)) -- It is never written.
   local owner, looked = match(state_get('sb') or '', '^%d+|([^|]*)|(%d+)$')
   local found = redis.call('HSCAN', keys.shares, CURSOR, 'COUNT', PAGE)
-  local out, names = { found[1], looked and format('%d', call.st.bt - looked) or '-1', owner or '' }, {}
+  local out, names = { found[1], looked and format('%d', state_num('bt') - looked) or '-1', owner or '' }, {}
   for i = 1, #found[2], 2 do names[#names + 1] = found[2][i] end
   for i = 1, #names, GATES_AT_ONCE do gates_load({ unpack(names, i, math.min(#names, i + GATES_AT_ONCE - 1)) }) end
   for i, name in ipairs(names) do

@@ -45,6 +45,9 @@ Stop workers, schedulers and limiters first; they are waited for. From then on a
 refused, with words, until the migration has ended. It may be killed at any point: run the same
 again, and it goes on. Processes that run on with the old layout are refused; start them anew.
 
+With the number of partitions that there is on the same Redis it raises the data to the newest
+layout, after an upgrade. Releases before it can no longer work on the deployment then.
+
 Exit codes: 0 it is done, or could be with --dry-run, 1 it is not: run the same again, 2 a wrong
 command line, 3 refused, because processes are running.`,
 		Example: `  headgate migrate --partitions 16 --redis localhost:6379 --dry-run

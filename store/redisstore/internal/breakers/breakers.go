@@ -52,7 +52,7 @@ func (s *Fleet) Breakers(ctx context.Context) ([]store.BreakerState, error) {
 func (s *Fleet) readBreakers(ctx context.Context, downstreams []string) ([]store.BreakerState, error) {
 	pipe := redisconn.Client(s.conn).Pipeline()
 	read := pipe.Time(ctx)
-	clocks := pipe.HMGet(ctx, s.conn.Partition.State(), "t", "bt")
+	clocks := redisconn.ReadState(ctx, pipe, s.conn.Partition, "t", "bt")
 	waiting := pipe.HMGet(ctx, s.conn.Partition.Waits(), downstreams...)
 	reads := make([]*redis.MapStringStringCmd, len(downstreams))
 	for i, name := range downstreams {

@@ -57,12 +57,13 @@ func (s *Looking) count(ctx context.Context, pipe redis.Pipeliner) (store.Census
 	if _, err := pipe.Exec(ctx); err != nil {
 		return store.Census{}, fmt.Errorf("count jobs: %w", redisconn.Unread(err))
 	}
+	fields := keyspace.Unpacked(state.Val())
 	c := store.Census{Live: live.Val(), Later: later.Val(), Dead: dead.Val()}
 	for _, n := range waiting {
 		c.Waiting += n.Val()
 	}
 	if places.many {
-		c.Waiting = waitingOf(state.Val())
+		c.Waiting = waitingOf(fields)
 	}
 	for _, n := range spilled {
 		c.Spilled += n.Val()
@@ -70,8 +71,8 @@ func (s *Looking) count(ctx context.Context, pipe redis.Pipeliner) (store.Census
 	for _, n := range readyCounts {
 		c.Ready += n.Val()
 	}
-	c.Accepted, c.Left, c.Died = countersOf(state.Val())
-	c.Moving = state.Val()["t"] != places.at // Every script that moves jobs writes the time.
+	c.Accepted, c.Left, c.Died = countersOf(fields)
+	c.Moving = fields["t"] != places.at // Every script that moves jobs writes the time.
 	return c, nil
 }
 
@@ -151,8 +152,9 @@ func countersIn(ctx context.Context, client redis.UniversalClient, p keyspace.Pa
 	if err != nil {
 		return store.Counters{}, fmt.Errorf("read counters: %w", redisconn.Unread(err))
 	}
-	c.Accepted, c.Left, c.Died = countersOf(state.Val())
-	c.Unknown, c.Retried = UnknownOf(state.Val()), redisconn.Whole(state.Val()["retried"])
+	fields := keyspace.Unpacked(state.Val())
+	c.Accepted, c.Left, c.Died = countersOf(fields)
+	c.Unknown, c.Retried = UnknownOf(fields), redisconn.Whole(fields["retried"])
 	return c, nil
 }
 
@@ -203,7 +205,7 @@ func (s *Looking) placeKeys(ctx context.Context) (p places, err error) {
 	for _, name := range names {
 		p.spills = append(p.spills, base+"spill:"+name)
 	}
-	p.at = state["t"]
+	p.at = keyspace.Unpacked(state)["t"]
 	return p, nil
 }
 

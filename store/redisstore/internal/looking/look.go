@@ -116,7 +116,7 @@ func (s *Looking) readSurroundings(ctx context.Context, sight *store.Sighting, f
 	job := &sight.Record.Job
 	raw := store.EncodeKey(sight.Key)
 	pipe := redisconn.Client(s.conn).Pipeline()
-	state := pipe.HMGet(ctx, s.conn.Partition.State(), "t", "bt", "cfg:"+job.Queue, "pools:"+job.Queue)
+	state := redisconn.ReadState(ctx, pipe, s.conn.Partition, "t", "bt", "cfg:"+job.Queue, "pools:"+job.Queue)
 	gated := pipe.HMGet(ctx, s.conn.Partition.Breaker(job.Downstream), "m", "r")
 	cancelled := pipe.HGet(ctx, s.conn.Partition.Base()+"cancelled", raw)
 	large := pipe.StrLen(ctx, s.conn.Partition.Large(raw))
