@@ -10,8 +10,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-
-	"github.com/headgate/headgate/internal/keyspace"
 )
 
 //go:embed scripts
@@ -45,19 +43,6 @@ const (
 	reliefMark = "-- @relief"
 )
 
-// coreEmpty is what a script says of the fields that are packed, coreFilled what is put in its place: their names in order, the place
-// of each, how many they are, and their form for struct.
-const coreEmpty = "= {}, {}, 0, ''"
-
-var coreFilled = func() string {
-	var list, at strings.Builder
-	for i, field := range keyspace.Core {
-		fmt.Fprintf(&list, "'%s', ", field)
-		fmt.Fprintf(&at, "['%s'] = %d, ", field, i+1)
-	}
-	return fmt.Sprintf("= { %s}, { %s}, %d, '<%s'", list.String(), at.String(), len(keyspace.Core), strings.Repeat("d", len(keyspace.Core)))
-}()
-
 // source is a file, as what is assembled of it.
 type source struct {
 	name, text string
@@ -88,7 +73,7 @@ func parse(file, text string) *source {
 			own.WriteString(line)
 		}
 	}
-	s.text, s.uses = strings.Replace(own.String(), coreEmpty, coreFilled, 1), names(text)
+	s.text, s.uses = own.String(), names(text)
 	s.resets = strings.Contains(s.text, "function reset."+s.name+"(")
 	for _, found := range luaFunction.FindAllStringSubmatch(s.text, -1) {
 		s.defines = append(s.defines, found[1])

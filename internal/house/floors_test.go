@@ -74,7 +74,6 @@ var mayAlso = []edge{
 	{"policy", "internal/control"},              // By what a limit moves is of the policy, too.
 	{"worker", "scheduler"},                     // A worker runs a scheduler, so that a lone worker needs nobody.
 	{"internal/redisconn", "internal/keyspace"}, // A partition is known by its keys.
-	{"lua", "internal/keyspace"},                // The scripts pack fields in the order that the schema declares.
 	{"internal/redisconn", "lua"},               // It sends the scripts.
 	{"internal/explain", "internal/shown"},      // What a tenant's eyes may see is decided in one place.
 	{"internal/explain", "internal/rollout"},    // It names the rule of the policy in force.

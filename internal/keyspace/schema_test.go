@@ -72,6 +72,44 @@ func compare(t *testing.T, what string, used map[string]bool, names []string) {
 	}
 }
 
+// TestTheScriptsPackTheCore in the order that is declared here; -update writes what state.lua says of it.
+func TestTheScriptsPackTheCore(t *testing.T) {
+	t.Parallel()
+	const file, begin, end = "../../lua/scripts/fragments/state.lua", "-- go test ./internal/keyspace -run TestTheScriptsPackTheCore -update\n", "-- end\n"
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := strings.Cut(string(text), begin)
+	written, after, found := strings.Cut(rest, end)
+	if !ok || !found {
+		t.Fatalf("%s has no place for the core", file)
+	}
+	var want strings.Builder
+	list := func(name string, one func(i int, field string) string) {
+		fmt.Fprintf(&want, "local %s = {", name)
+		for i, field := range keyspace.Core {
+			if i%6 == 0 {
+				want.WriteString("\n ")
+			}
+			want.WriteString(" " + one(i, field) + ",")
+		}
+		want.WriteString("\n}\n")
+	}
+	list("CORE", func(_ int, field string) string { return "'" + field + "'" })
+	list("CORE_AT", func(i int, field string) string { return fmt.Sprintf("['%s'] = %d", field, i+1) })
+	fmt.Fprintf(&want, "local CORE_SIZE, CORE_FORMAT = %d, '<%s'\n", len(keyspace.Core), strings.Repeat("d", len(keyspace.Core)))
+	if written == want.String() {
+		return
+	}
+	if !*update {
+		t.Fatalf("%s says\n%swant\n%s", file, written, want.String())
+	}
+	if err := os.WriteFile(file, []byte(before+begin+want.String()+end+after), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestTheScriptsUseTheSchema: each key and each field of the state that a script names is in the schema, and the other way round, but for
 // what Go alone writes.
 func TestTheScriptsUseTheSchema(t *testing.T) {

@@ -1,13 +1,29 @@
 -- state: the partition's one state hash, read in one HMGET and written in one HSET a call. Numbers are kept as
 -- Lua numbers and written with %d where they are integers (below 2^53), else with %.17g: both are exact.
--- `core` holds the numbers that every call touches as doubles, the lowest byte first, in the order of CORE, which package keyspace
--- declares. Data of a version below PACKED_DATA has each as a text in a field of its own, and is kept so until its version is raised;
+-- `core` holds the numbers that every call touches as doubles, the lowest byte first, in the order of CORE, which is that of
+-- package keyspace. Data of a version below PACKED_DATA has each as a text in a field of its own, and is kept so until its version is raised;
 -- from then on the first call that writes packs them. A release before that would go on with texts that nobody keeps: it finds
 -- FENCE in `t`, of which it makes no number, and breaks off before it has written anything.
 -- `partitions` says how many the deployment has, absent for one. Who takes it for another number is refused before it has
 -- written anything: a migration may have moved what it looks for. layout.go puts another number there for others than one.
 local format, match = string.format, string.match
-local CORE, CORE_AT, CORE_SIZE, CORE_FORMAT = {}, {}, 0, '' -- filled in when the scripts are put together
+-- go test ./internal/keyspace -run TestTheScriptsPackTheCore -update
+local CORE = {
+  't', 'bt', 'dc', 'step', 'seq', 'gen',
+  'en', 'eo', 'rot', 'dw', 'accepted', 'left:completed',
+  'pat', 'rf', 'ma', 'mf', 'nm', 'nh',
+  'nw', 'nc', 'nl', 'nb', 'nk', 'np',
+  'wl',
+}
+local CORE_AT = {
+  ['t'] = 1, ['bt'] = 2, ['dc'] = 3, ['step'] = 4, ['seq'] = 5, ['gen'] = 6,
+  ['en'] = 7, ['eo'] = 8, ['rot'] = 9, ['dw'] = 10, ['accepted'] = 11, ['left:completed'] = 12,
+  ['pat'] = 13, ['rf'] = 14, ['ma'] = 15, ['mf'] = 16, ['nm'] = 17, ['nh'] = 18,
+  ['nw'] = 19, ['nc'] = 20, ['nl'] = 21, ['nb'] = 22, ['nk'] = 23, ['np'] = 24,
+  ['wl'] = 25,
+}
+local CORE_SIZE, CORE_FORMAT = 25, '<ddddddddddddddddddddddddd'
+-- end
 local PACKED_DATA, FENCE = 3, 'packed'
 function reset.state() call.st, call.dirty, call.core, call.core_dirty, call.core_texts = {}, {}, nil, false, nil end
 
