@@ -180,7 +180,7 @@ func TestBodiesAreBoundedByRoute(t *testing.T) {
 	for target, most := range map[string]int{
 		"POST /api/v1/rate-limit/check": 64 << 10, "POST /api/v1/dead-letters/purge": 64 << 10, "POST /api/v1/workers": 64 << 10,
 		"PUT /api/v1/queues/mail/pause": 64 << 10, "POST /api/v1/workers/w/leases": 64 << 10, "POST /api/v1/workers/w/complete": 152 << 10,
-		"POST /api/v1/jobs": admin.DefaultMaxBody, "PUT /api/v1/policy": 4<<20 + 64<<10, "POST /api/v1/policy/dry-run": 4<<20 + 64<<10,
+		"POST /api/v1/jobs": admin.DefaultMaxBody, "POST /api/v1/jobs/batch": admin.DefaultMaxBody, "PUT /api/v1/policy": 4<<20 + 64<<10, "POST /api/v1/policy/dry-run": 4<<20 + 64<<10,
 	} {
 		method, path, _ := strings.Cut(target, " ")
 		for size, large := range map[int]bool{most: false, most + 1: true} {

@@ -22,6 +22,7 @@ import (
 // bodies are those of operations that need one; they name the tenant %s.
 var bodies = map[string]string{
 	"POST /api/v1/jobs":                       `{"tenant":%q,"queue":"mail","type":"welcome","id":"one"}`,
+	"POST /api/v1/jobs/batch":                 `{"jobs":[{"tenant":%q,"queue":"mail","type":"welcome","id":"one"}]}`,
 	"POST /api/v1/rate-limit/check":           `{"checks":[{"scope":%q}],"peek":true}`,
 	"POST /api/v1/dead-letters/redrive":       `{"keys":[{"tenant":%q,"id":"dead"}]}`,
 	"POST /api/v1/dead-letters/purge":         `{"keys":[{"tenant":%q,"id":"dead"}]}`,

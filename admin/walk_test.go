@@ -99,6 +99,11 @@ func walkJobs(p *plant) {
 	if again["decision"] != "duplicate" {
 		p.tb.Errorf("%v", again)
 	}
+	several := p.want(http.StatusOK, "operator", ask{op: batchOp, body: batchOf("acme", "a/1", "a/2")}).object(p.tb)
+	if several["admitted"] != 1.0 || several["duplicates"] != 1.0 {
+		p.tb.Errorf("%v", several)
+	}
+	p.want(http.StatusOK, "operator", ask{op: "DELETE /api/v1/jobs/{tenant}/{id}", path: map[string]string{"tenant": "acme", "id": "a/2"}})
 	first := p.want(http.StatusOK, "viewer", ask{op: "GET /api/v1/jobs", query: "limit=1&place=waiting&queue=mail"}).object(p.tb)
 	cursor, _ := first["cursor"].(string)
 	second := p.want(http.StatusOK, "viewer", ask{op: "GET /api/v1/jobs", query: "limit=1&place=waiting&queue=mail&cursor=" + cursor})

@@ -136,3 +136,9 @@ func (v Verdict) Err() error {
 	}
 	return &RefusedError{Verdict: v}
 }
+
+// EnqueueResult is what became of one job of a batch: exactly what would have been returned for it alone.
+type EnqueueResult struct {
+	Verdict Verdict
+	Err     error
+}

@@ -11,11 +11,8 @@ import (
 	"github.com/headgate/headgate/store"
 )
 
-// Result is what became of one job of a batch: exactly what Enqueue would have returned for it.
-type Result struct {
-	Verdict admission.Verdict
-	Err     error
-}
+// Result is what became of one job of a batch.
+type Result = admission.EnqueueResult
 
 // EnqueueBatch asks for many jobs to enter and returns one Result for each, in their order. The error is nil if and
 // only if every job was admitted or is a duplicate. Jobs are decided on one by one: a refused one does not
@@ -64,7 +61,7 @@ func (p *Producer) enqueueInOrder(ctx context.Context, jobs []admission.Job, som
 		}
 		job := jobs[i]
 		if err := p.prepare(&job); err != nil {
-			results[i] = Result{admission.Verdict{ID: job.ID}, err}
+			results[i] = Result{Verdict: admission.Verdict{ID: job.ID}, Err: err}
 			continue
 		}
 		if len(part) == store.MaxBatchJobs || len(part) > 0 && bytes+len(job.Payload) > store.MaxBatchBytes {
@@ -86,7 +83,7 @@ func (p *Producer) sendPart(ctx context.Context, part []entry, at []int, results
 	if ended != nil {
 		for i := range part {
 			err := fmt.Errorf("%w: nothing was sent: the batch ended at an earlier job", admission.ErrUnavailable)
-			results[at[i]] = Result{admission.Verdict{ID: part[i].job.ID}, err}
+			results[at[i]] = Result{Verdict: admission.Verdict{ID: part[i].job.ID}, Err: err}
 			p.told(&part[i], results[at[i]])
 		}
 		return ended
@@ -112,7 +109,7 @@ func (p *Producer) sendPart(ctx context.Context, part []entry, at []int, results
 	for i := range part {
 		e := &part[i]
 		if err != nil {
-			results[at[i]] = Result{admission.Verdict{ID: e.job.ID}, fmt.Errorf("enqueue job %s: %w", e.job.ID, err)}
+			results[at[i]] = Result{Verdict: admission.Verdict{ID: e.job.ID}, Err: fmt.Errorf("enqueue job %s: %w", e.job.ID, err)}
 		} else {
 			results[at[i]].Verdict, results[at[i]].Err = e.result()
 		}

@@ -39,7 +39,6 @@ var words = map[string]string{
 	"Pool":           "workers that serve the same queues",
 	"Refusal":        "that something may not pass, and why",
 	"Reservation":    "tokens taken for work whose cost is not known yet",
-	"Result":         "what became of one job of a batch",
 	"Stats":          "what a service has counted since it was made",
 	"TenantWeight":   "a tenant's weight in a class",
 	"Verdict":        "the answer of the limits to what was asked",

@@ -21,6 +21,8 @@ import (
 // Enqueuer puts jobs in; a *producer.Producer is one.
 type Enqueuer interface {
 	Enqueue(ctx context.Context, job admission.Job) (admission.Verdict, error)
+	// EnqueueBatch puts many in, and returns a result for each, in their order. The error is that not all are in.
+	EnqueueBatch(ctx context.Context, jobs []admission.Job) ([]admission.EnqueueResult, error)
 	// RedriveWith brings up to store.MaxBatchJobs dead letters back through admission. What became of each is in the
 	// results, in the order of the keys; without results the error is that of the call.
 	RedriveWith(ctx context.Context, options admission.RedriveOptions, keys ...admission.Key) ([]admission.RedriveResult, error)

@@ -16,7 +16,7 @@ import (
 
 func (a *API) limitRoutes() []route.Route {
 	check := ofTenant(http.MethodPost, "/api/v1/rate-limit/check", access.Operator, a.check)
-	check.Load, check.Parts = route.Data, questions
+	check.Load, check.Parts = route.Data, func(body []byte) int { return elements(body, "checks") }
 	return []route.Route{
 		check,
 		ofTenant(http.MethodGet, "/api/v1/rate-limit/status/{scope}", access.Viewer, a.status),
@@ -26,15 +26,14 @@ func (a *API) limitRoutes() []route.Route {
 	}
 }
 
-// questions is how many a body asks.
-func questions(body []byte) int {
-	var ask struct {
-		Checks []json.RawMessage `json:"checks"`
-	}
-	if json.Unmarshal(body, &ask) != nil { // The handler says so.
+// elements is how many a list of the body has, and 1 where it has none.
+func elements(body []byte, list string) int {
+	var members map[string]json.RawMessage
+	var all []json.RawMessage
+	if json.Unmarshal(body, &members) != nil || json.Unmarshal(members[list], &all) != nil { // The handler says so.
 		return 1
 	}
-	return max(len(ask.Checks), 1)
+	return max(len(all), 1)
 }
 
 type question struct {

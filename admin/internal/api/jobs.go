@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"math"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -22,8 +24,11 @@ import (
 func (a *API) jobRoutes() []route.Route {
 	enqueue := ofTenant(http.MethodPost, "/api/v1/jobs", access.Operator, a.enqueue)
 	enqueue.Load = route.Data
+	batch := ofTenant(http.MethodPost, "/api/v1/jobs/batch", access.Operator, a.enqueueBatch)
+	batch.Load, batch.Parts = route.Data, func(body []byte) int { return elements(body, "jobs") }
 	return []route.Route{
 		enqueue,
+		batch,
 		ofTenant(http.MethodGet, "/api/v1/jobs", access.Viewer, a.listJobs),
 		ofTenant(http.MethodGet, "/api/v1/jobs/{tenant}/{id}", access.Viewer, a.job),
 		ofTenant(http.MethodDelete, "/api/v1/jobs/{tenant}/{id}", access.Operator, a.cancel),
@@ -122,6 +127,30 @@ type verdictView struct {
 	AtRisk   bool            `json:"unreplicated,omitempty"`
 }
 
+// verdictOf shows that a job is in, and the status that says so.
+func verdictOf(verdict admission.Verdict) (int, verdictView) {
+	view := verdictView{
+		ID: verdict.ID, Decision: verdict.Decision.String(), Place: verdict.Place, Position: verdict.Position, Dropped: verdict.Dropped,
+		AtRisk: verdict.Unreplicated,
+	}
+	if verdict.Decision != admission.Admitted {
+		return http.StatusOK, view
+	}
+	if verdict.EstimatedWait >= 0 {
+		view.WaitMs = new(shown.Millis(verdict.EstimatedWait))
+	}
+	return http.StatusCreated, view
+}
+
+// hiddenGlobal is the refusal by the limit of all as a tenant is told of it: as in decide, when to come back is all.
+func hiddenGlobal(err error) *problem.DetailsError {
+	p := ProblemOf(err)
+	p.Detail = "the limit of the whole deployment refused the job"
+	delete(p.Extensions, "tokens_left")
+	delete(p.Extensions, "burst")
+	return p
+}
+
 func (a *API) enqueue(r *route.Request) (*route.Answer, error) {
 	var ask newJob
 	if err := r.Decode(&ask); err != nil {
@@ -135,12 +164,8 @@ func (a *API) enqueue(r *route.Request) (*route.Answer, error) {
 		return nil, err
 	}
 	verdict, err := a.config.Enqueuer.Enqueue(r.Context(), job)
-	if err != nil && verdict.Scope == admission.Global && r.Who.Tenant != "" { // As in decide: when to come back is all it is told.
-		p := ProblemOf(err)
-		p.Detail = "the limit of the whole deployment refused the job"
-		delete(p.Extensions, "tokens_left")
-		delete(p.Extensions, "burst")
-		return nil, p
+	if err != nil && verdict.Scope == admission.Global && r.Who.Tenant != "" {
+		return nil, hiddenGlobal(err)
 	}
 	refused, isRefused := errors.AsType[*admission.RefusedError](err)
 	if err != nil && !isRefused {
@@ -153,16 +178,9 @@ func (a *API) enqueue(r *route.Request) (*route.Answer, error) {
 		p.Header = header
 		return nil, p
 	}
-	view := verdictView{
-		ID: verdict.ID, Decision: verdict.Decision.String(), Place: verdict.Place, Position: verdict.Position, Dropped: verdict.Dropped,
-		AtRisk: verdict.Unreplicated,
-	}
-	answer := &route.Answer{Status: http.StatusOK, Value: view, Header: header}
-	if verdict.Decision == admission.Admitted {
-		if verdict.EstimatedWait >= 0 {
-			view.WaitMs = new(shown.Millis(verdict.EstimatedWait))
-		}
-		answer.Status, answer.Value = http.StatusCreated, view
+	status, view := verdictOf(verdict)
+	answer := &route.Answer{Status: status, Value: view, Header: header}
+	if status == http.StatusCreated {
 		header.Set("Location", "/api/v1/jobs/"+url.PathEscape(job.Tenant)+"/"+url.PathEscape(verdict.ID))
 	}
 	return answer, nil
@@ -288,4 +306,31 @@ func (a *API) cancel(r *route.Request) (*route.Answer, error) {
 		view.Outcome = "cancelling"
 	}
 	return route.OK(view), nil
+}
+
+// The headers of W3C Trace Context, of calls and of jobs alike.
+const (
+	traceParent = "traceparent"
+	traceState  = "tracestate"
+)
+
+var parentForm = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$`)
+
+// addTrace lets the trace of a call go on in its job, unless the job names one of its own. Where a job may not have so
+// many headers the trace is lost, not the job.
+func addTrace(job *admission.Job, header http.Header) {
+	parent := header.Get(traceParent)
+	if _, own := job.Headers[traceParent]; own || !parentForm.MatchString(parent) {
+		return
+	}
+	with := *job
+	with.Headers = map[string]string{}
+	maps.Copy(with.Headers, job.Headers)
+	with.Headers[traceParent] = parent
+	if state := header.Get(traceState); state != "" {
+		with.Headers[traceState] = state
+	}
+	if with.Validate(math.MaxInt) == nil {
+		job.Headers = with.Headers
+	}
 }

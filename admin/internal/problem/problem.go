@@ -115,15 +115,32 @@ func (p *DetailsError) Error() string { return string(p.Kind) + ": " + p.Detail 
 // Status is its HTTP status.
 func (p *DetailsError) Status() int { return meanings[p.Kind].status }
 
-// Write answers with the problem. instance is the path that was called.
-func (p *DetailsError) Write(w http.ResponseWriter, instance, requestID string) {
+// document returns the members that are not of the call.
+func (p *DetailsError) document() map[string]any {
 	document := map[string]any{}
 	maps.Copy(document, p.Extensions)
-	document["type"], document["title"], document["status"] = typePrefix+string(p.Kind), meanings[p.Kind].title, p.Status()
-	document["detail"], document["instance"], document["request_id"] = p.Detail, instance, requestID
+	document["type"], document["title"], document["detail"] = typePrefix+string(p.Kind), meanings[p.Kind].title, p.Detail
 	if len(p.Faults) > 0 {
 		document["errors"] = p.Faults
 	}
+	return document
+}
+
+// Part returns the problem as a part of an answer that has several: without the members that are of the call, the id that stands
+// beside it, and with RetryAfter as a member.
+func (p *DetailsError) Part() map[string]any {
+	document := p.document()
+	delete(document, "id")
+	if _, told := document["retry_after_ms"]; !told && p.RetryAfter > 0 {
+		document["retry_after_ms"] = float64(p.RetryAfter.Microseconds()) / 1000
+	}
+	return document
+}
+
+// Write answers with the problem. instance is the path that was called.
+func (p *DetailsError) Write(w http.ResponseWriter, instance, requestID string) {
+	document := p.document()
+	document["status"], document["instance"], document["request_id"] = p.Status(), instance, requestID
 	text, err := json.Marshal(document)
 	if err != nil {
 		http.Error(w, "the problem has no JSON text", http.StatusInternalServerError)
