@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -109,7 +110,7 @@ func addTokens(tb testing.TB, credentials map[string]string) *access.TokenVerifi
 		return "Bearer " + string(text)
 	}
 	edwards := jwa.EdDSA()
-	for _, role := range []string{"viewer", "operator", "admin"} {
+	for _, role := range []string{"viewer", "operator", "admin", "producer", "worker"} {
 		credentials[role+" by token"] = sign(edwards, key, map[string]any{access.RoleClaim: role})
 	}
 	credentials["zeta-admin by token"] = sign(edwards, key, map[string]any{access.TenantClaim: "zeta"})
@@ -124,7 +125,11 @@ func addTokens(tb testing.TB, credentials map[string]string) *access.TokenVerifi
 	return tokens
 }
 
-var roleOf = map[string]access.Role{"anyone": access.Anyone, "viewer": access.Viewer, "operator": access.Operator, "admin": access.Admin}
+// mayCall are the roles of an operation that each role of a credential may call.
+var mayCall = map[string]string{
+	"viewer": "anyone viewer", "operator": "anyone viewer operator producer worker", "admin": "anyone viewer operator admin producer worker",
+	"producer": "anyone producer", "worker": "anyone worker",
+}
 
 // TestAccessMatrix calls every operation of the description with every kind of credential. Which may do what comes from
 // the description, so that a new operation is in it by itself.
@@ -160,10 +165,10 @@ func TestAccessMatrix(t *testing.T) {
 				}
 			}
 		}
-		for _, who := range []string{"viewer", "operator", "admin", "viewer by token", "operator by token", "admin by token"} {
+		for _, who := range []string{"viewer", "operator", "admin", "producer", "worker", "viewer by token", "operator by token", "admin by token", "producer by token", "worker by token"} {
 			cells++
 			got := p.call(who, a)
-			may := roleOf[strings.Fields(who)[0]] >= roleOf[role]
+			may := slices.Contains(strings.Fields(mayCall[strings.Fields(who)[0]]), role)
 			if (got.status == http.StatusForbidden) == may || got.status == http.StatusUnauthorized || got.status >= 500 {
 				t.Errorf("%s as %s: %d\n%s", op, who, got.status, got.body)
 			}
@@ -222,6 +227,41 @@ func TestAnotherTenantLooksLikeNone(t *testing.T) {
 	if before.Accepted != after.Accepted || before.Dead != after.Dead || before.Waiting != after.Waiting {
 		t.Errorf("%+v became %+v", before, after)
 	}
+}
+
+// TestAProducerAndAWorkerDoTheirWorkAndNothingElse: what they may call is written down here, beside the description.
+func TestAProducerAndAWorkerDoTheirWorkAndNothingElse(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t, nil)
+	may := map[string]string{}
+	for _, op := range p.operations() {
+		role := p.extension(op, "role")
+		if may[role] += " " + op; role == "producer" || role == "worker" {
+			continue
+		}
+		for _, who := range []string{"producer", "worker"} {
+			if got := p.call(who, p.about(op, "acme")); (got.status == http.StatusForbidden) == (role == "anyone") {
+				t.Errorf("%s as %s: %d", op, who, got.status)
+			}
+		}
+	}
+	const worker = "/api/v1/workers/{worker}"
+	want := map[string]string{
+		"producer": "POST /api/v1/jobs POST /api/v1/jobs/batch POST /api/v1/rate-limit/check",
+		"worker": "POST /api/v1/workers DELETE " + worker + " POST " + worker + "/complete POST " + worker + "/extend POST " + worker +
+			"/fail POST " + worker + "/leases POST " + worker + "/release",
+	}
+	for role, ops := range want {
+		have, wanted := strings.Split(strings.TrimSpace(may[role]), " "), strings.Split(ops, " ")
+		slices.Sort(have)
+		slices.Sort(wanted)
+		if !slices.Equal(have, wanted) {
+			t.Errorf("a %s may call %v, want %v", role, have, wanted)
+		}
+	}
+	p.want(http.StatusCreated, "producer", ask{op: "POST /api/v1/jobs", body: someJob})
+	p.want(http.StatusOK, "producer", ask{op: batchOp, body: batchOf("acme", "a", "b")})
+	p.want(http.StatusCreated, "worker", ask{op: "POST /api/v1/workers", body: `{"queues":[{"queue":"mail"}]}`})
 }
 
 func TestATenantSeesAndTouchesItsOwn(t *testing.T) {

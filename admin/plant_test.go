@@ -103,6 +103,7 @@ func newPlantOn(tb testing.TB, store store.Deployment, change func(*admin.Config
 	config := admin.Config{Store: store, Enqueuer: enqueuer, AdminLimit: admission.PerSecond(1_000_000, 1_000_000)}
 	config.Credentials.Keys = p.issue(
 		access.Principal{Name: "viewer", Role: access.Viewer}, access.Principal{Name: "operator", Role: access.Operator},
+		access.Principal{Name: "producer", Role: access.Producer}, access.Principal{Name: "worker", Role: access.Worker},
 		access.Principal{Name: "admin", Role: access.Admin}, access.Principal{Name: "acme-admin", Role: access.Admin, Tenant: "acme"},
 		access.Principal{Name: "acme-viewer", Role: access.Viewer, Tenant: "acme"},
 		access.Principal{Name: "zeta-admin", Role: access.Admin, Tenant: "zeta"},

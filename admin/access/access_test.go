@@ -9,6 +9,7 @@ import (
 	"errors"
 	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -92,6 +93,16 @@ func TestEveryBadLineOfAKeysFileIsToldAndNoHashShown(t *testing.T) {
 
 func TestRolesIncludeThoseBefore(t *testing.T) {
 	t.Parallel()
+	for role, others := range map[access.Role][]access.Role{
+		access.Producer: {access.Anyone, access.Producer}, access.Worker: {access.Anyone, access.Worker}, access.Viewer: {access.Anyone, access.Viewer},
+		access.Operator: {access.Anyone, access.Viewer, access.Operator, access.Producer, access.Worker},
+	} {
+		for other := access.Anyone; other <= access.Worker; other++ {
+			if got := (access.Principal{Role: role}).May(other); got != slices.Contains(others, other) {
+				t.Errorf("%s may what is for %s: %t", role, other, got)
+			}
+		}
+	}
 	order := []access.Role{access.Anyone, access.Viewer, access.Operator, access.Admin}
 	for i, role := range order {
 		for j, other := range order {

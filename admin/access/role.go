@@ -8,8 +8,8 @@ import (
 	"github.com/headgate/headgate/admission"
 )
 
-// Role is what a principal may do; each includes those before it. The zero Role is none: nothing is allowed to it and
-// no route may ask for it.
+// Role is what a principal may do. Viewer, Operator and Admin include those before them, and Operator includes Producer and Worker,
+// which include nothing but what is for anyone. The zero Role is none: nothing is allowed to it and no route may ask for it.
 type Role int
 
 // The roles.
@@ -22,9 +22,16 @@ const (
 	Operator
 	// Admin also ends things for good and resets limits.
 	Admin
+	// Producer enqueues and asks for decisions, and sees nothing.
+	Producer
+	// Worker has sessions of a worker, and sees no job but those it is handed.
+	Worker
 )
 
-var roleNames = map[Role]string{Anyone: "anyone", Viewer: "viewer", Operator: "operator", Admin: "admin"}
+var roleNames = map[Role]string{Anyone: "anyone", Viewer: "viewer", Operator: "operator", Admin: "admin", Producer: "producer", Worker: "worker"}
+
+// RoleNames is how errors and help name the roles that a credential may have.
+const RoleNames = "viewer, operator, admin, producer or worker"
 
 // String returns the role's name, "none" for the zero Role.
 func (r Role) String() string {
@@ -34,14 +41,14 @@ func (r Role) String() string {
 	return "none"
 }
 
-// ParseRole reads the role of a credential: viewer, operator or admin.
+// ParseRole reads the role of a credential, one of RoleNames.
 func ParseRole(name string) (Role, error) {
-	for _, role := range []Role{Viewer, Operator, Admin} {
+	for _, role := range []Role{Viewer, Operator, Admin, Producer, Worker} {
 		if role.String() == name {
 			return role, nil
 		}
 	}
-	return 0, &admission.FieldError{Field: "role", Value: strconv.Quote(clip(name)), Allowed: "viewer, operator or admin"}
+	return 0, &admission.FieldError{Field: "role", Value: strconv.Quote(clip(name)), Allowed: RoleNames}
 }
 
 // clip shortens what is not worth printing whole.
@@ -64,7 +71,19 @@ type Principal struct {
 }
 
 // May reports whether the principal's role includes another. The zero Role includes none and is included in none.
-func (p Principal) May(role Role) bool { return role > 0 && p.Role >= role }
+func (p Principal) May(role Role) bool {
+	switch {
+	case role == 0 || p.Role == 0:
+		return false
+	case role == p.Role || role == Anyone:
+		return true
+	case p.Role == Producer || p.Role == Worker:
+		return false
+	case role == Producer || role == Worker:
+		return p.Role >= Operator
+	}
+	return p.Role >= role
+}
 
 // Caller is what calls are counted by: the name within the tenant, so that the keys that follow each other under one name are one
 // caller, and those of two tenants two.

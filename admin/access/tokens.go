@@ -18,7 +18,7 @@ import (
 
 // The claims of a token that say what it is for, beside aud, iss, exp and nbf.
 const (
-	// RoleClaim is viewer, operator or admin.
+	// RoleClaim is one of RoleNames.
 	RoleClaim = "headgate_role"
 	// TenantClaim binds the token to a tenant; without it the token is for all.
 	TenantClaim = "headgate_tenant"

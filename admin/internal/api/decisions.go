@@ -15,7 +15,7 @@ import (
 )
 
 func (a *API) limitRoutes() []route.Route {
-	check := ofTenant(http.MethodPost, "/api/v1/rate-limit/check", access.Operator, a.check)
+	check := ofTenant(http.MethodPost, "/api/v1/rate-limit/check", access.Producer, a.check)
 	check.Load, check.Parts = route.Data, func(body []byte) int { return elements(body, "checks") }
 	return []route.Route{
 		check,

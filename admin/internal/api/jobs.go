@@ -22,9 +22,9 @@ import (
 )
 
 func (a *API) jobRoutes() []route.Route {
-	enqueue := ofTenant(http.MethodPost, "/api/v1/jobs", access.Operator, a.enqueue)
+	enqueue := ofTenant(http.MethodPost, "/api/v1/jobs", access.Producer, a.enqueue)
 	enqueue.Load = route.Data
-	batch := ofTenant(http.MethodPost, "/api/v1/jobs/batch", access.Operator, a.enqueueBatch)
+	batch := ofTenant(http.MethodPost, "/api/v1/jobs/batch", access.Producer, a.enqueueBatch)
 	batch.Load, batch.Parts = route.Data, func(body []byte) int { return elements(body, "jobs") }
 	return []route.Route{
 		enqueue,

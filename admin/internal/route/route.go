@@ -83,7 +83,7 @@ func (r Route) Pattern() string { return r.Method + " " + r.Path }
 func (r Route) Validate() error {
 	var bad []error
 	if r.Role == 0 {
-		bad = append(bad, &admission.FieldError{Field: "role", Value: r.Role.String(), Allowed: "anyone, viewer, operator or admin"})
+		bad = append(bad, &admission.FieldError{Field: "role", Value: r.Role.String(), Allowed: "anyone, " + access.RoleNames})
 	}
 	if r.Reach == 0 {
 		bad = append(bad, &admission.FieldError{Field: "reach", Value: r.Reach.String(), Allowed: "public, deployment or tenant"})

@@ -54,7 +54,7 @@ func New(config Config) *Sessions { return &Sessions{config: config, parts: conf
 func (a *Sessions) Routes() []route.Route {
 	const one = "/api/v1/workers/{worker}"
 	work := func(method, path string, handle func(*route.Request) (*route.Answer, error)) route.Route {
-		return route.Route{Method: method, Path: path, Role: access.Operator, Reach: route.Deployment, Load: route.Data, Handle: handle}
+		return route.Route{Method: method, Path: path, Role: access.Worker, Reach: route.Deployment, Load: route.Data, Handle: handle}
 	}
 	lease := work(http.MethodPost, one+"/leases", a.lease)
 	lease.Load = route.Wait

@@ -46,14 +46,16 @@ func newKeyNew() *cobra.Command {
 		Use: "new --name NAME --role ROLE", Short: "Print a new key and its line for the keys file", Args: cli.NoArgs,
 		Long: `Prints a new key, once and nowhere else, and below it the line for the keys file. It needs no
 Redis. Roles: a viewer sees; an operator also enqueues, asks for decisions, pauses, cancels and
-redrives; an admin also ends things for good and resets limits.`,
+redrives; an admin also ends things for good and resets limits. A producer enqueues and asks for
+decisions, a worker has sessions of a worker, and neither sees or does anything else.`,
 		Example: `  headgate key new --name ops --role admin
-  headgate key new --name acme-ci --role operator --tenant acme --expires 2160h --json`,
+  headgate key new --name acme-ci --role operator --tenant acme --expires 2160h --json
+  headgate key new --name shop --role producer --tenant acme`,
 		RunE: func(c *cobra.Command, _ []string) error { return f.run(c) },
 	}
 	flags := c.Flags()
 	flags.StringVar(&f.who.Name, "name", "", "`NAME` that logs have for the key (required)")
-	flags.StringVar(&f.role, "role", "", "`ROLE`: viewer, operator or admin (required)")
+	flags.StringVar(&f.role, "role", "", "`ROLE`: "+access.RoleNames+" (required)")
 	flags.StringVar(&f.who.Tenant, "tenant", "", "`TENANT` that it may see and touch alone; by default all")
 	flags.DurationVar(&f.expires, "expires", 0, "`TIME` after which it ends, such as 2160h; by default never")
 	flags.BoolVar(&f.json, "json", false, "write one JSON object")
