@@ -1,0 +1,54 @@
+"""Client and worker for Headgate's HTTP API.
+
+Client enqueues jobs, asks limits and holds sessions of workers; Worker runs handlers in threads and keeps their leases.
+Both may be used by several threads.
+"""
+
+from .client import Client
+from .errors import (
+    Conflict,
+    Forbidden,
+    HeadgateError,
+    InvalidRequest,
+    NetworkError,
+    NotFound,
+    OutcomeUnknown,
+    Refused,
+    RefusedForGood,
+    TooManyRequests,
+    Unauthenticated,
+    Unavailable,
+)
+from .types import BatchResult, BatchResults, Decision, Ended, Extended, Lease, Leases, NewJob, Session, Verdict
+from .worker import Discard, Fail, Job, Snooze, Worker
+
+__all__ = [
+    "BatchResult",
+    "BatchResults",
+    "Client",
+    "Conflict",
+    "Decision",
+    "Discard",
+    "Ended",
+    "Extended",
+    "Fail",
+    "Forbidden",
+    "HeadgateError",
+    "InvalidRequest",
+    "Job",
+    "Lease",
+    "Leases",
+    "NetworkError",
+    "NewJob",
+    "NotFound",
+    "OutcomeUnknown",
+    "Refused",
+    "RefusedForGood",
+    "Session",
+    "Snooze",
+    "TooManyRequests",
+    "Unauthenticated",
+    "Unavailable",
+    "Verdict",
+    "Worker",
+]

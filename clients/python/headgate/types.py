@@ -1,0 +1,119 @@
+"""The bodies of the API, by the names and with the members that its description has; a test holds them equal."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, TypedDict
+
+
+class _NewJob(TypedDict):
+    tenant: str
+    queue: str
+    type: str
+
+
+class NewJob(_NewJob, total=False):
+    id: str
+    priority: str
+    deadline: str
+    cost: int
+    downstream: str
+    max_attempts: int
+    timeout: str
+    run_at: str
+    delay: str
+    unique: Dict[str, str]
+    payload: Any
+    payload_base64: str
+    headers: Dict[str, str]
+
+
+class _Verdict(TypedDict):
+    id: str
+    decision: str
+
+
+class Verdict(_Verdict, total=False):
+    place: str
+    position: int
+    estimated_wait_ms: float
+    dropped: int
+    unreplicated: bool
+
+
+class _BatchResult(TypedDict):
+    id: str
+    status: int
+
+
+class BatchResult(_BatchResult, total=False):
+    verdict: Verdict
+    problem: Dict[str, Any]
+
+
+class BatchResults(TypedDict):
+    results: List[BatchResult]
+    admitted: int
+    duplicates: int
+    refused: int
+    failed: int
+
+
+class _Decision(TypedDict):
+    allowed: bool
+    consumed: bool
+    answers: List[Dict[str, Any]]
+    tokens_consumed: int
+    wait_time_ms: float
+    timestamp: str
+
+
+class Decision(_Decision, total=False):
+    scope: str
+    tokens_remaining: float
+    bucket_capacity: int
+    refill_rate: float
+    error: Dict[str, str]
+
+
+class Session(TypedDict):
+    worker: str
+    pool: str
+    slots: int
+    lease_ms: float
+
+
+class _Lease(TypedDict):
+    tenant: str
+    id: str
+    token: str
+    queue: str
+    type: str
+    attempts: int
+    payload_base64: str
+
+
+class Lease(_Lease, total=False):
+    downstream: str
+    deadline: str
+    timeout_ms: float
+    headers: Dict[str, str]
+
+
+class _Leases(TypedDict):
+    jobs: List[Lease]
+    cancelled: List[Dict[str, str]]
+
+
+class Leases(_Leases, total=False):
+    partial: bool
+
+
+class Extended(TypedDict):
+    lease_ms: float
+    cancelled: List[Dict[str, str]]
+
+
+class Ended(TypedDict):
+    tenant: str
+    id: str
+    outcome: str
