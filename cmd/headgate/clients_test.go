@@ -2,9 +2,13 @@ package main
 
 import (
 	"context"
+	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"io"
+	"log"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,13 +24,15 @@ type language struct {
 	// fence begins a program in the README, extension is that of its file.
 	fence, extension string
 	command          []string
-	env              func(dir string) string
+	// env lets a program find the client in dir; nil stands for a package installed beside the program.
+	env func(dir string) string
 }
 
 var (
 	python = language{"python", "```python\n", ".py", []string{"python3", "-W", "error"}, func(dir string) string {
 		return "PYTHONPATH=" + dir
 	}}
+	script = language{"typescript", "```js\n", ".mjs", []string{"node"}, nil}
 )
 
 // programs returns those of the README of a language, in their order.
@@ -54,13 +60,20 @@ func (l language) run(t *testing.T, dir, program, address, key string) (*exec.Cm
 	if _, err := exec.LookPath(l.command[0]); err != nil {
 		t.Fatalf("%s is missing: make deps installs it, or apt-get install python3 nodejs: %v", l.command[0], err)
 	}
-	file := filepath.Join(t.TempDir(), "program"+l.extension)
+	beside := t.TempDir()
+	file := filepath.Join(beside, "program"+l.extension)
 	must(t, os.WriteFile(file, []byte(program), 0o600))
 	var out lockedBuffer
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(stop)
 	c := exec.CommandContext(ctx, l.command[0], append(l.command[1:len(l.command):len(l.command)], file)...) //nolint:gosec // It is of a README.
-	c.Env = append(os.Environ(), "HEADGATE_URL="+address, "HEADGATE_KEY="+key, "PYTHONDONTWRITEBYTECODE=1", l.env(dir))
+	c.Env = append(os.Environ(), "HEADGATE_URL="+address, "HEADGATE_KEY="+key, "PYTHONDONTWRITEBYTECODE=1")
+	if l.env != nil {
+		c.Env = append(c.Env, l.env(dir))
+	} else { // As npm install of a directory does.
+		must(t, os.Mkdir(filepath.Join(beside, "node_modules"), 0o700))
+		must(t, os.Symlink(dir, filepath.Join(beside, "node_modules", "headgate")))
+	}
 	c.Stdout, c.Stderr, c.WaitDelay = &out, &out, 5*time.Second
 	must(t, c.Start())
 	return c, &out
@@ -135,6 +148,11 @@ func TestTheProgramsOfThePythonReadme(t *testing.T) {
 	testReadme(t, python)
 }
 
+func TestTheProgramsOfTheTypeScriptReadme(t *testing.T) {
+	t.Parallel()
+	testReadme(t, script)
+}
+
 // killed is a worker that is killed while it runs a job.
 const killed = `
 import time
@@ -181,5 +199,97 @@ func TestTheJobOfAKilledPythonWorkerRunsElsewhere(t *testing.T) {
 	}
 	if got := census(t, address, viewer); got["accepted"] != 1.0 || got["live"] != 0.0 {
 		t.Errorf("%v", got)
+	}
+}
+
+// once is a program that enqueues a job and then asks a limit, and says how each ended.
+var once = map[string]string{
+	"python": `
+from headgate import Client, NetworkError
+client = Client()
+print("enqueued", client.enqueue("acme", "mail", "welcome")["decision"])
+try:
+    client.check("acme")
+except NetworkError as error:
+    print("no answer", error.status)
+`,
+	"typescript": `
+import { Client, NetworkError } from "headgate";
+const client = new Client();
+console.log("enqueued", (await client.enqueue({ tenant: "acme", queue: "mail", type: "welcome" })).decision);
+await client.check({ scope: "acme" }).catch((error) => {
+  if (!(error instanceof NetworkError)) throw error;
+  console.log("no answer", error.status);
+});
+`,
+}
+
+// TestClientsSendAgainWhatIsSafe: a job whose answer was lost is sent again with the id that it had, also after a 503; a check, which would be
+// charged twice, is not.
+func TestClientsSendAgainWhatIsSafe(t *testing.T) {
+	t.Parallel()
+	for _, l := range []language{python, script} {
+		t.Run(l.name, func(t *testing.T) {
+			t.Parallel()
+			calls := make(chan string, 16)
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				body, err := io.ReadAll(r.Body)
+				var job struct{ ID string }
+				if err = errors.Join(err, json.Unmarshal(body, &job)); err != nil {
+					t.Error(err)
+				}
+				calls <- r.URL.Path + " " + job.ID
+				switch n := len(calls); {
+				case r.URL.Path == "/api/v1/jobs" && n == 2:
+					w.Header().Set("Content-Type", "application/problem+json")
+					w.WriteHeader(http.StatusServiceUnavailable)
+					_, _ = io.WriteString(w, `{"type":"urn:headgate:problem:unavailable","detail":"away"}`)
+				case r.URL.Path == "/api/v1/jobs" && n == 3:
+					w.Header().Set("Content-Type", "application/json")
+					_, _ = io.WriteString(w, `{"id":"x","decision":"duplicate"}`)
+				default:
+					panic(http.ErrAbortHandler) // The connection ends without an answer.
+				}
+			}))
+			t.Cleanup(server.Close)
+			dir, _ := l.programs(t)
+			c, out := l.run(t, dir, once[l.name], server.URL, "hgk_none")
+			if err := c.Wait(); err != nil || out.String() != "enqueued duplicate\nno answer 0\n" {
+				t.Errorf("%v\n%s", err, out.String())
+			}
+			first, second, third := <-calls, <-calls, <-calls
+			if len(first) < len("/api/v1/jobs ")+36 || first != second || second != third {
+				t.Errorf("%q, %q, %q", first, second, third)
+			}
+			if check := <-calls; len(calls) != 0 || check != "/api/v1/rate-limit/check " {
+				t.Errorf("%q, and %d calls more", check, len(calls))
+			}
+		})
+	}
+}
+
+// TestThePythonClientBelievesItsAuthorities, and no others.
+func TestThePythonClientBelievesItsAuthorities(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"allowed":true}`)
+	}))
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	file := filepath.Join(t.TempDir(), "ca.pem")
+	must(t, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600))
+	dir, _ := python.programs(t)
+	c, out := python.run(t, dir, `
+from headgate import Client, HeadgateError
+print(Client(ca_file="`+file+`").check("acme")["allowed"])
+try:
+    Client().check("acme")
+except HeadgateError as error:
+    print("certificate" in str(error))
+`, server.URL, "hgk_none")
+	if err := c.Wait(); err != nil || out.String() != "True\nTrue\n" {
+		t.Errorf("%v\n%s", err, out.String())
 	}
 }

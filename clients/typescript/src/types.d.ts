@@ -1,0 +1,309 @@
+// Generated from the OpenAPI description: go test ./admin/internal/openapi -run TypeScript -update
+
+export type ActualCost = number;
+
+export type Answer = {
+  allowed: boolean;
+  /** On the way, outermost first; those without a limit are not there */
+  buckets: Array<Bucket>;
+  reason?: "limited" | "too_costly" | "buckets";
+  /** The scope whose bucket holds too little */
+  refused_by?: string;
+  scope: string;
+  tokens: Tokens;
+  /** Until every bucket on the way would hold enough, if nobody else took from it */
+  wait_ms?: number;
+};
+
+export type BatchProblem = {
+  burst?: Count;
+  detail: string;
+  errors?: Array<Fault>;
+  reason?: RefusalReason;
+  /** Also where Retry-After would have been sent */
+  retry_after_ms?: number;
+  scope?: string;
+  title: string;
+  /** Below zero is a debt, of work that cost more than it reserved */
+  tokens_left?: number;
+  type: string;
+};
+
+export type BatchResult = {
+  id: string;
+  problem?: BatchProblem;
+  /** What POST /api/v1/jobs would have answered */
+  status: number;
+  verdict?: Verdict;
+};
+
+export type BatchResults = {
+  admitted: Count;
+  duplicates: Count;
+  /** All others: it is not known, or not to be, that they entered */
+  failed: Count;
+  /** For now (429) or for good (422) */
+  refused: Count;
+  results: Array<BatchResult>;
+};
+
+export type Bucket = {
+  burst: number;
+  full_in_ms: number;
+  scope: string;
+  /** Below zero is a debt, of work that cost more than it reserved */
+  tokens_left: number;
+  tokens_per_second: number;
+};
+
+export type Cancellations = Array<{
+  reason?: string;
+  token: Token;
+}>;
+
+export type Check = {
+  checks?: Array<Question>;
+  /** What the caller calls this call and itself: it goes into the log beside the call, and nowhere else */
+  metadata?: {
+    request_id?: string;
+    user_agent?: string;
+  };
+  /** Charge nothing */
+  peek?: boolean;
+  priority?: CheckPriority;
+  scope?: Scope;
+  tokens?: Tokens;
+};
+
+export type CheckPriority = string;
+
+export type Completion = {
+  cost?: ActualCost;
+  id: JobID;
+  /** How long, 1s to 720h; 24h unless given */
+  keep_result?: Duration;
+  ran?: Ran;
+  /** What the job leaves, up to 64 KiB */
+  result_base64?: string;
+  tenant: TenantName;
+  token: Token;
+};
+
+export type Count = number;
+
+export type Decision = {
+  allowed: boolean;
+  answers: Array<Answer>;
+  /** Its burst */
+  bucket_capacity?: number;
+  /** Whether anything was charged */
+  consumed: boolean;
+  /** Of a refusal */
+  error?: {
+    code: "RATE_LIMIT_EXCEEDED";
+    message: string;
+  };
+  /** Its tokens a second */
+  refill_rate?: number;
+  /** Of a single question */
+  scope?: string;
+  /** When it was answered, by the server's clock; the decision itself is by that of Redis */
+  timestamp: string;
+  /** What was charged, each token once, however many buckets are on the way */
+  tokens_consumed: Count;
+  /** Below zero for a debt; of the bucket that refused, or of the one on the way that holds least; absent where nothing is limited, as are the next two */
+  tokens_remaining?: number;
+  /** The longest wait of all answers */
+  wait_time_ms: number;
+};
+
+export type Duration = string;
+
+export type Ended = {
+  id: string;
+  outcome: "done" | "retried" | "dead" | "released" | "cancelled" | "expired";
+  tenant: string;
+};
+
+export type Extended = {
+  cancelled: Cancellations;
+  lease_ms: number;
+};
+
+export type Failure = {
+  cost?: ActualCost;
+  /** 1ms to 366 days, as in a Retry-After */
+  delay?: Duration;
+  /** It will never succeed. The breaker does not hear of it */
+  discard?: boolean;
+  error?: string;
+  id: JobID;
+  /** Of the call of the job's downstream, or own: that has no part in it, and its breaker does not hear of it */
+  kind?: "failure" | "timeout" | "own";
+  ran?: Ran;
+  tenant: TenantName;
+  token: Token;
+};
+
+export type Fault = {
+  detail: string;
+  /** A query parameter or a header */
+  parameter?: string;
+  /** A JSON pointer into the body */
+  pointer?: string;
+};
+
+export type JobID = LongName;
+
+export type Lease = {
+  /** Failed runs before this one */
+  attempts: Count;
+  deadline?: Time;
+  downstream?: string;
+  headers?: Record<string, string>;
+  id: string;
+  payload_base64: string;
+  queue: string;
+  tenant: string;
+  /** The longest run */
+  timeout_ms?: number;
+  token: Token;
+  type: string;
+};
+
+export type Leases = {
+  cancelled: Cancellations;
+  jobs: Array<Lease>;
+  /** A partition of the deployment gave no answer: the leases of its jobs are not renewed, and what it has handed out is told when it is asked with held */
+  partial?: boolean;
+};
+
+export type LongName = string;
+
+export type Name = string;
+
+export type NewBatch = {
+  jobs: Array<NewJob & {
+    id: {};
+  }>;
+};
+
+export type NewJob = {
+  cost?: Tokens;
+  /** The latest start */
+  deadline?: Time;
+  delay?: Duration;
+  downstream?: LongName;
+  headers?: Record<string, string>;
+  id?: JobID;
+  max_attempts?: number;
+  /** Any JSON value: its text is the payload */
+  payload?: unknown;
+  /** The payload's bytes; instead of payload */
+  payload_base64?: string;
+  /** A class of the queue, or 0 to 10; medium unless given */
+  priority?: string;
+  queue: Name;
+  run_at?: Time;
+  tenant: TenantName;
+  timeout?: Duration;
+  type: LongName;
+  unique?: {
+    for?: Duration;
+    key: LongName;
+    release?: "end" | "start" | "expiry";
+  };
+};
+
+export type NewLeases = {
+  /** Hand out again what the session holds */
+  held?: boolean;
+  max?: number;
+  /** Up to 5s; by default not at all */
+  wait?: Duration;
+};
+
+export type NewSession = {
+  /** 1s to 5m, 15s unless given */
+  lease?: Duration;
+  queues: Array<{
+    queue: Name;
+    weight?: number;
+  }>;
+  /** How many jobs it holds at a time */
+  slots?: number;
+  /** In strict order, not by weight */
+  strict?: boolean;
+};
+
+export type Problem = {
+  detail: string;
+  errors?: Array<Fault>;
+  instance: string;
+  request_id: string;
+  status: number;
+  title: string;
+  type: string;
+};
+
+export type Question = {
+  priority?: CheckPriority;
+  scope: Scope;
+  tokens?: Tokens;
+};
+
+export type Ran = Duration;
+
+export type Refusal = Problem & {
+  burst?: Count;
+  id: string;
+  reason: RefusalReason;
+  retry_after_ms?: number;
+  scope?: string;
+  /** Below zero is a debt, of work that cost more than it reserved */
+  tokens_left?: number;
+  type?: "urn:headgate:problem:refused" | "urn:headgate:problem:refused-for-good";
+};
+
+export type RefusalReason = "limited" | "too_costly" | "dedup" | "buckets" | "queues" | "lanes" | "deadline" | "memory" | "paused" | "unique" | "overflow" | "too_large" | "gone" | "breaker";
+
+export type Release = {
+  /** 1ms to 366 days; at once unless given */
+  delay?: Duration;
+  id: JobID;
+  tenant: TenantName;
+  token: Token;
+};
+
+export type Scope = string;
+
+export type Session = {
+  lease_ms: number;
+  pool: string;
+  slots: Count;
+  worker: string;
+};
+
+export type TenantName = Name;
+
+export type Throttled = Problem & {
+  type?: "urn:headgate:problem:too-many-requests";
+};
+
+export type Time = string;
+
+export type Token = string;
+
+export type Tokens = number;
+
+export type Verdict = {
+  decision: "admitted" | "duplicate";
+  /** Older jobs that became dead letters to make room */
+  dropped?: number;
+  estimated_wait_ms?: number;
+  id: string;
+  place?: "ready" | "waiting" | "later" | "spilled";
+  position?: number;
+  /** Fewer replicas than redis.replicas asks for confirmed the job in time; the same request again waits again */
+  unreplicated?: boolean;
+};
