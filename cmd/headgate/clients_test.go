@@ -42,6 +42,12 @@ func (l language) programs(t *testing.T) (dir string, all []string) {
 	must(t, err)
 	text, err := os.ReadFile(filepath.Join(dir, "README.md"))
 	must(t, err)
+	sources, err := filepath.Glob(filepath.Join(dir, "*", "*.*"))
+	must(t, err)
+	for _, name := range sources { // So that the go command runs the test again where one has changed.
+		_, err := os.ReadFile(name)
+		must(t, err)
+	}
 	for i, part := range strings.Split(string(text), l.fence) {
 		if i > 0 {
 			program, _, _ := strings.Cut(part, "```")
@@ -291,5 +297,61 @@ except HeadgateError as error:
 `, server.URL, "hgk_none")
 	if err := c.Wait(); err != nil || out.String() != "True\nTrue\n" {
 		t.Errorf("%v\n%s", err, out.String())
+	}
+}
+
+// long is a worker whose job takes four leases.
+var long = map[string]string{
+	"python": `
+import time
+from headgate import Client, Worker
+worker = Worker(Client(), {"mail": 1}, lease=1)
+
+@worker.handler("slow")
+def slow(job):
+    print("begun", flush=True)
+    time.sleep(4)
+    print("cancelled" if job.cancelled.is_set() else "kept", flush=True)
+
+worker.run()
+`,
+	"typescript": `
+import { Client, Worker } from "headgate";
+const worker = new Worker(new Client(), { queues: { mail: 1 }, lease: 1, handlers: { async slow(job) {
+  console.log("begun");
+  await new Promise((resolve) => setTimeout(resolve, 4000));
+  console.log(job.signal.aborted ? "cancelled" : "kept");
+} } });
+await worker.run();
+`,
+}
+
+// TestAWorkerKeepsItsLeaseAndDrains: a job that takes longer than its lease runs once, and to its end after SIGTERM.
+func TestAWorkerKeepsItsLeaseAndDrains(t *testing.T) {
+	t.Parallel()
+	for _, l := range []language{python, script} {
+		t.Run(l.name, func(t *testing.T) {
+			t.Parallel()
+			address, producer, worker, viewer := clientPlant(t)
+			dir, _ := l.programs(t)
+			enqueue, said := python.run(t, filepath.Join(dir, "..", "python"), `from headgate import Client; Client().enqueue("acme", "mail", "slow", id="one")`, address, producer)
+			if err := enqueue.Wait(); err != nil {
+				t.Fatalf("%v\n%s", err, said.String())
+			}
+			c, out := l.run(t, dir, long[l.name], address, worker)
+			awaitLog(t, out.String, "begun", 1)
+			other, idle := l.run(t, dir, long[l.name], address, worker) // It would be handed what is not kept.
+			must(t, c.Process.Signal(syscall.SIGTERM))
+			if err := c.Wait(); err != nil || out.String() != "begun\nkept\n" {
+				t.Errorf("%v\n%s", err, out.String())
+			}
+			must(t, other.Process.Signal(syscall.SIGTERM))
+			if err := other.Wait(); err != nil || idle.String() != "" {
+				t.Errorf("the other: %v\n%s", err, idle.String())
+			}
+			if got := census(t, address, viewer); got["accepted"] != 1.0 || got["live"] != 0.0 {
+				t.Errorf("%v", got)
+			}
+		})
 	}
 }
