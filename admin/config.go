@@ -25,6 +25,9 @@ import (
 // Enqueuer is what the server enqueues and redrives by; a *producer.Producer is one.
 type Enqueuer = api.Enqueuer
 
+// Limiter is what decides checks without a call of Redis each; a *limiter.Limiter is one.
+type Limiter = api.Limiter
+
 // Defaults and bounds of a Config.
 const (
 	// DefaultMaxBody has room for the largest payload in base64.
@@ -64,6 +67,9 @@ type Config struct {
 	Logger   zerolog.Logger
 	Store    store.Deployment
 	Enqueuer Enqueuer
+	// Limiter answers checks that take tokens, from what it has on lease and without Redis by its outage modes. It is its owner's to close, and
+	// is to count minutes (limiter.Config.Minutes). Nil asks Redis for each.
+	Limiter Limiter
 	// Credentials are taken at first; SetCredentials changes them.
 	Credentials access.Credentials
 	// Open takes every caller for an admin. It is for a loopback address alone.

@@ -86,6 +86,7 @@ func TestEachCheckIsCountedOnce(t *testing.T) {
 	all.Wait()
 	stop()
 	must(t, <-ended)
+	must(t, p.limits.Close(t.Context()))
 	for scope, want := range books.told {
 		if got := p.counted(scope); got != want && scope != admission.Global && scope != "probe" {
 			t.Errorf("%s has %+v, and callers were told %+v", scope, got, want)

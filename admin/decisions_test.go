@@ -135,7 +135,7 @@ func TestJobsAndDecisionsShareTheirBuckets(t *testing.T) {
 
 func TestANewPolicyCountsFromTheNextDecision(t *testing.T) {
 	t.Parallel()
-	p := newPlant(t, nil)
+	p := newPlant(t, func(c *admin.Config) { c.Limiter = nil })
 	p.want(http.StatusOK, "operator", ask{op: checkOp, body: `{"scope":"acme","tokens":5}`})
 	p.slow()
 	got := p.want(http.StatusOK, "operator", ask{op: checkOp, body: `{"scope":"acme","tokens":5}`}).object(t)

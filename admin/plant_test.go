@@ -26,6 +26,7 @@ import (
 	"github.com/headgate/headgate/admin/access"
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
 	"github.com/headgate/headgate/store"
@@ -46,6 +47,7 @@ type plant struct {
 	tb     testing.TB
 	store  store.Deployment
 	server *admin.Server
+	limits *limiter.Limiter // of the server
 	spec   *openapi3.T
 	keys   map[string]string // by the name of the credential
 	seen   struct {
@@ -109,6 +111,9 @@ func newPlantOn(tb testing.TB, store store.Deployment, change func(*admin.Config
 		access.Principal{Name: "zeta-admin", Role: access.Admin, Tenant: "zeta"},
 		access.Principal{Name: "expired", Role: access.Admin, Expires: time.Now().Add(-time.Second)},
 	)
+	p.limits, err = limiter.New(store, limiter.Config{Minutes: true, Count: true, Timeout: 10 * time.Second})
+	must(tb, err)
+	config.Limiter = p.limits
 	if change != nil {
 		change(&config)
 	}

@@ -67,7 +67,7 @@ func New(config Config) (*Server, error) {
 	s.SetCredentials(config.Credentials)
 	s.allow.Store(&config.Allow)
 	handlers := api.New(api.Config{
-		Store: config.Store, Enqueuer: config.Enqueuer, Description: document.JSON(), OldHeaders: config.OldHeaders,
+		Store: config.Store, Enqueuer: config.Enqueuer, Limiter: config.Limiter, Description: document.JSON(), OldHeaders: config.OldHeaders,
 		Breaker: config.Breaker, Breakers: config.Breakers, Version: config.Version,
 		Doctor:  func(ctx context.Context) (any, error) { return doctor.Run(ctx, config.Store) },
 		Decided: requests.Decided, Took: requests.Took,

@@ -114,7 +114,8 @@ func (l *Limiter) Check(ctx context.Context, r Request) (v Verdict, err error) {
 	}
 	now := l.clock.now()
 	var a answer
-	w.try(now, r.Cost, &a)
+	var at epochs
+	w.try(now, r.Cost, &at, &a)
 	switch {
 	case a.outcome == asking:
 		return l.ask(ctx, newTicket(w.asked, w, r.Cost).telling(r.Remaining))

@@ -144,15 +144,20 @@ func (s *scope) acquit() {
 	s.mu.owed, s.mu.indebted = 0, false
 }
 
-// owe notes what was admitted blind, up to one burst. first says that the scope stands among the debts from now on.
-func (s *scope) owe(cost, burst admission.Tokens) (first bool) {
+// owe notes what was admitted blind, up to one burst. more is by how much that is more; first says that the scope stands among the debts
+// from now on.
+func (s *scope) owe(cost, burst admission.Tokens) (more admission.Tokens, first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.mu.owed = min(burst, s.mu.owed+cost)
+	owed := min(burst, s.mu.owed+cost)
+	more, s.mu.owed = max(0, owed-s.mu.owed), owed
 	first = !s.mu.indebted
 	s.mu.indebted = true
-	return first
+	return more, first
 }
+
+// undo takes an answer back; nil where there is nothing to take back.
+type undo func()
 
 // answerBlind answers a ticket that Redis has not, by a way if one is known.
 func (l *Limiter) answerBlind(ctx context.Context, t *ticket, w *way, now breaker.Instant) Verdict {
@@ -180,6 +185,12 @@ func (l *Limiter) answerBlind(ctx context.Context, t *ticket, w *way, now breake
 func (b *blind) answer(w *way, cost admission.Tokens, now breaker.Instant, members int64, maxShares int) (Verdict, Outage) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	verdict, mode, _ := b.answerLocked(w, cost, now, members, maxShares)
+	return verdict, mode
+}
+
+// answerLocked also returns what takes the answer back where it admits, as long as the lock is held.
+func (b *blind) answerLocked(w *way, cost admission.Tokens, now breaker.Instant, members int64, maxShares int) (Verdict, Outage, undo) {
 	if !b.mu.away {
 		b.mu.since = now // One answer was late, so far.
 	}
@@ -196,7 +207,7 @@ func (b *blind) answer(w *way, cost admission.Tokens, now breaker.Instant, membe
 			leased.scopes = append(leased.scopes, s)
 			continue
 		case s.mode == OutageClosed || s.mode == OutageGrace || b.mu.shares.Len() >= maxShares:
-			return Verdict{Reason: admission.ReasonUnavailable, Scope: s.name}, s.mode
+			return Verdict{Reason: admission.ReasonUnavailable, Scope: s.name}, s.mode, nil
 		case s.mode == OutageShare:
 			shared = append(shared, buckets.LevelLimit{Scope: s.name, Limit: b.shareLocked(w.limit(s.level), now, members)})
 		}
@@ -205,22 +216,36 @@ func (b *blind) answer(w *way, cost admission.Tokens, now breaker.Instant, membe
 	var at epochs
 	_, ok := leased.take(anyLease, cost, &at)
 	if !ok { // Somebody else was quicker.
-		return Verdict{Reason: admission.ReasonUnavailable}, ""
+		return Verdict{Reason: admission.ReasonUnavailable}, "", nil
 	}
 	micros := buckets.Instant(time.Duration(now).Microseconds())
+	before := make([]buckets.Bucket, len(shared))
+	for i, step := range shared {
+		before[i] = b.mu.shares.Bucket(step.Scope)
+	}
 	if verdict := b.mu.shares.Take(micros, 0, shared, cost); verdict.Decision != admission.Admitted {
 		leased.putBack(cost, 0, &at)
 		if verdict.Reason == admission.ReasonTooCostly { // Of the share, not of the limit.
-			return Verdict{Reason: admission.ReasonUnavailable, Scope: verdict.Scope}, OutageShare
+			return Verdict{Reason: admission.ReasonUnavailable, Scope: verdict.Scope}, OutageShare, nil
 		}
-		return verdictOf(&verdict), OutageShare
+		return verdictOf(&verdict), OutageShare, nil
 	}
-	for _, s := range owing {
-		if s.owe(cost, w.limit(s.level).Burst) {
+	more := make([]admission.Tokens, len(owing))
+	for i, s := range owing {
+		var first bool
+		if more[i], first = s.owe(cost, w.limit(s.level).Burst); first {
 			b.mu.debts = append(b.mu.debts, debt{w, s})
 		}
 	}
-	return Verdict{Admitted: true}, decided
+	return Verdict{Admitted: true}, decided, func() {
+		leased.putBack(cost, 0, &at)
+		for i, step := range shared {
+			b.mu.shares.Put(step.Scope, before[i])
+		}
+		for i, s := range owing {
+			b.paid(s, more[i])
+		}
+	}
 }
 
 // looser returns the mode that lets more through.

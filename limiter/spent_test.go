@@ -91,7 +91,8 @@ func TestAScopeThatIsNotKeptIsNotLeased(t *testing.T) {
 func TestWhatIsOwedIsABurstAtMost(t *testing.T) {
 	t.Parallel()
 	s := newScope(admission.LevelTenant, OutageOpen)
-	if !s.owe(6, 10) || s.owe(6, 10) {
+	_, first := s.owe(6, 10)
+	if _, again := s.owe(6, 10); !first || again {
 		t.Error("a scope stands among the debts twice, or not at all")
 	}
 	if owed := s.owes(); owed != 10 {

@@ -47,16 +47,21 @@ type answer struct {
 	wait    time.Duration
 }
 
-// try takes cost out of every scope's lease, or out of none. The answer goes to a zero a: a copy of one costs as much as a lease.
-func (w *way) try(now breaker.Instant, cost admission.Tokens, a *answer) {
-	var at epochs
-	if low, ok := w.take(now, cost, &at); ok {
+// try takes cost out of every scope's lease, or out of none; at is for putBack. The answer goes to a zero a: a copy of one costs as much as
+// a lease.
+func (w *way) try(now breaker.Instant, cost admission.Tokens, at *epochs, a *answer) {
+	if low, ok := w.take(now, cost, at); ok {
 		if len(w.scopes) == 0 { // Nobody else would ever hear of a new policy.
 			low = now >= breaker.Instant(w.seen.Load()).Add(denialLife)
 		}
 		a.low = low
 		return
 	}
+	w.deniedBy(now, cost, a)
+}
+
+// deniedBy says that a check is denied, or that Redis knows.
+func (w *way) deniedBy(now breaker.Instant, cost admission.Tokens, a *answer) {
 	a.outcome = asking
 	for _, s := range w.scopes {
 		if s.has(now, cost) {
@@ -178,6 +183,20 @@ func (w *way) refill(now breaker.Instant) bool {
 	mine := false
 	for _, s := range w.scopes {
 		if int64(s.held.tokens()) < s.low.Load() && s.fetching.CompareAndSwap(false, true) {
+			mine = true
+		}
+	}
+	return mine
+}
+
+// claim is refill for a caller whom Redis has answered because something was not on lease.
+func (w *way) claim(now breaker.Instant) bool {
+	if !w.wants() {
+		return false
+	}
+	mine := false
+	for _, s := range w.scopes {
+		if (s.ended(now) || int64(s.held.tokens()) < s.low.Load()) && s.fetching.CompareAndSwap(false, true) {
 			mine = true
 		}
 	}

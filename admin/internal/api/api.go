@@ -28,10 +28,17 @@ type Enqueuer interface {
 	RedriveWith(ctx context.Context, options admission.RedriveOptions, keys ...admission.Key) ([]admission.RedriveResult, error)
 }
 
+// Limiter decides questions by itself where it can; a *limiter.Limiter is one, and its methods say more.
+type Limiter interface {
+	Decide(ctx context.Context, questions []store.Question) (granted bool, source string, answers []store.Answer, err error)
+}
+
 // Config is what the handlers work with.
 type Config struct {
 	Store    store.Deployment
 	Enqueuer Enqueuer
+	// Limiter is that of admin.Config.
+	Limiter Limiter
 	// Doctor examines the deployment, and returns what is to be shown of it.
 	Doctor func(context.Context) (any, error)
 	// Description is the text of /openapi.json; Metrics answers /metrics.

@@ -78,7 +78,7 @@ func (a *API) tell(made *decision) {
 // try asks a candidate in shadow about the questions of a call, as producers do about jobs. What does not reach Redis is
 // not counted, and nothing else. A peek takes no tokens under any limits.
 func (a *API) try(ctx context.Context, made *decision) {
-	if made.peek || made.policy.ShadowID() == "" {
+	if made.peek || made.view.Source == sourceBlind || made.policy == nil || made.policy.ShadowID() == "" {
 		return
 	}
 	var questions []store.Question

@@ -1,7 +1,9 @@
 package api
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"time"
 
@@ -96,6 +98,7 @@ type decisionView struct {
 	Scope    admission.Scope `json:"scope,omitempty"` // of a single question
 	Allowed  bool            `json:"allowed"`
 	Consumed bool            `json:"consumed"`
+	Source   string          `json:"source"`
 	Answers  []answerView    `json:"answers"`
 
 	summaryView
@@ -136,7 +139,9 @@ func (a *API) check(r *route.Request) (*route.Answer, error) {
 		return nil, err
 	}
 	took := time.Since(began)
-	a.note(&made)
+	if !made.noted {
+		a.note(&made)
+	}
 	a.tell(&made)
 	a.try(r.Context(), &made)
 	view := made.view
@@ -184,38 +189,93 @@ func bindScope(r *route.Request, scope admission.Scope) error {
 type decision struct {
 	view decisionView
 	// wait is the longest of all answers.
-	wait      time.Duration
-	peek      bool
+	wait time.Duration
+	peek bool
+	// noted says that the limiter counts it in the minutes of its scopes.
+	noted     bool
 	policy    *policy.Compiled
 	questions []store.Question
 	answers   []store.Answer
 }
 
-// decide asks the store, with the policy in force.
-func (a *API) decide(r *route.Request, peek bool, asked []question) (made decision, err error) {
+// decide asks the limiter, where there is one, and otherwise the store: what takes nothing, what is not well asked, and what finds a partition
+// whose policy is behind.
+func (a *API) decide(r *route.Request, peek bool, asked []question) (decision, error) {
 	outermost := admission.LevelGlobal
 	if r.Who.Tenant != "" { // What everybody takes together is nothing for one of them.
 		outermost = admission.LevelTenant
 	}
-	err = a.limits.with(r.Context(), func(snapshot *policy.Compiled) error {
+	if a.config.Limiter != nil && !peek {
+		made, err := a.decideTogether(r.Context(), asked, outermost)
+		if !errors.Is(err, store.ErrStale) && !errors.Is(err, admission.ErrInvalid) {
+			return made, err
+		}
+	}
+	return a.decideExactly(r.Context(), peek, asked, outermost)
+}
+
+// Who decides where it is not a Limiter, and where that has no answer of Redis.
+const (
+	sourceExact = "exact"
+	sourceBlind = "blind"
+)
+
+// decideTogether asks the limiter.
+func (a *API) decideTogether(ctx context.Context, asked []question, outermost admission.Level) (decision, error) {
+	questions := make([]store.Question, len(asked))
+	for i, q := range asked {
+		tenant, queue, class, err := q.Scope.Parts()
+		if err != nil {
+			return decision{}, err
+		}
+		questions[i] = store.Question{Tenant: tenant, Queue: queue, Class: class, Cost: max(q.Tokens, 1)}
+	}
+	granted, source, answers, err := a.config.Limiter.Decide(ctx, questions)
+	if err != nil {
+		return decision{}, err
+	}
+	made := decision{
+		view:  decisionView{Allowed: granted, Consumed: granted, Source: source},
+		noted: true, policy: a.limits.snapshot.Load(), questions: questions, answers: answers,
+	}
+	for i := range answers {
+		if v := &answers[i].Verdict; v.Reason == admission.ReasonUnavailable {
+			p := problem.New(problem.Unavailable, "Redis does not answer, and what serve.limiter.outage says refuses without it")
+			p.RetryAfter = v.RetryAfter
+			return decision{}, p
+		}
+	}
+	made.show(asked, outermost)
+	return made, nil
+}
+
+// show fills the view with the answers, the buckets from a level on.
+func (made *decision) show(asked []question, outermost admission.Level) {
+	made.view.Answers = []answerView{}
+	for i, answer := range made.answers {
+		made.view.Answers = append(made.view.Answers, answerViewOf(asked[i], &made.questions[i], answer, outermost))
+		made.wait = max(made.wait, answer.Verdict.RetryAfter)
+	}
+}
+
+// decideExactly asks the store, with the policy in force.
+func (a *API) decideExactly(ctx context.Context, peek bool, asked []question, outermost admission.Level) (made decision, err error) {
+	err = a.limits.with(ctx, func(snapshot *policy.Compiled) error {
 		questions := make([]store.Question, len(asked))
 		for i, q := range asked {
 			if questions[i], err = questionOf(snapshot, q); err != nil {
 				return err
 			}
 		}
-		granted, answers, err := a.config.Store.Check(r.Context(), snapshot.Version(), peek, questions)
+		granted, answers, err := a.config.Store.Check(ctx, snapshot.Version(), peek, questions)
 		if err != nil {
 			return err
 		}
 		made = decision{
-			view: decisionView{Allowed: granted, Consumed: granted && !peek, Answers: []answerView{}},
+			view: decisionView{Allowed: granted, Consumed: granted && !peek, Source: sourceExact},
 			peek: peek, policy: snapshot, questions: questions, answers: answers,
 		}
-		for i, answer := range answers {
-			made.view.Answers = append(made.view.Answers, answerViewOf(asked[i], &questions[i], answer, outermost))
-			made.wait = max(made.wait, answer.Verdict.RetryAfter)
-		}
+		made.show(asked, outermost)
 		return nil
 	})
 	return made, err

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/cmd/headgate/internal/logs"
 	"github.com/headgate/headgate/store"
@@ -111,7 +112,22 @@ type Serve struct {
 	OldHeaders  bool
 	Rate, Burst int
 	Bounds      Bounds
+	Limiter     ServeLimiter
 	Credentials Credentials
+}
+
+// ServeLimiter is how a server decides checks by itself.
+type ServeLimiter struct {
+	Mode     string
+	Outage   string
+	OutageAt []OutageAt
+	Timeout  time.Duration
+}
+
+// OutageAt is what becomes of a scope's checks while Redis is away.
+type OutageAt struct {
+	Scope  admission.Scope
+	Outage string
 }
 
 // Bounds are how much a server takes at a time.

@@ -90,6 +90,7 @@ func options(downstreams ...string) []Option {
 	all = append(all, schedulerOptions()...)
 	all = append(all, serveOptions()...)
 	all = append(all, boundOptions()...)
+	all = append(all, limiterOptions()...)
 	all = append(all, credentialOptions()...)
 	all = append(all, guardOptions()...)
 	all = append(all, metricsOptions()...)

@@ -48,6 +48,8 @@ func samples(t *testing.T, o *Option) (all []string) {
 		all = []string{"mail=3,hook=1", "report=1000"}
 	case o.Path == "worker.types":
 		all = []string{"a,b", "c"}
+	case o.Path == "serve.limiter.outage_at":
+		all = []string{"acme=open,acme:mail=closed", "global=grace"}
 	case o.Path == "serve.allow":
 		all = []string{"10.0.0.0/8,2001:db8::1/128", "192.0.2.1/32"}
 	case o.Path == PathCommand:

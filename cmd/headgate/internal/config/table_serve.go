@@ -3,7 +3,9 @@ package config
 import (
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/headgate/headgate/admin/access"
@@ -109,6 +111,50 @@ func boundOptions() []Option {
 			value: count(1<<10, maxMaxBytes, func(c *Config) *int { return &at(c).TenantBytes }),
 		},
 	}
+}
+
+// The modes of serve.limiter.mode, and the words of its outage modes, which are those of package limiter.
+const (
+	LimiterLeased = "leased"
+	LimiterStrict = "strict"
+	LimiterOff    = "off"
+)
+
+var outages = []string{"share", "open", "closed", "grace"}
+
+// limiterOptions are those of how a server decides checks by itself.
+func limiterOptions() []Option {
+	at := func(c *Config) *ServeLimiter { return &c.Serve.Limiter }
+	return []Option{
+		{
+			Path: "serve.limiter.mode", Default: LimiterLeased,
+			Doc:   "How checks are decided: `leased` from tokens that the server has on lease, so that a window may admit half a burst more; `strict` also, with an eighth of the burst kept for that; `off` by a call of Redis each, and without Redis by none.",
+			value: word([]string{LimiterLeased, LimiterStrict, LimiterOff}, func(c *Config) *string { return &at(c).Mode }),
+		},
+		{
+			Path: "serve.limiter.outage", Default: outages[0],
+			Doc:   "How checks are answered while Redis is away: `share` by the scope's rate divided by the servers that lived last, `open` all admitted, `closed` all refused, `grace` by what is on lease.",
+			value: word(outages, func(c *Config) *string { return &at(c).Outage }),
+		},
+		{
+			Path: "serve.limiter.outage_at", Unset: "none", Doc: "Scopes with another mode, as in `acme=closed,acme:mail=open`.",
+			value: list[OutageAt]{
+				allowed: "up to 1000 scopes with share, open, closed or grace, such as acme:mail=open", most: 1000,
+				at: func(c *Config) *[]OutageAt { return &at(c).OutageAt }, parse: parseOutageAt,
+				text: func(o OutageAt) string { return string(o.Scope) + "=" + o.Outage }, id: func(o OutageAt) string { return string(o.Scope) },
+			},
+		},
+		{
+			Path: "serve.limiter.timeout", Default: "250ms", Doc: "How long a check waits for Redis before it is answered without.",
+			value: duration(time.Millisecond, 10*time.Second, func(c *Config) *time.Duration { return &at(c).Timeout }),
+		},
+	}
+}
+
+func parseOutageAt(text string) (OutageAt, bool) {
+	scope, mode, ok := strings.Cut(text, "=")
+	_, _, _, err := admission.Scope(scope).Parts()
+	return OutageAt{admission.Scope(scope), mode}, ok && err == nil && slices.Contains(outages, mode)
 }
 
 // credentialOptions are those of who may call.

@@ -12,6 +12,7 @@ import (
 	"github.com/headgate/headgate/admin/access"
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/limiter"
 )
 
 // Config is what a server is told. What it lacks and what contradicts itself is told by New.
@@ -35,6 +36,8 @@ type Config struct {
 	Bounds admin.Bounds
 	// Guard is that of admin.Config.
 	Guard admin.GuardConfig
+	// Limiter is how checks are decided by the server itself; nil asks Redis for each.
+	Limiter *limiter.Config
 	// Version names the build, in health and in headgate_build_info.
 	Version string
 	// Breaker and Breakers are those of admin.Config.

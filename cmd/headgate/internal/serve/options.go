@@ -6,6 +6,7 @@ import (
 	"github.com/headgate/headgate/admin"
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/cmd/headgate/internal/config"
+	"github.com/headgate/headgate/limiter"
 )
 
 // ConfigOf returns what a server is told by a configuration; it reads the files of keys and certificates.
@@ -21,11 +22,27 @@ func ConfigOf(l *config.Loaded) (Config, error) {
 		TenantLimit: admission.PerSecond(admission.Tokens(c.Bounds.TenantRate), admission.Tokens(max(c.Bounds.TenantRate/4, leastBurst))), TenantBytes: int64(c.Bounds.TenantBytes),
 	}
 	own.Guard = l.Guard()
+	own.Limiter = limiterOf(&c.Limiter)
 	own.Breaker, own.Breakers = l.BreakerRules()
 	var err, noTLS error
 	own.Credentials, err = l.Credentials()
 	own.Certificate, own.ClientCAs, own.MinTLS, noTLS = l.ServeTLS()
 	return own, errors.Join(err, noTLS)
+}
+
+// limiterOf is how the server decides by itself; nil where it does not.
+func limiterOf(c *config.ServeLimiter) *limiter.Config {
+	if c.Mode == config.LimiterOff {
+		return nil
+	}
+	own := limiter.Config{
+		Strict: c.Mode == config.LimiterStrict, Outage: limiter.Outage(c.Outage), Timeout: c.Timeout, Minutes: true, Count: true,
+		OutageAt: map[admission.Scope]limiter.Outage{},
+	}
+	for _, at := range c.OutageAt {
+		own.OutageAt[at.Scope] = limiter.Outage(at.Outage)
+	}
+	return &own
 }
 
 // leastBurst lets a call with as many questions as there may be through.

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/headgate/headgate/admin"
 	"github.com/headgate/headgate/cmd/headgate/internal/config"
+	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/producer"
 	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/telemetry"
@@ -27,6 +29,7 @@ type Server struct {
 	logger      zerolog.Logger
 	admin       *admin.Server
 	producer    *producer.Producer
+	limiter     *limiter.Limiter // nil where Redis is asked for each check
 	certificate atomic.Pointer[tls.Certificate]
 }
 
@@ -44,15 +47,49 @@ func New(store store.Deployment, logger, producers zerolog.Logger, config Config
 	if s.producer, err = producer.New(store, producer.Config{Logger: producers, Observer: observed.Producer()}); err != nil {
 		return nil, err
 	}
+	if err = s.decide(store, registry); err != nil {
+		return nil, err
+	}
 	s.certificate.Store(config.Certificate)
-	s.admin, err = admin.New(admin.Config{
+	own := admin.Config{
 		Logger: logger, Store: store, Enqueuer: s.producer, Credentials: config.Credentials, Open: config.NoAuth, TLS: s.tls(), Allow: config.Allow,
 		Registry: registry, MaxBody: config.MaxBody, Timeout: config.Timeout, OldHeaders: config.OldHeaders, AdminLimit: config.AdminLimit,
 		Breaker: config.Breaker, Breakers: config.Breakers, Bounds: config.Bounds, Version: config.Version,
 		Guard: config.Guard, Guarded: observed.Guarded(),
-	})
+	}
+	if s.limiter != nil {
+		own.Limiter = s.limiter
+	}
+	s.admin, err = admin.New(own)
 	return s, err
 }
+
+// decide makes the limiter, if there is to be one, and registers what it counts.
+func (s *Server) decide(store store.Deployment, registry prometheus.Registerer) (err error) {
+	if s.config.Limiter == nil {
+		return nil
+	}
+	own := *s.config.Limiter
+	own.Logger = s.logger
+	if s.limiter, err = limiter.New(store, own); err != nil {
+		return err
+	}
+	return registry.Register(telemetry.Limiter(s.limiter))
+}
+
+// giveBack returns what the limiter has on lease.
+func (s *Server) giveBack(ctx context.Context) {
+	if s.limiter == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackTimeout)
+	defer cancel()
+	if err := s.limiter.Close(ctx); err != nil { // The leases end by themselves, and what they held is lost to their scopes.
+		s.logger.Warn().Err(err).Msg("tokens on lease were not given back")
+	}
+}
+
+const giveBackTimeout = 2 * time.Second
 
 // registerProcess registers what the runtime and the machine know of the process, and which build it is.
 func registerProcess(to prometheus.Registerer, version string) error {
@@ -116,6 +153,7 @@ func (s *Server) Run(ctx context.Context) error {
 	var followed error
 	following.Go(func() { followed = s.producer.Run(ctx) })
 	err = s.admin.Serve(ctx, listener)
+	s.giveBack(ctx)
 	stop()
 	following.Wait()
 	return errors.Join(err, followed)

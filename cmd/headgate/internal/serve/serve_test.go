@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"io"
 	"math/big"
 	"net"
@@ -25,6 +26,9 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/cmd/headgate/internal/serve"
 	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/limiter"
+	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/redisstore"
 )
 
@@ -69,7 +73,7 @@ func (l lines) until(t *testing.T, message string) map[string]any {
 func plain() serve.Config {
 	return serve.Config{
 		Address: "127.0.0.1:0", MinTLS: tls.VersionTLS13, MaxBody: admin.DefaultMaxBody, Timeout: admin.DefaultTimeout,
-		AdminLimit: admission.PerSecond(admin.DefaultAdminRate, admin.DefaultAdminBurst),
+		AdminLimit: admission.PerSecond(admin.DefaultAdminRate, admin.DefaultAdminBurst), Limiter: &limiter.Config{Minutes: true, Count: true},
 	}
 }
 
@@ -241,5 +245,55 @@ func TestMetricsTellOfTheProcess(t *testing.T) {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("no %s", want)
 		}
+	}
+}
+
+// TestTheLimiterOfAServerIsCountedAndGivesBack: its metrics tell where checks were decided, and its end leaves nothing on lease.
+func TestTheLimiterOfAServerIsCountedAndGivesBack(t *testing.T) {
+	t.Parallel()
+	s, err := redisstore.Open(t.Context(), redistest.Shared(t).Client(t), redisstore.Config{Prefix: redistest.Prefix(t)})
+	must(t, err)
+	rules := policy.Policy{Version: 1, Tiers: map[string]policy.Tier{policy.StandardTier: {Limit: admission.Limit{Tokens: 12, Per: 24 * time.Hour, Burst: 2000}}}}
+	own, err := rules.Prepare()
+	must(t, err)
+	text, err := policy.Marshal(rules)
+	must(t, err)
+	must(t, s.PutPolicy(t.Context(), store.PolicyUpdate{Version: 1, Text: text, Window: policy.DefaultDedupWindow}))
+	config := plain()
+	config.NoAuth = true
+	log := make(lines, 1000)
+	server, err := serve.New(s, zerolog.New(log), zerolog.Nop(), config)
+	must(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	ended := make(chan error, 1)
+	go func() { ended <- server.Run(ctx) }()
+	address, _ := log.until(t, "admin API listens")["address"].(string)
+	call := func(method, path, body string) string {
+		r, err := http.NewRequestWithContext(t.Context(), method, address+path, strings.NewReader(body))
+		must(t, err)
+		r.Header.Set("Content-Type", "application/json")
+		answer, err := http.DefaultClient.Do(r)
+		must(t, err)
+		text, err := io.ReadAll(answer.Body)
+		must(t, errors.Join(err, answer.Body.Close()))
+		return string(text)
+	}
+	for range 40 {
+		call(http.MethodPost, "/api/v1/rate-limit/check", `{"scope":"acme"}`)
+	}
+	if metrics := call(http.MethodGet, "/metrics", ""); !strings.Contains(metrics, `headgate_limiter_checks_total{result="admitted",source="leased"}`) || strings.Contains(metrics, "headgate_limiter_lease_grants_total 0") {
+		t.Errorf("no lease was granted: %s", metrics)
+	}
+	stop()
+	must(t, <-ended)
+	limit := own.LimitsFor("acme", "", "")
+	for level := admission.LevelQueue; level < admission.Levels; level++ {
+		limit[level].Disabled = true
+	}
+	_, answers, err := s.Check(t.Context(), 1, true, []store.Question{{Tenant: "acme", Cost: 1, Limits: limit}})
+	must(t, err)
+	if left := answers[0].Left[admission.LevelTenant].Tokens(); left != 1960 {
+		t.Errorf("%d of 2000 tokens are left after 40 checks", left)
 	}
 }

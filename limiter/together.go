@@ -1,0 +1,328 @@
+package limiter
+
+import (
+	"context"
+	"slices"
+	"strconv"
+
+	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/buckets"
+	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
+)
+
+// Together is the answer to requests that were asked together: all have their tokens, or none has.
+type Together struct {
+	Admitted bool
+	// Source is who answered: Leased only where every token was on lease.
+	Source Source
+	// Policy is that of the limits; nil where it was never read.
+	Policy *policy.Compiled
+	// Questions are the requests with their limits, and Answers what became of each: whether its own buckets have enough, as far as is
+	// known where Source is Cached or Blind. Left is what each bucket holds where Source is Exact, and otherwise what this process has on
+	// lease, in whole tokens: a lower bound, as the bucket may hold more.
+	Questions []store.Question
+	Answers   []store.Answer
+}
+
+// MaxTogether is how many requests may be asked together.
+const MaxTogether = store.MaxBatchJobs
+
+// CheckTogether asks whether all of some requests may pass now: one to MaxTogether of them, of one partition where the deployment has
+// several. It differs from Check in that what is not on lease is asked of Redis in one call for these requests alone, which tells what every bucket
+// holds; Request.Remaining is of no account. The errors are those of Check, and headgate.ErrOutOfMemory of a Redis that is full.
+func (l *Limiter) CheckTogether(ctx context.Context, requests []Request) (Together, error) {
+	if len(requests) < 1 || len(requests) > MaxTogether {
+		return Together{}, &admission.FieldError{Field: "requests", Value: strconv.Itoa(len(requests)), Allowed: "1 to " + strconv.Itoa(MaxTogether)}
+	}
+	l, err := l.partOf(requests)
+	if err != nil {
+		return Together{}, err
+	}
+	ways := make([]*way, len(requests))
+	for i := range requests {
+		r := &requests[i]
+		if r.Cost == 0 {
+			r.Cost = 1
+		}
+		if ways[i] = l.ways.find(r); ways[i] == nil || ways[i].policy != l.policy.Load() || uint64(r.Cost) > uint64(admission.MaxCost) {
+			if ways[i], err = l.first(r.route(), r.Cost); err != nil {
+				return Together{}, err
+			}
+		}
+	}
+	if made, ok := l.locally(ctx, ways, requests); ok {
+		return made, nil
+	}
+	return l.exactly(ctx, ways, requests)
+}
+
+// Decide is CheckTogether of questions as a store is asked: it fills in the limits of each and the name of its class, and source is who
+// answered, the text of a Source. A nil error with a granted of false is a refusal.
+func (l *Limiter) Decide(ctx context.Context, questions []store.Question) (granted bool, source string, answers []store.Answer, err error) {
+	requests := make([]Request, len(questions))
+	for i := range questions {
+		q := &questions[i]
+		requests[i] = Request{Tenant: q.Tenant, Queue: q.Queue, Class: q.Class, Cost: q.Cost}
+	}
+	made, err := l.CheckTogether(ctx, requests)
+	copy(questions, made.Questions)
+	return made.Admitted, made.Source.String(), made.Answers, err
+}
+
+// partOf is the limiter of the partition that knows all tenants of the requests.
+func (l *Limiter) partOf(requests []Request) (*Limiter, error) {
+	if l.parts == nil {
+		return l, nil
+	}
+	part, named := int(l.turn.Add(1)%uint64(len(l.parts))), false //nolint:gosec // partitions are few
+	for i := range requests {
+		if requests[i].Tenant == "" {
+			continue
+		}
+		of := l.store.PartitionOf(requests[i].Tenant)
+		if named && of != part {
+			return nil, &admission.FieldError{Field: "tenant", Value: strconv.Quote(requests[i].Tenant), Allowed: "tenants of one partition in one call"}
+		}
+		part, named = of, true
+	}
+	return l.parts[part], nil
+}
+
+// locally answers by what is on lease for all requests, or by a denial of one of them.
+func (l *Limiter) locally(ctx context.Context, ways []*way, requests []Request) (made Together, ok bool) {
+	if slices.Contains(ways, nil) {
+		return made, false
+	}
+	now := l.clock.now()
+	at, low := make([]epochs, len(ways)), false
+	for i, w := range ways {
+		var a answer
+		if w.try(now, requests[i].Cost, &at[i], &a); a.outcome == taken {
+			low = low || a.low
+			continue
+		}
+		l.putBackAll(ways[:i], requests, at)
+		for a.outcome == asking && i+1 < len(ways) { // One of the others may be denied.
+			i++
+			ways[i].deniedBy(now, requests[i].Cost, &a)
+		}
+		if a.outcome == asking {
+			return made, false
+		}
+		made = togetherOf(Cached, ways, requests)
+		refused := &made.Answers[i]
+		refused.Verdict = admission.Verdict{
+			Decision: admission.Refused, Reason: a.denial.reason, Scope: a.scope.name, TokensLeft: a.denial.left.Tokens(), Burst: a.denial.burst, RetryAfter: a.wait,
+		}
+		refused.Left[a.scope.level] = a.denial.left
+		l.countTogether(ctx, &made, ways)
+		return made, true
+	}
+	made = togetherOf(Leased, ways, requests)
+	made.Admitted = true
+	for _, w := range ways {
+		if low && w.refill(now) {
+			l.fetch(ctx, w)
+		}
+	}
+	l.countTogether(ctx, &made, ways)
+	return made, true
+}
+
+func (l *Limiter) putBackAll(ways []*way, requests []Request, at []epochs) {
+	for i, w := range ways {
+		w.putBack(requests[i].Cost, 0, &at[i])
+	}
+}
+
+// togetherOf is an answer in which each request has what it asks for, and what is left is what is on lease. Where the policy was never read
+// there are no ways, and no limits are known.
+func togetherOf(source Source, ways []*way, requests []Request) Together {
+	made := Together{Source: source, Questions: make([]store.Question, len(requests)), Answers: make([]store.Answer, len(requests))}
+	for i, w := range ways {
+		made.Answers[i].Verdict.Decision = admission.Admitted
+		if w == nil {
+			q := store.Question{Tenant: requests[i].Tenant, Queue: requests[i].Queue, Class: requests[i].Class, Cost: requests[i].Cost}
+			for level := range q.Limits {
+				q.Limits[level].Disabled = true
+			}
+			made.Questions[i] = q
+			continue
+		}
+		made.Policy = w.policy
+		made.Questions[i] = w.question(requests[i].Cost)
+		for _, s := range w.scopes {
+			made.Answers[i].Left[s.level] = buckets.MicroOf(s.held.tokens())
+		}
+	}
+	return made
+}
+
+// exactly asks Redis, or answers without it.
+func (l *Limiter) exactly(ctx context.Context, ways []*way, requests []Request) (Together, error) {
+	now := l.clock.now()
+	if int64(now) < l.shut.Load() {
+		return l.togetherBlind(ctx, ways, requests, now), nil
+	}
+	call, change, ok := l.breaker.TryAcquireAt(now)
+	l.tell(change)
+	if !ok {
+		l.notIn(now)
+		return l.togetherBlind(ctx, ways, requests, now), nil
+	}
+	limited, cancel := context.WithTimeout(ctx, l.config.Timeout)
+	defer cancel()
+	made := Together{Source: Exact}
+	err := l.with(limited, func(inForce *policy.Compiled) (err error) {
+		made.Policy, made.Questions = inForce, make([]store.Question, len(requests))
+		for i := range requests {
+			if made.Questions[i], err = questionOf(inForce, requests[i].route(), requests[i].Cost); err != nil {
+				return err
+			}
+		}
+		made.Admitted, made.Answers, err = l.store.Check(limited, inForce.Version(), false, made.Questions)
+		return err
+	})
+	if ctx.Err() != nil {
+		l.tell(call.IgnoreAt(l.clock.now()))
+		return Together{}, context.Cause(ctx)
+	}
+	l.leave(&call, err)
+	switch {
+	case err == nil:
+		l.counts.calls.Add(1)
+		return made, l.learn(ctx, &made, requests)
+	case isAway(err):
+		return l.togetherBlind(ctx, ways, requests, l.clock.now()), nil
+	}
+	return Together{}, err
+}
+
+// learn notes what Redis has answered, and fetches tokens on lease where that is worth it.
+func (l *Limiter) learn(ctx context.Context, made *Together, requests []Request) error {
+	landed := l.clock.now()
+	ways := make([]*way, len(requests))
+	for i := range requests {
+		w := l.ways.find(&requests[i])
+		if w == nil || w.policy != made.Policy {
+			var err error
+			if w, err = l.ways.open(landed, requests[i].route(), made.Policy); err != nil {
+				return err
+			}
+		}
+		ways[i] = w
+		w.seen.Store(int64(landed))
+		took := admission.Tokens(0)
+		if made.Admitted {
+			took = requests[i].Cost
+		}
+		for _, s := range w.scopes {
+			s.used(landed, took)
+		}
+		// What one of several is told counts the tokens of those before it, which none has.
+		if v := &made.Answers[i].Verdict; len(requests) == 1 && (v.Reason == admission.ReasonLimited || v.Reason == admission.ReasonTooCostly) {
+			w.deny(landed, requests[i].Cost, v)
+		}
+	}
+	l.countTogether(ctx, made, ways)
+	due := int64(landed) >= l.beatAt.Load() || l.blind.owes()
+	for _, w := range ways {
+		if claimed := made.Admitted && w.claim(landed); claimed || due {
+			due = false
+			l.fetch(ctx, w)
+		}
+	}
+	return nil
+}
+
+// countTogether counts what was answered otherwise than blind.
+func (l *Limiter) countTogether(ctx context.Context, made *Together, ways []*way) {
+	n := uint64(len(ways))
+	switch made.Source {
+	case Leased:
+		if l.counts.byLease != nil {
+			l.counts.byLease.Add(n)
+		}
+	case Cached:
+		if l.counts.byDenial != nil {
+			l.counts.byDenial.Add(n)
+		}
+	case Exact, Blind:
+		l.counts.exact[index(made.Admitted)].Add(n)
+	}
+	l.noteTogether(ctx, made, ways)
+}
+
+// noteTogether counts the requests in the minutes of their scopes, all of them admitted or all refused.
+func (l *Limiter) noteTogether(ctx context.Context, made *Together, ways []*way) {
+	one := oneRefused
+	if made.Admitted {
+		one = oneAdmitted
+	}
+	for i, w := range ways {
+		l.note(ctx, w, one, made.Questions[i].Cost)
+	}
+}
+
+// togetherBlind answers without Redis: each request by what is on lease and the modes of its scopes, and none where one is refused.
+func (l *Limiter) togetherBlind(ctx context.Context, ways []*way, requests []Request, now breaker.Instant) Together {
+	made := togetherOf(Blind, ways, requests)
+	made.Admitted = true
+	mode := l.config.Outage
+	if slices.Contains(ways, nil) { // The policy was never read.
+		made.Admitted = l.config.Outage == OutageOpen
+		if !made.Admitted {
+			made.Answers[0].Verdict = admission.Verdict{Decision: admission.Refused, Reason: admission.ReasonUnavailable}
+		}
+	} else {
+		mode = l.blind.answerAll(&made, ways, now, l.members.Load(), l.config.MaxScopes)
+		decided := made.Admitted
+		for i := range made.Answers {
+			decided = decided || made.Answers[i].Verdict.Reason == admission.ReasonLimited
+		}
+		if decided {
+			l.noteTogether(ctx, &made, ways)
+		}
+	}
+	for i := range made.Answers {
+		if v := &made.Answers[i].Verdict; v.Reason == admission.ReasonUnavailable {
+			v.RetryAfter = max(l.config.Timeout, breaker.Instant(l.shut.Load()).Sub(now))
+		}
+		l.counts.answeredBlind(mode, made.Admitted, requests[i].Cost)
+	}
+	return made
+}
+
+// answerAll is answer for requests that are asked together. The mode is that of the one that was refused, or of the last.
+func (b *blind) answerAll(made *Together, ways []*way, now breaker.Instant, members int64, maxShares int) (mode Outage) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var undone []undo
+	for i, w := range ways {
+		var verdict Verdict
+		var back undo
+		verdict, mode, back = b.answerLocked(w, made.Questions[i].Cost, now, members, maxShares)
+		if verdict.Admitted {
+			undone = append(undone, back)
+			continue
+		}
+		made.Admitted = false
+		made.Answers[i].Verdict = admission.Verdict{
+			Decision: admission.Refused, Reason: verdict.Reason, Scope: verdict.Scope, TokensLeft: verdict.TokensLeft, Burst: verdict.Burst, RetryAfter: verdict.RetryAfter,
+		}
+		for j := len(undone) - 1; j >= 0; j-- {
+			undone[j]()
+		}
+		return mode
+	}
+	return mode
+}
+
+// owes reports whether something was admitted blind that Redis has not heard of.
+func (b *blind) owes() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.mu.debts) > 0
+}
