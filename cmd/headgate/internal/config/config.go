@@ -113,7 +113,16 @@ type Serve struct {
 	Rate, Burst int
 	Bounds      Bounds
 	Limiter     ServeLimiter
+	Authz       Authz
 	Credentials Credentials
+}
+
+// Authz answers gateways that ask over HTTP before they pass a request on.
+type Authz struct {
+	Listen  string
+	Tenant  []string
+	Routes  []string
+	Trusted []netip.Prefix
 }
 
 // ServeLimiter is how a server decides checks by itself.

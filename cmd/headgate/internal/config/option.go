@@ -91,6 +91,7 @@ func options(downstreams ...string) []Option {
 	all = append(all, serveOptions()...)
 	all = append(all, boundOptions()...)
 	all = append(all, limiterOptions()...)
+	all = append(all, authzOptions()...)
 	all = append(all, credentialOptions()...)
 	all = append(all, guardOptions()...)
 	all = append(all, metricsOptions()...)

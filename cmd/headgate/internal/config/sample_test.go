@@ -50,6 +50,14 @@ func samples(t *testing.T, o *Option) (all []string) {
 		all = []string{"a,b", "c"}
 	case o.Path == "serve.limiter.outage_at":
 		all = []string{"acme=open,acme:mail=closed", "global=grace"}
+	case o.Path == pathAuthz:
+		all = []string{"127.0.0.1:9081", "localhost:9082"}
+	case o.Path == "serve.authz.tenant":
+		all = []string{"header:X-API-Key,ip", "fixed:acme"}
+	case o.Path == "serve.authz.routes":
+		all = []string{`["GET /orders/{id}","/a,b"]`, `["/"]`}
+	case o.Path == "serve.authz.trusted":
+		all = []string{"10.0.0.0/8,2001:db8::1/128", "192.0.2.1/32"}
 	case o.Path == "serve.allow":
 		all = []string{"10.0.0.0/8,2001:db8::1/128", "192.0.2.1/32"}
 	case o.Path == PathCommand:

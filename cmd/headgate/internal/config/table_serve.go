@@ -2,6 +2,7 @@ package config
 
 import (
 	"net"
+	"net/http"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -128,7 +129,7 @@ func limiterOptions() []Option {
 	return []Option{
 		{
 			Path: "serve.limiter.mode", Default: LimiterLeased,
-			Doc:   "How checks are decided: `leased` from tokens that the server has on lease, so that a window may admit half a burst more; `strict` also, with an eighth of the burst kept for that; `off` by a call of Redis each, and without Redis by none.",
+			Doc:   "How checks are decided: `leased` from tokens that the server has on lease, so that a window may admit half a burst more; `strict` also, with an eighth of the burst kept for that; `off` by a call of Redis each, and without Redis not at all (gateways are answered by `serve.limiter.outage` all the same).",
 			value: word([]string{LimiterLeased, LimiterStrict, LimiterOff}, func(c *Config) *string { return &at(c).Mode }),
 		},
 		{
@@ -149,6 +150,64 @@ func limiterOptions() []Option {
 			value: duration(time.Millisecond, 10*time.Second, func(c *Config) *time.Duration { return &at(c).Timeout }),
 		},
 	}
+}
+
+// The keys of serve.authz.tenant; the last two end with a name.
+const (
+	AuthzIP        = "ip"
+	AuthzForwarded = "forwarded"
+	AuthzHeader    = "header:"
+	AuthzFixed     = "fixed:"
+)
+
+// authzOptions are those of what gateways ask over HTTP.
+func authzOptions() []Option {
+	at := func(c *Config) *Authz { return &c.Serve.Authz }
+	return []Option{
+		{
+			Path: pathAuthz, Unset: "no gateway is answered",
+			Doc:   "Where gateways ask before they pass a request on, at `/authz` and, with 403 for every refusal, `/authz/nginx`. On loopback, or with `serve.tls.client_ca_file`, which then also holds here.",
+			value: address(func(c *Config) *string { return &at(c).Listen }),
+		},
+		{
+			Path: "serve.authz.tenant", Default: AuthzIP, Doc: "Whose request it is, the first that there is of `header:NAME` (hashed), `ip` (X-Forwarded-For of trusted proxies), `forwarded` (Forwarded of these) and `fixed:NAME`; without any `anonymous`.",
+			value: list[string]{
+				allowed: "up to 8 of header:NAME, ip, forwarded and fixed:NAME", most: 8,
+				at: func(c *Config) *[]string { return &at(c).Tenant }, parse: parseAuthzKey, text: func(s string) string { return s }, id: func(s string) string { return s },
+			},
+		},
+		{
+			Path: "serve.authz.routes", Unset: "requests have no queue", Doc: "Patterns as of Go's http.ServeMux, such as `GET /orders/{id}`. The one that takes a request is its queue, by the name `GET-/orders/_id_`; the others share `unrouted`.",
+			value: list[string]{
+				allowed: "up to 1000 patterns that do not conflict", most: 1000, array: true,
+				at: func(c *Config) *[]string { return &at(c).Routes }, parse: parsePattern, text: func(s string) string { return s }, id: func(s string) string { return s },
+			},
+		},
+		{
+			Path: "serve.authz.trusted", Unset: "none: the client is who connects", Doc: "Proxies whose word on a client's address is believed; the gateway is one.",
+			value: list[netip.Prefix]{
+				allowed: "up to 1000 addresses and networks, such as 10.0.0.0/8,2001:db8::1", most: 1000,
+				at: func(c *Config) *[]netip.Prefix { return &at(c).Trusted }, parse: parseNetwork, text: netip.Prefix.String,
+			},
+		},
+	}
+}
+
+func parseAuthzKey(text string) (string, bool) {
+	if name, ok := strings.CutPrefix(text, AuthzHeader); ok {
+		return text, name != "" && len(name) <= admission.MaxNameLength && !strings.ContainsAny(name, " \t:")
+	}
+	if name, ok := strings.CutPrefix(text, AuthzFixed); ok {
+		return text, admission.ValidateTenant(name) == nil
+	}
+	return text, text == AuthzIP || text == AuthzForwarded
+}
+
+// parsePattern takes what a mux takes, which panics at all else.
+func parsePattern(text string) (pattern string, ok bool) {
+	defer func() { ok = recover() == nil }()
+	http.NewServeMux().Handle(text, http.NotFoundHandler())
+	return text, true
 }
 
 func parseOutageAt(text string) (OutageAt, bool) {

@@ -22,6 +22,7 @@ const (
 	PathNotify       = "scheduler.notify.url"
 	PathNotifySecret = "scheduler.notify.secret"
 	pathAddress      = "serve.address"
+	pathAuthz        = "serve.authz.listen"
 	pathServeCert    = "serve.tls.cert_file"
 	pathServeKey     = "serve.tls.key_file"
 	pathClientCA     = "serve.tls.client_ca_file"

@@ -36,8 +36,11 @@ type Config struct {
 	Bounds admin.Bounds
 	// Guard is that of admin.Config.
 	Guard admin.GuardConfig
-	// Limiter is how checks are decided by the server itself; nil asks Redis for each.
+	// Limiter is how checks are decided by the server itself; nil asks Redis for each. With Exact that is so of the API's, and gateways alone
+	// have a limiter.
 	Limiter *limiter.Config
+	// Authz answers gateways; it needs a Limiter.
+	Authz Authz
 	// Version names the build, in health and in headgate_build_info.
 	Version string
 	// Breaker and Breakers are those of admin.Config.
@@ -54,4 +57,12 @@ type Live struct {
 	Certificate *tls.Certificate
 	// Allow are the networks that may call; none means all.
 	Allow []netip.Prefix
+}
+
+// Authz is how gateways are answered that ask over HTTP; without Listen none is.
+type Authz struct {
+	Listen string
+	// Tenant are keys as of the option serve.authz.tenant, and Routes patterns of http.ServeMux.
+	Tenant, Routes []string
+	Trusted        []netip.Prefix
 }

@@ -23,6 +23,7 @@ func ConfigOf(l *config.Loaded) (Config, error) {
 	}
 	own.Guard = l.Guard()
 	own.Limiter = limiterOf(&c.Limiter)
+	own.Authz = Authz{Listen: c.Authz.Listen, Tenant: c.Authz.Tenant, Routes: c.Authz.Routes, Trusted: c.Authz.Trusted}
 	own.Breaker, own.Breakers = l.BreakerRules()
 	var err, noTLS error
 	own.Credentials, err = l.Credentials()
@@ -30,13 +31,10 @@ func ConfigOf(l *config.Loaded) (Config, error) {
 	return own, errors.Join(err, noTLS)
 }
 
-// limiterOf is how the server decides by itself; nil where it does not.
+// limiterOf is how the server decides by itself.
 func limiterOf(c *config.ServeLimiter) *limiter.Config {
-	if c.Mode == config.LimiterOff {
-		return nil
-	}
 	own := limiter.Config{
-		Strict: c.Mode == config.LimiterStrict, Outage: limiter.Outage(c.Outage), Timeout: c.Timeout, Minutes: true, Count: true,
+		Exact: c.Mode == config.LimiterOff, Strict: c.Mode == config.LimiterStrict, Outage: limiter.Outage(c.Outage), Timeout: c.Timeout, Minutes: true, Count: true,
 		OutageAt: map[admission.Scope]limiter.Outage{},
 	}
 	for _, at := range c.OutageAt {

@@ -30,6 +30,7 @@ type Server struct {
 	admin       *admin.Server
 	producer    *producer.Producer
 	limiter     *limiter.Limiter // nil where Redis is asked for each check
+	gateways    []gateway
 	certificate atomic.Pointer[tls.Certificate]
 }
 
@@ -50,6 +51,9 @@ func New(store store.Deployment, logger, producers zerolog.Logger, config Config
 	if err = s.decide(store, registry); err != nil {
 		return nil, err
 	}
+	if err = s.answerGateways(); err != nil {
+		return nil, err
+	}
 	s.certificate.Store(config.Certificate)
 	own := admin.Config{
 		Logger: logger, Store: store, Enqueuer: s.producer, Credentials: config.Credentials, Open: config.NoAuth, TLS: s.tls(), Allow: config.Allow,
@@ -57,7 +61,7 @@ func New(store store.Deployment, logger, producers zerolog.Logger, config Config
 		Breaker: config.Breaker, Breakers: config.Breakers, Bounds: config.Bounds, Version: config.Version,
 		Guard: config.Guard, Guarded: observed.Guarded(),
 	}
-	if s.limiter != nil {
+	if s.limiter != nil && !config.Limiter.Exact {
 		own.Limiter = s.limiter
 	}
 	s.admin, err = admin.New(own)
@@ -152,9 +156,14 @@ func (s *Server) Run(ctx context.Context) error {
 	var following sync.WaitGroup
 	var followed error
 	following.Go(func() { followed = s.producer.Run(ctx) })
+	var served error
+	following.Go(func() {
+		defer stop() // One that cannot listen ends the server.
+		served = s.serveGateways(ctx)
+	})
 	err = s.admin.Serve(ctx, listener)
-	s.giveBack(ctx)
 	stop()
 	following.Wait()
-	return errors.Join(err, followed)
+	s.giveBack(ctx)
+	return errors.Join(err, served, followed)
 }

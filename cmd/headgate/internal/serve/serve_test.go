@@ -73,7 +73,7 @@ func (l lines) until(t *testing.T, message string) map[string]any {
 func plain() serve.Config {
 	return serve.Config{
 		Address: "127.0.0.1:0", MinTLS: tls.VersionTLS13, MaxBody: admin.DefaultMaxBody, Timeout: admin.DefaultTimeout,
-		AdminLimit: admission.PerSecond(admin.DefaultAdminRate, admin.DefaultAdminBurst), Limiter: &limiter.Config{Minutes: true, Count: true},
+		AdminLimit: admission.PerSecond(admin.DefaultAdminRate, admin.DefaultAdminBurst), Limiter: &limiter.Config{Minutes: true, Count: true, Timeout: 10 * time.Second},
 	}
 }
 
@@ -296,4 +296,36 @@ func TestTheLimiterOfAServerIsCountedAndGivesBack(t *testing.T) {
 	if left := answers[0].Left[admission.LevelTenant].Tokens(); left != 1960 {
 		t.Errorf("%d of 2000 tokens are left after 40 checks", left)
 	}
+}
+
+// TestGatewaysAskBesideTheAPI: at a listener of its own, whose end comes with the server's.
+func TestGatewaysAskBesideTheAPI(t *testing.T) {
+	t.Parallel()
+	config := plain()
+	config.NoAuth = true
+	config.Authz = serve.Authz{Listen: "127.0.0.1:0", Tenant: []string{"header:X-API-Key", "ip"}, Routes: []string{"GET /orders/{id}"}}
+	_, _, log := start(t, config)
+	address, _ := log.until(t, "gateways are answered")["address"].(string)
+	ask := func(path string) *http.Response {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+path, http.NoBody)
+		must(t, err)
+		r.Header.Set("X-API-Key", "sesame")
+		answer, err := http.DefaultClient.Do(r)
+		must(t, err)
+		must(t, answer.Body.Close())
+		return answer
+	}
+	refused := map[int]int{}
+	for range 400 { // The standard tier has 200 a second and holds 50.
+		refused[ask("/authz/orders/1").StatusCode]++
+	}
+	if refused[200] == 0 || refused[429] == 0 || refused[200]+refused[429] != 400 {
+		t.Errorf("%v", refused)
+	}
+	for range 400 {
+		if got := ask("/authz/nginx"); got.StatusCode == http.StatusForbidden && got.Header.Get("X-Headgate-Status") == "429" {
+			return
+		}
+	}
+	t.Error("nothing was refused by 403")
 }
