@@ -50,6 +50,7 @@ var rooms = []room{
 	{path: "internal/guard", floor: 4},
 	{path: "admin", floor: 5},
 	{path: "httplimit", floor: 5},
+	{path: "rls", floor: 5},
 	{path: "asynqbridge", floor: 5},
 	{path: "telemetry", floor: 5},
 	{path: "headgatetest", floor: 6},

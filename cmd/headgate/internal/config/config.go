@@ -114,7 +114,14 @@ type Serve struct {
 	Bounds      Bounds
 	Limiter     ServeLimiter
 	Authz       Authz
+	RLS         RLS
 	Credentials Credentials
+}
+
+// RLS answers Envoy as its rate limit service.
+type RLS struct {
+	Listen      string
+	MappingFile string
 }
 
 // Authz answers gateways that ask over HTTP before they pass a request on.

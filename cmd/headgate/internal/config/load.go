@@ -76,7 +76,7 @@ func (l *Loaded) liveFiles() []string {
 	c := &l.Config
 	all := []string{
 		c.Redis.PasswordFile, c.Worker.Deliver.SecretFile, c.Scheduler.Notify.SecretFile,
-		c.Serve.Credentials.KeysFile, c.Serve.Credentials.JWKSFile, c.Serve.TLS.CertFile, c.Serve.TLS.KeyFile,
+		c.Serve.Credentials.KeysFile, c.Serve.Credentials.JWKSFile, c.Serve.TLS.CertFile, c.Serve.TLS.KeyFile, c.Serve.RLS.MappingFile,
 	}
 	return slices.DeleteFunc(all, func(name string) bool { return name == "" })
 }

@@ -92,6 +92,7 @@ func options(downstreams ...string) []Option {
 	all = append(all, boundOptions()...)
 	all = append(all, limiterOptions()...)
 	all = append(all, authzOptions()...)
+	all = append(all, rlsOptions()...)
 	all = append(all, credentialOptions()...)
 	all = append(all, guardOptions()...)
 	all = append(all, metricsOptions()...)

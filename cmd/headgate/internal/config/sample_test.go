@@ -50,7 +50,7 @@ func samples(t *testing.T, o *Option) (all []string) {
 		all = []string{"a,b", "c"}
 	case o.Path == "serve.limiter.outage_at":
 		all = []string{"acme=open,acme:mail=closed", "global=grace"}
-	case o.Path == pathAuthz:
+	case o.Path == pathAuthz, o.Path == pathRLS:
 		all = []string{"127.0.0.1:9081", "localhost:9082"}
 	case o.Path == "serve.authz.tenant":
 		all = []string{"header:X-API-Key,ip", "fixed:acme"}

@@ -61,6 +61,7 @@ func (l *Loaded) serveTogether() (bad []error) {
 	field((c.TLS.CertFile == "") == (c.TLS.KeyFile == ""), pathServeKey, "a file if and only if serve.tls.cert_file (--tls-cert) is one")
 	field(c.TLS.ClientCAFile == "" || c.TLS.CertFile != "", pathClientCA, "a file only with serve.tls.cert_file (--tls-cert)")
 	field(c.Authz.Listen == "" || Loopback(c.Authz.Listen) || c.TLS.ClientCAFile != "", pathAuthz, "an address on loopback, or one with serve.tls.client_ca_file: who reaches it is believed")
+	field(c.RLS.Listen == "" || Loopback(c.RLS.Listen) || c.TLS.ClientCAFile != "", pathRLS, "an address on loopback, or one with serve.tls.client_ca_file: who reaches it is believed")
 	if c.Credentials.NoAuth {
 		field(Loopback(c.Address), pathNoAuth, "only with an address (--address) on loopback: anybody who reaches the server is an admin")
 		none := !l.Given(pathKeys) && !l.Given(pathKeys+fileSuffix) && !l.Given(pathJWKS) && !l.Given(pathJWKS+fileSuffix)

@@ -193,6 +193,22 @@ func authzOptions() []Option {
 	}
 }
 
+// rlsOptions are those of Envoy's rate limit service.
+func rlsOptions() []Option {
+	at := func(c *Config) *RLS { return &c.Serve.RLS }
+	return []Option{
+		{
+			Path: pathRLS, Unset: "there is none",
+			Doc:   "Where Envoy's rate limit service (`envoy.service.ratelimit.v3`, gRPC) listens. On loopback, or with `serve.tls.client_ca_file`, which then also holds here.",
+			value: address(func(c *Config) *string { return &at(c).Listen }),
+		},
+		{
+			Path: pathMapping, Unset: "needed with `serve.rls.listen`", Live: true, Doc: "File in YAML that says which tenant and queue a descriptor is: docs/guides/envoy.md.",
+			value: text("the name of a file", nil, func(c *Config) *string { return &at(c).MappingFile }),
+		},
+	}
+}
+
 func parseAuthzKey(text string) (string, bool) {
 	if name, ok := strings.CutPrefix(text, AuthzHeader); ok {
 		return text, name != "" && len(name) <= admission.MaxNameLength && !strings.ContainsAny(name, " \t:")

@@ -23,6 +23,8 @@ const (
 	PathNotifySecret = "scheduler.notify.secret"
 	pathAddress      = "serve.address"
 	pathAuthz        = "serve.authz.listen"
+	pathRLS          = "serve.rls.listen"
+	pathMapping      = "serve.rls.mapping_file"
 	pathServeCert    = "serve.tls.cert_file"
 	pathServeKey     = "serve.tls.key_file"
 	pathClientCA     = "serve.tls.client_ca_file"

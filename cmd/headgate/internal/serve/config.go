@@ -12,6 +12,7 @@ import (
 	"github.com/headgate/headgate/admin/access"
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/cmd/headgate/internal/gateway"
 	"github.com/headgate/headgate/limiter"
 )
 
@@ -39,8 +40,9 @@ type Config struct {
 	// Limiter is how checks are decided by the server itself; nil asks Redis for each. With Exact that is so of the API's, and gateways alone
 	// have a limiter.
 	Limiter *limiter.Config
-	// Authz answers gateways; it needs a Limiter.
-	Authz Authz
+	// Authz and RLS answer gateways; they need a Limiter.
+	Authz gateway.Authz
+	RLS   gateway.RLS
 	// Version names the build, in health and in headgate_build_info.
 	Version string
 	// Breaker and Breakers are those of admin.Config.
@@ -57,12 +59,6 @@ type Live struct {
 	Certificate *tls.Certificate
 	// Allow are the networks that may call; none means all.
 	Allow []netip.Prefix
-}
-
-// Authz is how gateways are answered that ask over HTTP; without Listen none is.
-type Authz struct {
-	Listen string
-	// Tenant are keys as of the option serve.authz.tenant, and Routes patterns of http.ServeMux.
-	Tenant, Routes []string
-	Trusted        []netip.Prefix
+	// Mapping says what Envoy's descriptors are.
+	Mapping gateway.Mapping
 }

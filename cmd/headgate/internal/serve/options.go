@@ -6,6 +6,7 @@ import (
 	"github.com/headgate/headgate/admin"
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/cmd/headgate/internal/config"
+	"github.com/headgate/headgate/cmd/headgate/internal/gateway"
 	"github.com/headgate/headgate/limiter"
 )
 
@@ -23,12 +24,14 @@ func ConfigOf(l *config.Loaded) (Config, error) {
 	}
 	own.Guard = l.Guard()
 	own.Limiter = limiterOf(&c.Limiter)
-	own.Authz = Authz{Listen: c.Authz.Listen, Tenant: c.Authz.Tenant, Routes: c.Authz.Routes, Trusted: c.Authz.Trusted}
+	own.Authz = gateway.Authz{Listen: c.Authz.Listen, Tenant: c.Authz.Tenant, Routes: c.Authz.Routes, Trusted: c.Authz.Trusted}
 	own.Breaker, own.Breakers = l.BreakerRules()
-	var err, noTLS error
+	own.RLS = gateway.RLS{Listen: c.RLS.Listen}
+	var err, noTLS, noMapping error
+	own.Mapping, noMapping = gateway.ReadMapping(c.RLS.MappingFile)
 	own.Credentials, err = l.Credentials()
 	own.Certificate, own.ClientCAs, own.MinTLS, noTLS = l.ServeTLS()
-	return own, errors.Join(err, noTLS)
+	return own, errors.Join(err, noTLS, noMapping)
 }
 
 // limiterOf is how the server decides by itself.

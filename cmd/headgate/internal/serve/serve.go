@@ -17,6 +17,7 @@ import (
 
 	"github.com/headgate/headgate/admin"
 	"github.com/headgate/headgate/cmd/headgate/internal/config"
+	"github.com/headgate/headgate/cmd/headgate/internal/gateway"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/producer"
 	"github.com/headgate/headgate/store"
@@ -30,7 +31,7 @@ type Server struct {
 	admin       *admin.Server
 	producer    *producer.Producer
 	limiter     *limiter.Limiter // nil where Redis is asked for each check
-	gateways    []gateway
+	gateways    *gateway.Gateways
 	certificate atomic.Pointer[tls.Certificate]
 }
 
@@ -51,10 +52,10 @@ func New(store store.Deployment, logger, producers zerolog.Logger, config Config
 	if err = s.decide(store, registry); err != nil {
 		return nil, err
 	}
-	if err = s.answerGateways(); err != nil {
+	s.certificate.Store(config.Certificate)
+	if s.gateways, err = gateway.New(s.limiter, logger, s.tls(), registry, config.Authz, config.RLS, config.Mapping); err != nil {
 		return nil, err
 	}
-	s.certificate.Store(config.Certificate)
 	own := admin.Config{
 		Logger: logger, Store: store, Enqueuer: s.producer, Credentials: config.Credentials, Open: config.NoAuth, TLS: s.tls(), Allow: config.Allow,
 		Registry: registry, MaxBody: config.MaxBody, Timeout: config.Timeout, OldHeaders: config.OldHeaders, AdminLimit: config.AdminLimit,
@@ -133,6 +134,7 @@ func (s *Server) Apply(next Live) error {
 	}
 	s.admin.SetCredentials(next.Credentials)
 	s.certificate.Store(next.Certificate)
+	s.gateways.SetMapping(next.Mapping)
 	return nil
 }
 
@@ -159,7 +161,7 @@ func (s *Server) Run(ctx context.Context) error {
 	var served error
 	following.Go(func() {
 		defer stop() // One that cannot listen ends the server.
-		served = s.serveGateways(ctx)
+		served = s.gateways.Run(ctx)
 	})
 	err = s.admin.Serve(ctx, listener)
 	stop()

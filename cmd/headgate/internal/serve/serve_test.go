@@ -14,6 +14,8 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -24,6 +26,7 @@ import (
 	"github.com/headgate/headgate/admin"
 	"github.com/headgate/headgate/admin/access"
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/cmd/headgate/internal/gateway"
 	"github.com/headgate/headgate/cmd/headgate/internal/serve"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/limiter"
@@ -303,7 +306,7 @@ func TestGatewaysAskBesideTheAPI(t *testing.T) {
 	t.Parallel()
 	config := plain()
 	config.NoAuth = true
-	config.Authz = serve.Authz{Listen: "127.0.0.1:0", Tenant: []string{"header:X-API-Key", "ip"}, Routes: []string{"GET /orders/{id}"}}
+	config.Authz = gateway.Authz{Listen: "127.0.0.1:0", Tenant: []string{"header:X-API-Key", "ip"}, Routes: []string{"GET /orders/{id}"}}
 	_, _, log := start(t, config)
 	address, _ := log.until(t, "gateways are answered")["address"].(string)
 	ask := func(path string) *http.Response {
@@ -328,4 +331,53 @@ func TestGatewaysAskBesideTheAPI(t *testing.T) {
 		}
 	}
 	t.Error("nothing was refused by 403")
+}
+
+// TestEnvoyIsAnsweredBesideTheAPI: over HTTP/2 without TLS, by a mapping that can be replaced, and counted.
+func TestEnvoyIsAnsweredBesideTheAPI(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "mapping.yaml")
+	must(t, os.WriteFile(file, []byte("domains: {edge: {rules: [{match: [{key: k}], tenant_from: k}]}}"), 0o600))
+	config := plain()
+	config.NoAuth, config.RLS = true, gateway.RLS{Listen: "127.0.0.1:0"}
+	if _, err := newServer(t, make(lines, 1000), config); err == nil {
+		t.Error("without a mapping there is a rate limit service")
+	}
+	var err error
+	config.Mapping, err = gateway.ReadMapping(file)
+	must(t, err)
+	_, api, log := start(t, config)
+	address, _ := log.until(t, "the rate limit service listens")["address"].(string)
+	transport := &http.Transport{Protocols: &http.Protocols{}}
+	transport.Protocols.SetUnencryptedHTTP2(true)
+	defer transport.CloseIdleConnections()
+	call := func(path, message string) string {
+		frame := string([]byte{0, 0, 0, 0, byte(len(message))}) + message
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+address+path, strings.NewReader(frame))
+		must(t, err)
+		r.Header.Set("Content-Type", "application/grpc")
+		answer, err := (&http.Client{Transport: transport}).Do(r)
+		must(t, err)
+		text, err := io.ReadAll(answer.Body)
+		must(t, errors.Join(err, answer.Body.Close()))
+		if answer.Trailer.Get("Grpc-Status") != "0" {
+			t.Errorf("%v %v", answer.Header, answer.Trailer)
+		}
+		return string(text)
+	}
+	if got := call("/grpc.health.v1.Health/Check", ""); got != "\x00\x00\x00\x00\x02\x08\x01" {
+		t.Errorf("%q", got)
+	}
+	// The domain edge, and a descriptor with the entry k=acme.
+	got := call("/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit", "\x0a\x04edge\x12\x0b\x0a\x09\x0a\x01k\x12\x04acme")
+	if !strings.HasPrefix(got[5:], "\x08\x01\x12") || !strings.Contains(got, "tenant") {
+		t.Errorf("%q", got)
+	}
+	answer, err := http.Get(api + "/metrics") //nolint:noctx // a test's
+	must(t, err)
+	text, err := io.ReadAll(answer.Body)
+	must(t, errors.Join(err, answer.Body.Close()))
+	if !strings.Contains(string(text), "headgate_rls_calls_total 1") {
+		t.Errorf("%s", text)
+	}
 }
