@@ -61,6 +61,7 @@ class BatchResults(TypedDict):
 class _Decision(TypedDict):
     allowed: bool
     consumed: bool
+    source: str  # exact, leased, cached or blind
     answers: List[Dict[str, Any]]
     tokens_consumed: int
     wait_time_ms: float

@@ -107,6 +107,8 @@ export type Decision = {
   refill_rate?: number;
   /** Of a single question */
   scope?: string;
+  /** Who decided. exact: Redis, and every number is what the buckets hold. leased: tokens that this server has on lease; tokens_left and tokens_remaining are what it has of them, a lower bound, and full_in_ms an upper one. cached: a refusal by Redis less than a second ago, with what the bucket held then, or 0 for a debt, and of the others what is on lease; another answer that is allowed is so as far as is known. blind: Redis gave no answer, so the scopes' outage modes did, and the numbers are what is on lease. */
+  source: "exact" | "leased" | "cached" | "blind";
   /** When it was answered, by the server's clock; the decision itself is by that of Redis */
   timestamp: string;
   /** What was charged, each token once, however many buckets are on the way */
