@@ -61,8 +61,8 @@ func TestAHalvedLimitIsForeseenAsByHand(t *testing.T) {
 	first, second := 1540.0/1710, 1440.0/1700
 	want := map[admission.Scope]Flow{
 		admission.Global: flowOf(4000, 4000, 2980),
-		"acme": flowOf(1200, 1200, whole(310*first + 300*second)),
-		"acme:mail": flowOf(800, 800, whole(400*310.0/600*first + 400*300.0/600*second)),
+		"acme":           flowOf(1200, 1200, whole(310*first+300*second)),
+		"acme:mail":      flowOf(800, 800, whole(400*310.0/600*first+400*300.0/600*second)),
 	}
 	if got.Minutes != 2 || got.Coverage != 0.3 || got.All != want[admission.Global] || len(got.Scopes) != len(want) {
 		t.Errorf("%+v", got)
