@@ -14,6 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/headgate/headgate/internal/redisconn"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/redisstore"
@@ -72,9 +73,16 @@ const cutsOneIn = 40
 
 func newStorm(t *testing.T, appendFsync string) *storm {
 	t.Helper()
+	return newStormOn(t, appendFsync, redisstore.DataVersion)
+}
+
+// newStormOn has data of a version, which an older release may have begun.
+func newStormOn(t *testing.T, appendFsync string, data int) *storm {
+	t.Helper()
 	server := redistest.Start(t, redistest.Options{AppendFsync: appendFsync})
 	s := &storm{cast: newCast(t, server), dice: newDice(t), strikes: map[string]int{}, began: time.Now()}
 	s.client = server.Client(t)
+	s.check(s.client.HSet(t.Context(), "hg{0}:state", redisconn.DataField, data).Err())
 	st, err := redisstore.Open(t.Context(), s.client, redisstore.Config{})
 	s.check(err)
 	s.store = st

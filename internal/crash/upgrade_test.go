@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/redisconn"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/redisstore"
@@ -87,20 +88,20 @@ func TestTwoReleases(t *testing.T) {
 	t.Parallel()
 	older := os.Getenv(otherVariable)
 	if older != "" {
-		t.Run("run side by side", func(t *testing.T) { runSideBySide(t, older) })
+		t.Run("run side by side", func(t *testing.T) { runSideBySide(t, older, redisconn.TextData) })
 		return
 	}
 	newer := otherRelease(t)
-	t.Run("run side by side", func(t *testing.T) { runSideBySide(t, newer) })
+	t.Run("run side by side", func(t *testing.T) { runSideBySide(t, newer, redisstore.DataVersion) })
 	t.Run("a downgrade is refused with words", func(t *testing.T) { refuseDowngrade(t, newer) })
 }
 
 // runSideBySide upgrades a deployment under load, process by process, and takes it back: meanwhile there are producers,
 // schedulers and workers of both releases, on the same jobs, and laws L3, L4 and L5 hold in the end. Each time jobs of both are
-// dammed up, so that what one release has put into lanes the other takes out.
-func runSideBySide(t *testing.T, other string) {
+// dammed up, so that what one release has put into lanes the other takes out. The data has the version of who began it.
+func runSideBySide(t *testing.T, other string, data int) {
 	t.Helper()
-	s := newStorm(t, "everysec")
+	s := newStormOn(t, "everysec", data)
 	s.gather(2, 2, 2)
 	s.accepts(100)
 	alone := s.scripts()
