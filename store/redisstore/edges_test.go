@@ -134,6 +134,37 @@ func TestTheLastPlainJobsLetAShelfRun(t *testing.T) {
 	}
 }
 
+// TestATenantThatParksIsNoneThatRunsBeside: a pool holds its share of one downstream. The one tenant beside comes to the head and has
+// to wait behind a gate, so that from then on the pool has no other work, and the share binds no longer.
+func TestATenantThatParksIsNoneThatRunsBeside(t *testing.T) {
+	t.Parallel()
+	y := newEdge(t)
+	_, _, err := y.store.SetGate(t.Context(), store.Gate{Name: store.DownstreamGate("capped"), Limit: 1})
+	check(t, err)
+	enqueue := func(tenant, downstream string, class int) {
+		j := mail(tenant, downstream)
+		j.Downstream = downstream
+		_, err := y.store.Admit(t.Context(), 0, []store.Candidate{{Job: &j, Class: class, Limits: &[admission.Levels]admission.Limit{}}})
+		check(t, err)
+	}
+	y.register(3)
+	for _, tenant := range []string{"one", "two"} {
+		enqueue(tenant, "slow", 2)
+	}
+	enqueue("three", "capped", 2)
+	if held := y.take(); len(held) != 3 {
+		t.Fatalf("%d jobs run in 3 slots", len(held))
+	}
+	enqueue("shelved", "slow", 0)
+	enqueue("parked", "capped", 1)
+	enqueue("last", "slow", 2)
+	y.register(4)
+	leases := y.take()
+	if len(leases) != 1 || leases[0].Job.Tenant != "last" {
+		t.Errorf("%d jobs run in the fourth slot, the first is %+v, want that of tenant last", len(leases), leases)
+	}
+}
+
 // TestAnOlderReleasesFinishGivesUnitsBack: it does not name the queue of a job that is complete.
 func TestAnOlderReleasesFinishGivesUnitsBack(t *testing.T) {
 	t.Parallel()

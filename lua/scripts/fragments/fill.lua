@@ -190,6 +190,7 @@ local function park_lane(pool, cl, x, lane, stops, now)
   local head = redis.call('ZRANGE', lane_key(cl, x.name, lane), 0, 0, 'WITHSCORES')
   redis.call('ZADD', lanes, format('%d', score_of(head[2]) + BLOCKED), lane)
   lane_vanished(lane)
+  if pool.others ~= downstream then pool.others = nil end -- Without this lane there may be none that runs beside another downstream's.
   if x.lane ~= '*' then
     plan_leave(cl, x, 'b')
   else
