@@ -61,10 +61,10 @@ type Enqueuer interface {
 
 var _ Enqueuer = (*Client)(nil)
 
-// Open opens a deployment at a URL. redis://, rediss:// for TLS, unix://, redis-cluster:// and redis-sentinel:// connect to a Redis and check
-// it: its version, that it evicts nothing, its clock, what it lets this user do, and the version of the data. memory: is a deployment of
-// this process alone, which ends with Close: limits, order, timers and breakers are those of Redis, nothing is kept. The error says all that
-// is wrong with the config, or with the server. Close ends it.
+// Open opens a deployment at a URL. redis://, rediss:// for TLS, unix://, redis-cluster:// and redis-sentinel:// connect to a Redis, as a bare
+// host:port does, and check it: its version, that it evicts nothing, its clock, what it lets this user do, and the version of the data.
+// memory: is a deployment of this process alone, which ends with Close: limits, order, timers and breakers are those of Redis, nothing is
+// kept. The error says all that is wrong with the config, or with the server. Close ends it.
 func Open(ctx context.Context, url string, config Config) (*Client, error) {
 	s, err := connect(ctx, url, config)
 	if err != nil {

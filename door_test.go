@@ -306,6 +306,13 @@ func TestAWorkerSaysAllThatIsWrong(t *testing.T) {
 	if _, err := headgate.Open(t.Context(), "http://localhost", headgate.Config{}); !errors.Is(err, headgate.ErrInvalid) || !strings.Contains(err.Error(), "redis://") {
 		t.Errorf("a scheme that there is not: %v", err)
 	}
+	hg, err = headgate.Open(t.Context(), redistest.Shared(t).Addr(), headgate.Config{Prefix: redistest.Prefix(t)})
+	if err != nil {
+		t.Fatalf("a bare host:port: %v", err)
+	}
+	if err := hg.Close(); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestTheRoomsLogThroughTheDoor: what they write is a record of slog.

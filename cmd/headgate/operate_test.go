@@ -234,6 +234,14 @@ func TestRedriveOfAQueueWaitsForTokens(t *testing.T) {
 	text, err := policy.Marshal(limited)
 	must(t, err)
 	must(t, p.store.PutPolicy(t.Context(), store.PolicyUpdate{Version: 1, Text: text, Window: time.Minute}))
+	for line, want := range map[string]float64{"redrive --queue mail": 6, "redrive --queue mail --limit 2": 2, "redrive --queue mail --reason expired": 1, "dead purge --queue mail": 6} {
+		if would := p.object(cli.ExitOK, line+" --dry-run"); would["dead"] != want || would["dry_run"] != true {
+			t.Errorf("%s: %v, want %v dead letters", line, would, want)
+		}
+	}
+	p.run(cli.ExitNothing, "dead purge --queue mail --reason poison --dry-run")
+	p.run(cli.ExitUsage, "redrive acme a --dry-run")
+	p.run(cli.ExitUsage, "dead purge acme a --dry-run")
 	first := p.object(cli.ExitNothing, "redrive --queue mail --limit 1") // The first to die.
 	rest := p.object(cli.ExitNothing, "redrive --queue mail")
 	if fmt.Sprint(first["refused"]) != "map[deadline:1]" || rest["redriven"] != 5.0 || fmt.Sprint(rest["refused"]) != "map[deadline:1]" {
@@ -382,7 +390,7 @@ func TestOperatorsMistakesAreNamed(t *testing.T) {
 		{"dead purge --queue mail --older-than soon --yes" + at, `invalid --older-than "soon": allowed is those that died longer ago than DURATION only, such as 24h`},
 		{"dead purge --queue mail --older-than -1h --yes" + at, "invalid --older-than -1h0m0s: allowed is 0 or more"},
 		{"redrive" + at, "headgate redrive takes TENANT and ID, or --queue, got 0 arguments"},
-		{"redrive acme x --limit 3" + at, "--reason and --limit choose among"},
+		{"redrive acme x --limit 3" + at, "--reason, --limit and --dry-run are for"},
 		{"redrive --queue mail --limit -1" + at, "invalid --limit -1: allowed is 0, for all, or more"},
 		{"pause" + at, "say what with --queue, with --tenant, with both"},
 		{"pause --downstream smtp --enqueue" + at, "--downstream goes with none of --queue, --tenant and --enqueue"},

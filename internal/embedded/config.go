@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/url"
 	"os"
 	"strings"
@@ -116,12 +115,9 @@ func parseAddress(addr string) (at address, err error) {
 	switch {
 	case addr == "memory:", strings.HasPrefix(addr, "memory://"):
 		return at, &AddressError{Problem: "is that of a store in memory, which a program has alone and no command can share"}
-	case !strings.Contains(addr, "://"):
-		at.options, err = parseHostPort(addr)
-		return at, err
 	case redisclient.IsCluster(addr):
 		at.options, at.nodes, err = redisclient.ParseCluster(addr)
-	case redisclient.IsSentinel(addr):
+	case redisclient.IsSentinel(addr), !strings.Contains(addr, "://"):
 		at.options, at.sentinel, err = redisclient.Parse(addr)
 	default:
 		if err := checkURL(addr); err != nil {
@@ -153,17 +149,4 @@ func checkURL(addr string) error {
 		return &AddressError{Problem: "names no host"}
 	}
 	return nil
-}
-
-func parseHostPort(addr string) (*redis.Options, error) {
-	if strings.Contains(addr, "@") {
-		return nil, &AddressError{Problem: "has credentials but no scheme"}
-	}
-	host, port, err := net.SplitHostPort(addr)
-	if err != nil || host == "" || port == "" {
-		return nil, &AddressError{Problem: "is neither a URL nor host:port"}
-	}
-	options := &redis.Options{Addr: addr}
-	redisclient.Settings(options)
-	return options, nil
 }

@@ -28,7 +28,7 @@ type Sentinel struct {
 	Username, Password string
 }
 
-// Parse reads an address: redis://, rediss:// or unix:// of one Redis, or redis-sentinel:// (rediss-sentinel:// for TLS,
+// Parse reads an address: redis://, rediss://, unix:// or host:port of one Redis, or redis-sentinel:// (rediss-sentinel:// for TLS,
 // with the Sentinels too) as in
 //
 //	redis-sentinel://user:password@host:port,host:port/db?master=NAME&sentinel_username=NAME&sentinel_password=WORD
@@ -36,6 +36,10 @@ type Sentinel struct {
 // where user and password are Redis's. The Sentinel is nil for one Redis. The options have the settings of the house.
 // Errors do not quote the address: there may be a password in it.
 func Parse(address string) (*redis.Options, *Sentinel, error) {
+	if !strings.Contains(address, "://") {
+		options, err := parseHostPort(address)
+		return options, nil, err
+	}
 	single := address
 	var by *Sentinel
 	if IsSentinel(address) {
@@ -56,6 +60,19 @@ func Parse(address string) (*redis.Options, *Sentinel, error) {
 	}
 	Settings(options)
 	return options, by, nil
+}
+
+// parseHostPort reads the address of one Redis without credentials.
+func parseHostPort(address string) (*redis.Options, error) {
+	if strings.Contains(address, "@") {
+		return nil, errors.New("has credentials but no scheme")
+	}
+	if host, port, err := net.SplitHostPort(address); err != nil || host == "" || port == "" {
+		return nil, errors.New("is neither a URL nor host:port")
+	}
+	options := &redis.Options{Addr: address}
+	Settings(options)
+	return options, nil
 }
 
 // IsSentinel reports whether an address is one that Sentinels are asked for.

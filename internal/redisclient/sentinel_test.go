@@ -40,6 +40,8 @@ func TestParseNamesTheMistakeAndNoPassword(t *testing.T) {
 		"redis-sentinel://:hunter2@one:1?master=m&colour=green": "unknown or out of range",
 		"redis-sentinel://:hun%ter2@one:1?master=m":             "is not a URL",
 		"http://:hunter2@one:1":                                 "unknown or out of range",
+		":hunter2@one:1":                                        "no scheme",
+		"hunter2":                                               "neither a URL nor host:port",
 	} {
 		if _, _, err := Parse(address); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hun") {
 			t.Errorf("%s: %v", address, err)

@@ -36,14 +36,14 @@ type Partition struct {
 	config Config
 }
 
-// Connect returns the deployment at a URL, redis://, rediss://, unix://, redis-sentinel:// or redis-cluster://, with the client
-// settings of the house, after the checks of Open. Close ends its connections.
+// Connect returns the deployment at a URL, redis://, rediss://, unix://, redis-sentinel:// or redis-cluster://, or at host:port, with the
+// client settings of the house, after the checks of Open. Close ends its connections.
 func Connect(ctx context.Context, url string, config Config) (store.Deployment, error) {
 	client, err := redisclient.Dial(url)
 	if err != nil {
 		return nil, &admission.FieldError{
 			Field: "redis URL", Value: "(not shown, it may hold a password; it " + err.Error() + ")",
-			Allowed: "redis://[user:password@]host:port[/db], rediss:// for TLS, unix://path, redis-sentinel://host:port,host:port/db?master=NAME, " +
+			Allowed: "redis://[user:password@]host:port[/db], rediss:// for TLS, host:port, unix://path, redis-sentinel://host:port,host:port/db?master=NAME, " +
 				"or redis-cluster://host:port,host:port",
 		}
 	}

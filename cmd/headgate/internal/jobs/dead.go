@@ -24,6 +24,7 @@ kept until somebody redrives it (headgate redrive) or purges it.
 Exit codes: 0 done, 1 a failure, 2 a wrong command line, 3 no dead letter is like that.`,
 		`  headgate dead list --queue mail --redis localhost:6379
   headgate dead show acme order-17 --redis localhost:6379
+  headgate dead purge --queue mail --older-than 720h --dry-run --redis localhost:6379
   headgate dead purge --queue mail --older-than 720h --yes --redis localhost:6379`)
 	o.Add(c)
 	c.AddCommand(newDeadList(&o), newDeadShow(&o), newDeadPurge(&o))
@@ -74,6 +75,7 @@ type purgeFlags struct {
 	query     store.ListQuery
 	olderThan time.Duration
 	yes       bool
+	dryRun    bool
 	why       string
 }
 
@@ -85,6 +87,7 @@ func newDeadPurge(o *cli.Operator) *cobra.Command {
 for good, with payload and history.`,
 		Example: `  headgate dead purge acme order-17 --redis localhost:6379
   headgate dead purge --queue mail --reason expired --yes --redis localhost:6379
+  headgate dead purge --queue mail --older-than 720h --dry-run --redis localhost:6379
   headgate dead purge --queue mail --older-than 720h --yes --redis localhost:6379`,
 		Args: keyOrQueue(&f.query.Queue, 2),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -95,6 +98,9 @@ for good, with payload and history.`,
 				if len(args) == 2 {
 					return purgeOne(ctx, o, c, s, cli.KeyOf(args), f)
 				}
+				if f.dryRun {
+					return countDead(ctx, o, c, s, f.query, f.olderThan, 0, "purged")
+				}
 				return purgeMany(ctx, o, c, s, f)
 			})
 		},
@@ -104,6 +110,7 @@ for good, with payload and history.`,
 	flags.StringVar(&f.query.Reason, "reason", "", "those that died for `REASON` only")
 	flags.DurationVar(&f.olderThan, "older-than", 0, "those that died longer ago than `DURATION` only, such as 24h")
 	flags.StringVar(&f.why, "why", "", fmt.Sprintf("`TEXT` of up to %d bytes for the audit", store.MaxReason))
+	flags.BoolVar(&f.dryRun, "dry-run", false, "with --queue, tell how many would be purged, and change nothing")
 	flags.BoolVar(&f.yes, "yes", false, "yes, all of them, for good")
 	return c
 }
@@ -127,8 +134,10 @@ func (f *purgeFlags) validate(many bool) error {
 		return cli.Usage(errors.New("--reason and --older-than choose among the dead letters of a --queue"))
 	case f.olderThan < 0:
 		return cli.FieldError("older-than", f.olderThan.String(), "0 or more")
-	case many && !f.yes:
-		return cli.Usage(fmt.Errorf("this ends dead letters of queue %s for good: say so with --yes, or look first with headgate dead list --queue %s", f.query.Queue, f.query.Queue))
+	case !many && f.dryRun:
+		return cli.Usage(errors.New("--dry-run counts the dead letters of a --queue"))
+	case many && !f.yes && !f.dryRun:
+		return cli.Usage(fmt.Errorf("this ends dead letters of queue %s for good: say so with --yes, or look first with --dry-run or headgate dead list --queue %s", f.query.Queue, f.query.Queue))
 	}
 	return nil
 }

@@ -26,6 +26,7 @@ type redriveFlags struct {
 
 	query   store.ListQuery
 	limit   int
+	dryRun  bool
 	options producer.RedriveOptions
 }
 
@@ -37,19 +38,21 @@ func NewRedrive() *cobra.Command {
 		Long: `Brings dead letters back through admission, like new jobs: limits are charged, attempts count
 from zero, the history stays. Of a queue it takes those that had died when it began, the oldest
 first, and waits for tokens where a limit asks for it. One that is refused stays dead.
+With --dry-run it only tells how many it would try; limits and deadlines decide at the time.
 
 Exit codes: 0 all are on their way, 1 a failure, 2 a wrong command line, 3 some were refused, or
 there was none.`,
 		Example: `  headgate redrive acme order-17 order-18 --redis localhost:6379
   headgate redrive --queue mail --reason max_attempts --limit 100 --redis localhost:6379
+  headgate redrive --queue mail --reason max_attempts --dry-run --redis localhost:6379
   headgate redrive --queue mail --without-limits --drop-deadline --redis localhost:6379`,
 		Args: keyOrQueue(&f.query.Queue, math.MaxInt),
 		RunE: func(c *cobra.Command, args []string) error {
 			if f.limit < 0 {
 				return cli.FieldError("limit", strconv.Itoa(f.limit), "0, for all, or more")
 			}
-			if len(args) > 0 && (f.query.Reason != "" || f.limit != 0) {
-				return cli.Usage(errors.New("--reason and --limit choose among the dead letters of a --queue"))
+			if len(args) > 0 && (f.query.Reason != "" || f.limit != 0 || f.dryRun) {
+				return cli.Usage(errors.New("--reason, --limit and --dry-run are for the dead letters of a --queue"))
 			}
 			return f.With(c, func(ctx context.Context, s store.Deployment) error { return f.run(ctx, c, s, args) })
 		},
@@ -59,6 +62,7 @@ there was none.`,
 	flags.StringVar(&f.query.Queue, "queue", "", "all of `QUEUE`")
 	flags.StringVar(&f.query.Reason, "reason", "", "those that died for `REASON` only")
 	flags.IntVar(&f.limit, "limit", 0, "at most `N` of the queue; 0 takes all")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "with --queue, tell how many would be tried, and change nothing")
 	flags.StringVar(&f.options.Reason, "why", "", fmt.Sprintf("`TEXT` of up to %d bytes for the audit", store.MaxReason))
 	flags.BoolVar(&f.options.WithoutLimits, "without-limits", false, "check and charge no limit")
 	flags.BoolVar(&f.options.DropDeadline, "drop-deadline", false, "take away deadlines that have passed; without it such jobs are refused")
@@ -71,6 +75,31 @@ type redrivenView struct {
 	// Refused counts by reason; Errors name the first of them.
 	Refused map[string]int `json:"refused"`
 	Errors  []refusedView  `json:"errors"`
+}
+
+// countedView is what a dry run says of the dead letters of a queue.
+type countedView struct {
+	DryRun bool `json:"dry_run"`
+	Dead   int  `json:"dead"`
+}
+
+// countDead tells how many dead letters a query names, the oldest first and at most most unless 0.
+func countDead(ctx context.Context, o *cli.Operator, c *cobra.Command, s store.Deployment, query store.ListQuery, age time.Duration, most int, would string) error {
+	view := countedView{DryRun: true}
+	err := eachDead(ctx, s, query, age, most, func(keys []admission.Key) error {
+		view.Dead += len(keys)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if err := o.Print(c, view, func(to io.Writer) { fmt.Fprintf(to, "%d dead letters would be %s\n", view.Dead, would) }); err != nil {
+		return err
+	}
+	if view.Dead == 0 {
+		return cli.Nothing("no dead letter of queue %s is like that", query.Queue)
+	}
+	return nil
 }
 
 type refusedView struct {
@@ -115,6 +144,9 @@ func (v *redrivenView) write(to io.Writer) {
 }
 
 func (f *redriveFlags) run(ctx context.Context, c *cobra.Command, s store.Deployment, args []string) error {
+	if f.dryRun {
+		return countDead(ctx, &f.Operator, c, s, f.query, 0, f.limit, "tried again")
+	}
 	p, err := producer.New(s, producer.Config{Logger: f.ProducerLogger(c.ErrOrStderr())})
 	if err != nil {
 		return err
