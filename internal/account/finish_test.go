@@ -25,16 +25,16 @@ func finishRows() []row {
 				return func() { s.read(store.MaxBatchJobs) }
 			}
 		}},
-		{"finish of a job, nothing waits", "finish: complete_all", 1, func(s *site) func() func() {
+		{"finish of a job, nothing waits", "finish, fill", 1, func(s *site) func() func() {
 			return s.finishes(1, 0, completed, store.EndedDone)
 		}},
-		{"finish of 64, nothing waits", "finish: complete_all", store.MaxBatchJobs, func(s *site) func() func() {
+		{"finish of 64, nothing waits", "finish, fill", store.MaxBatchJobs, func(s *site) func() func() {
 			return s.finishes(store.MaxBatchJobs, 0, completed, store.EndedDone)
 		}},
-		{"finish of a job, one is dispatched", "finish: finish_and_fill, fill", 1, func(s *site) func() func() {
+		{"finish of a job, one is dispatched", "finish, fill", 1, func(s *site) func() func() {
 			return s.finishes(1, 2*tenants, completed, store.EndedDone)
 		}},
-		{"finish of 64, 64 are dispatched", "finish: finish_and_fill, fill", store.MaxBatchJobs, func(s *site) func() func() {
+		{"finish of 64, 64 are dispatched", "finish, fill", store.MaxBatchJobs, func(s *site) func() func() {
 			return s.finishes(store.MaxBatchJobs, 6, completed, store.EndedDone)
 		}},
 		{"finish of a job under a cap, one is dispatched", "finish: entry, freed, fill", 1, func(s *site) func() func() {
@@ -42,7 +42,7 @@ func finishRows() []row {
 			s.check(err)
 			return s.finishes(1, 2*tenants, completed, store.EndedDone)
 		}},
-		{"finish of a job beside another tenant's cap, nothing waits", "finish: any_capped, complete_all", 1, func(s *site) func() func() {
+		{"finish of a job beside another tenant's cap, nothing waits", "finish: any_capped, fill", 1, func(s *site) func() func() {
 			s.capAnother()
 			return s.finishes(1, 0, completed, store.EndedDone)
 		}},

@@ -84,6 +84,7 @@ local function old_remove(key, rec)
 end
 
 local function depth_write()
+  if not next(call.depths) then return end
   local args, gone = {}, {}
   for name, d in pairs(call.depths) do
     if d.dirty and d.jobs > 0 then

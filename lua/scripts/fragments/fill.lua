@@ -306,10 +306,22 @@ local function queue_busy(q)
   return false
 end
 
+-- pool_waits reports whether a job waits in the pool's queues, runnable or behind a gate.
+local function pool_waits(pool)
+  for i = 1, pool.n do
+    local q = queue_open(pool.queues[i])
+    for c = 1, q.n do
+      if q.waiting[c] > 0 then return true end
+    end
+  end
+  return false
+end
+
 -- fill_pool fills a pool's room and reports whether it is full, or the moves are out. Else pool.room is what is left.
 local function fill_pool(pool, now)
-  local room = pool.slots - redis.call('XLEN', pool.key)
   pool.room, pool.others = nil, nil
+  if not pool_waits(pool) then return false end
+  local room = pool.slots - redis.call('XLEN', pool.key)
   while room > 0 do
     call.want = math.min(room, call.moves)
     local i = pool_next(pool)
@@ -373,9 +385,7 @@ local function fill_once(now)
   for name in pairs(call.refill) do
     for id in string.gmatch(state_get('pools:' .. name) or '', '%S+') do call.refill_pools[id] = true end
   end
-  local ids = {}
-  for id in pairs(call.refill_pools) do ids[#ids + 1] = id end
-  table.sort(ids)
+  local ids = names_sorted(call.refill_pools)
   call.refill, call.refill_pools = {}, {}
   for _, id in ipairs(ids) do
     local pool = pool_open(id)
@@ -397,10 +407,7 @@ end
 local function fill(now)
   repeat
     repeat
-      local names = {}
-      for name in pairs(call.pass_on) do names[#names + 1] = name end
-      table.sort(names)
-      for _, name in ipairs(names) do
+      for _, name in ipairs(next(call.pass_on) and names_sorted(call.pass_on) or {}) do
         call.pass_on[name] = nil
         gate_wake(name, now)
       end

@@ -155,6 +155,7 @@ local function gate_text(g)
 end
 
 local function gates_write()
+  if not next(call.gates_dirty) then return end
   local texts, gone = {}, {}
   for name in pairs(call.gates_dirty) do
     local g = call.gates[name]

@@ -47,6 +47,7 @@ local function lane_counted(cl, tenant, added)
 end
 
 local function widths_write()
+  if not next(call.widened) then return end
   for name, lanes in pairs(call.widened) do
     local n = redis.call('ZCARD', lanes)
     if n >= WIDE_FROM then

@@ -71,11 +71,10 @@ end
 
 -- spill_return brings back what has room, and reports whether that makes a fill necessary.
 local function spill_return(now)
-  local names, freed_by, back = {}, call.depth_freed, false
-  for name in pairs(call.depth_freed) do names[#names + 1] = name end
+  if not next(call.depth_freed) then return false end
+  local freed_by, back = call.depth_freed, false
   call.depth_freed = {}
-  table.sort(names)
-  for _, name in ipairs(names) do
+  for _, name in ipairs(names_sorted(freed_by)) do
     if redis.call('EXISTS', call.prefix .. 'spill:' .. name) == 1 then back = spill_drain(name, freed_by[name] == 'goes on', now) or back end
   end
   return back

@@ -5,6 +5,14 @@
 local MOVES = 64
 local CONTINUE_AFTER = 50000
 
+-- names_sorted returns the keys of a table in their order.
+local function names_sorted(set)
+  local names = {}
+  for name in pairs(set) do names[#names + 1] = name end
+  if names[2] then table.sort(names) end
+  return names
+end
+
 local function moves_out(timer, now)
   due_add(keys.due, now + CONTINUE_AFTER, timer)
   call.more = true
@@ -119,6 +127,7 @@ local function hold_count(pool_id, downstream)
 end
 
 local function holds_write()
+  if not next(call.hold_changes) then return end
   for name, n in pairs(call.hold_changes) do
     if n ~= 0 and redis.call('HINCRBY', keys.holds, name, n) <= 0 then redis.call('HDEL', keys.holds, name) end
   end
@@ -167,10 +176,8 @@ local function shelf_passed(pool, downstream)
 end
 
 local function shelves_wake(now)
-  local names = {}
-  for name in pairs(call.shelf_more) do names[#names + 1] = name end
-  table.sort(names)
-  for _, name in ipairs(names) do gate_wake('h:' .. name, now, call.shelf_more[name]) end
+  if not next(call.shelf_more) then return end
+  for _, name in ipairs(names_sorted(call.shelf_more)) do gate_wake('h:' .. name, now, call.shelf_more[name]) end
   call.shelf_more = {}
 end
 
@@ -198,10 +205,8 @@ end
 -- shelves_pass_on lets a lane come back for each entry that left, as far as the share goes. shelf_freed counts them by
 -- pool and downstream.
 local function shelves_pass_on(now)
-  local names = {}
-  for name in pairs(call.shelf_freed) do names[#names + 1] = name end
-  table.sort(names)
-  for _, name in ipairs(names) do
+  if not next(call.shelf_freed) then return end
+  for _, name in ipairs(names_sorted(call.shelf_freed)) do
     local id, downstream = match(name, '^([^:]*):(.*)$')
     local pool = state_num('nh') > 0 and pool_open(id)
     local units = pool and math.min(call.shelf_freed[name], share_left(pool, downstream)) or 0
@@ -211,11 +216,10 @@ local function shelves_pass_on(now)
 end
 
 local function freed_wake(now)
-  local names = {}
-  for name in pairs(call.freed) do names[#names + 1] = name end
-  table.sort(names)
-  for _, name in ipairs(names) do gate_wake(name, now, nil, nil, call.freed[name] ~= true and call.freed[name] or nil) end
-  call.freed = {}
+  if next(call.freed) then
+    for _, name in ipairs(names_sorted(call.freed)) do gate_wake(name, now, nil, nil, call.freed[name] ~= true and call.freed[name] or nil) end
+    call.freed = {}
+  end
   shelves_pass_on(now)
 end
 

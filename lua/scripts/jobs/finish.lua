@@ -48,32 +48,6 @@ local function entries_leave()
   redis.call('XDEL', call.ready, unpack(call.tokens))
 end
 
--- complete_all serves the commonest case: all jobs are complete, count against no cap, and nothing that
--- waits in the pool's one queue may run, so that there is nothing to fill. It returns nil in any other case, and has then
--- changed nothing.
-local function complete_all()
-  if call.records_needed or state_num('nc') + state_num('nh') > 0 then return nil end
-  local name = match(state_get('pool:' .. call.pool), '^%d+|%a|%d+|%d+|([^,=]*)=%d+$')
-  if not name or not state_get('q:' .. name) then return nil end
-  local q = queue_open(name)
-  if q.stamp > 0 then return nil end -- jobs have waited for room
-  if not nobody_runs(q) then return nil end
-  entries_leave()
-  ended_rotate()
-  local words = {}
-  for i, job in ipairs(call.jobs) do
-    words[i] = job.held and 'done' or 'lost'
-    if job.held then
-      leave_plain(job.key, 'completed')
-      hold_add(call.pool, job.reason, -1)
-    end
-  end
-  leave_write()
-  holds_write()
-  state_write()
-  return { 'finished', unpack(words) }
-end
-
 -- noted stores what became of the delivery in the job's history.
 local function noted(job, outcome, rec)
   job.rec = history_add(job.key, rec, outcome, job.ran, call.worker, job.text, call.now)
@@ -189,29 +163,6 @@ local function spent_settle(words)
   buckets_write(call.now)
 end
 
--- finish_and_fill serves every case.
-local function finish_and_fill()
-  entries_leave()
-  if call.records_needed then
-    for _, job in ipairs(call.jobs) do
-      if job.held then entry_release(call.pool, job.key, job.rec, job.what == 'complete') end
-    end
-  else
-    for _, job in ipairs(call.jobs) do
-      if job.held then entry_leave(call.pool, job.reason) end
-    end
-  end
-  ended_rotate()
-  local words = {}
-  for i, job in ipairs(call.jobs) do words[i] = outcome(job) end
-  spent_settle(words)
-  leave_write()
-  freed_wake(call.now)
-  call.refill_pools[call.pool] = true
-  local continues = fill(call.now)
-  return { continues and 'more' or 'finished', unpack(words) }
-end
-
 -- COUNTERS has the field that counts what becomes of a job, of outcomes that are not of every call.
 local COUNTERS = { retry = 'retried', dead = 'nd' }
 
@@ -252,5 +203,23 @@ function scripts.finish(KEYS, ARGV)
   call.tokens = take_held(call.ready, call.jobs)
   call.records_needed = call.records_needed or state_num('nl') > 0 or any_capped()
 
-  return complete_all() or finish_and_fill()
+  entries_leave()
+  if call.records_needed then
+    for _, job in ipairs(call.jobs) do
+      if job.held then entry_release(call.pool, job.key, job.rec, job.what == 'complete') end
+    end
+  else
+    for _, job in ipairs(call.jobs) do
+      if job.held then entry_leave(call.pool, job.reason) end
+    end
+  end
+  ended_rotate()
+  local words = {}
+  for i, job in ipairs(call.jobs) do words[i] = outcome(job) end
+  spent_settle(words)
+  leave_write()
+  freed_wake(call.now)
+  call.refill_pools[call.pool] = true
+  local continues = fill(call.now)
+  return { continues and 'more' or 'finished', unpack(words) }
 end
