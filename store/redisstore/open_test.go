@@ -29,7 +29,7 @@ func TestConnect(t *testing.T) {
 		"a URL that is none, which may hold a password": {
 			func() error { _, err := Connect(t.Context(), "http://user:hunter2@host", Config{}); return err },
 			"invalid redis URL (not shown, it may hold a password; it has a scheme, a database or a parameter that is unknown or out of range): allowed is " +
-				"redis://[user:password@]host:port[/db], rediss:// for TLS, unix://path, redis-sentinel://host:port,host:port/db?master=NAME, or redis-cluster://host:port,host:port",
+				"redis://[user:password@]host:port[/db], rediss:// for TLS, host:port, unix://path, redis-sentinel://host:port,host:port/db?master=NAME, or redis-cluster://host:port,host:port",
 		},
 		"replicas without bounds": {
 			func() error {

@@ -306,13 +306,19 @@ local function queue_busy(q)
   return false
 end
 
--- pool_waits reports whether a job waits in the pool's queues, runnable or behind a gate.
+local function queue_waits(q)
+  for c = 1, q.n do
+    if q.waiting[c] > 0 then return true end
+  end
+  return false
+end
+
+-- pool_waits reports whether a job in the pool's queues may be runnable. It asks only of a queue in which none waited for room before this
+-- call, which has not changed it: there all may stand behind gates.
 local function pool_waits(pool)
   for i = 1, pool.n do
     local q = queue_open(pool.queues[i])
-    for c = 1, q.n do
-      if q.waiting[c] > 0 then return true end
-    end
+    if queue_waits(q) and (q.stamp > 0 or q.touched or state_num('nh') > 0 or not nobody_runs(q)) then return true end
   end
   return false
 end

@@ -33,7 +33,7 @@ local function any_on_way()
   return false
 end
 
--- nobody: nobody_runs reports whether nobody in the queue is runnable: no job waits, or those that do stand behind gates.
+-- nobody_runs reports whether nobody in the queue is runnable: no job waits, or those that do stand behind gates.
 local function nobody_runs(q)
   local waited_for = {}
   for c = 1, q.n do
