@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // CoreField is the field of the state that has those of Core.
@@ -31,10 +32,35 @@ func CoreText(core, field string) (text string, ok bool) {
 	if v == 0 {
 		return "", true
 	}
-	if v == math.Trunc(v) {
-		return strconv.FormatFloat(v, 'f', 0, 64), true
+	return numberText(v), true
+}
+
+// packedQueue begins the packed text of a field q:QUEUE.
+const packedQueue = 'Q'
+
+// QueueText returns the text of a field q:QUEUE of the state with | between its numbers, whether it is packed or not. One that is broken is "".
+func QueueText(field string) string {
+	if field == "" || field[0] != packedQueue {
+		return field
 	}
-	return strconv.FormatFloat(v, 'g', 17, 64), true
+	if len(field)%doubleSize != 1 {
+		return ""
+	}
+	var text []byte
+	for at := 1; at < len(field); at += doubleSize {
+		if at > 1 {
+			text = append(text, '|')
+		}
+		text = append(text, numberText(math.Float64frombits(binary.LittleEndian.Uint64([]byte(field[at:at+doubleSize]))))...)
+	}
+	return string(text)
+}
+
+func numberText(v float64) string {
+	if v == math.Trunc(v) {
+		return strconv.FormatFloat(v, 'f', 0, 64)
+	}
+	return strconv.FormatFloat(v, 'g', 17, 64)
 }
 
 // Unpacked returns the fields of a state hash as if none were packed.
@@ -50,6 +76,11 @@ func Unpacked(state map[string]string) map[string]string {
 			all[field] = text
 		} else if ok {
 			delete(all, field)
+		}
+	}
+	for field, value := range all {
+		if strings.HasPrefix(field, "q:") {
+			all[field] = QueueText(value)
 		}
 	}
 	return all

@@ -116,7 +116,7 @@ var State = []Field{
 	{"eo", "ids in the one before"},
 	{"rot", "`dc` when the generations last changed places"},
 	{"dw", "the dedup window, 0 for the default"},
-	{"q:QUEUE", "the pattern's phase, pace, and each class' V and waiting jobs; `lua/scripts/fragments/queue.lua`"},
+	{"q:QUEUE", "the pattern's phase, pace, and each class' V and waiting jobs, packed beside `core`; `lua/scripts/fragments/queue.lua`"},
 	{"na", "how many limits move by themselves"},
 	{"cfg:QUEUE", "the queue's settings in the policy"},
 	{"pools:QUEUE", "ids of the pools that serve it"},

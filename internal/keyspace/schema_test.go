@@ -190,6 +190,22 @@ func TestTheCoreIsOfTheState(t *testing.T) {
 	}
 }
 
+func TestAQueuesFieldIsReadPackedOrNot(t *testing.T) {
+	t.Parallel()
+	one, half := "\x00\x00\x00\x00\x00\x00\xf0\x3f", "\x00\x00\x00\x00\x00\x00\xe0\x3f"
+	for field, want := range map[string]string{
+		"Q" + one + half: "1|0.5", "1|0.5|0": "1|0.5|0", "": "", "Q" + one + "x": "", "Q": "",
+	} {
+		if got := keyspace.QueueText(field); got != want {
+			t.Errorf("%q is read as %q, want %q", field, got, want)
+		}
+	}
+	state := keyspace.Unpacked(map[string]string{keyspace.CoreField: strings.Repeat("\x00", 8*len(keyspace.Core)), "q:mail": "Q" + one, "qs": "Q" + one})
+	if state["q:mail"] != "1" || state["qs"] != "Q"+one {
+		t.Errorf("the state is read as %q", state)
+	}
+}
+
 const (
 	tablesBegin = "<!-- go test ./internal/keyspace -run Page -update -->\n"
 	tablesEnd   = "<!-- end of the schema -->\n"

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"maps"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -43,7 +44,7 @@ func TestTextsArePackedOnceTheDataIsRaised(t *testing.T) {
 	pass("a")
 	pass("b")
 	texts := client.HGetAll(t.Context(), state).Val()
-	if _, packed := texts[keyspace.CoreField]; packed || texts["accepted"] != "2" || texts["left:completed"] != "2" || texts["en"] != "2" {
+	if _, packed := texts[keyspace.CoreField]; packed || !strings.Contains(texts["q:mail"], "|") || texts["accepted"] != "2" || texts["left:completed"] != "2" || texts["en"] != "2" {
 		t.Errorf("before the data is raised there are %v", texts)
 	}
 	if last := redisconn.Whole(texts["t"]); last == 0 || texts["seq"] != strconv.Itoa(4) { // A job and its tenant have one each.
@@ -58,6 +59,9 @@ func TestTextsArePackedOnceTheDataIsRaised(t *testing.T) {
 		if text, there := raw[field]; there {
 			t.Errorf("%s is still %q", field, text)
 		}
+	}
+	if text := raw["q:mail"]; text[0] != 'Q' {
+		t.Errorf("a queue is still %q", text)
 	}
 	if _, err := strconv.ParseFloat(raw["t"], 64); err == nil {
 		t.Errorf("a release that knows no core goes on from t %q", raw["t"])
@@ -99,5 +103,24 @@ func TestAPartitionIsPackedFromItsFirstCall(t *testing.T) {
 	}
 	if now := y.client.HGetAll(t.Context(), state).Val(); !maps.Equal(now, lost) {
 		t.Errorf("there was %v, and is %v", lost, now)
+	}
+}
+
+// TestAClassThatIsNewToAQueueBeginsAtNothing: the queue's packed field has not its numbers yet.
+func TestAClassThatIsNewToAQueueBeginsAtNothing(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	y.admit(mail("acme", "a"))
+	state := y.store.conn.Partition.State()
+	field := y.client.HGet(t.Context(), state, "q:mail").Val()
+	numbers := strings.Split(keyspace.QueueText(field), "|")
+	if len(numbers) != 10 || field[:1] != "Q" {
+		t.Fatalf("a queue of three classes has %q", numbers)
+	}
+	check(t, y.client.HSet(t.Context(), state, "q:mail", field[:len(field)-2*16]).Err()) // As under a policy of one class.
+	y.admit(mail("acme", "b"))
+	field = y.client.HGet(t.Context(), state, "q:mail").Val()
+	if numbers = strings.Split(keyspace.QueueText(field), "|"); strings.Join(numbers[4:], "|") != "0|0|0|1|0|0" {
+		t.Errorf("then V and waiting jobs of the classes are %v", numbers[4:])
 	}
 }

@@ -48,8 +48,9 @@ end
 
 -- queue_idle reports whether nothing waits in a queue, by its field in the state.
 local function queue_idle(text)
-  for waiting in string.gmatch(match(text, '^[^|]*|[^|]*|[^|]*|[^|]*(.*)$'), '|[^|]+|(%d+)') do
-    if waiting ~= '0' then return false end
+  local numbers = queue_numbers(text)
+  for i = 6, #numbers, 2 do
+    if numbers[i] > 0 then return false end
   end
   return true
 end

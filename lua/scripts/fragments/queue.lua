@@ -3,9 +3,10 @@
 --                below: classes, microseconds, dead or drop, the longest wait in microseconds (0 for none), what
 --                depth.lua says of overflow, lost deliveries that make a job poison, how long dead letters are kept in
 --                microseconds (0 for ever) and how many
---   q:QUEUE      cur|left|pace|stamp|V₁|n₁|V₂|n₂…   the pattern's phase; the microseconds from one dispatch to
---                the next while jobs wait, and the time of the last (0 when none does); of each class the virtual
---                time and the number of waiting jobs
+--   q:QUEUE      Q, then cur, left, pace, stamp, V₁, n₁, V₂, n₂… as doubles, the lowest byte first; a text with | between
+--                where the core is texts. The pattern's phase; the microseconds from one dispatch to the next while jobs
+--                wait, and the time of the last (0 when none does); of each class the virtual time and the number of
+--                waiting jobs
 --   nq           the number of queues that have a q: field
 --   pools:QUEUE  ids of the pools that serve it, by spaces
 -- Classes count from 1 here, from 0 in keys and records.
@@ -35,31 +36,39 @@ local function queue_bounds(q)
   return tonumber(poison), tonumber(age), tonumber(letters)
 end
 
+-- queue_numbers reads a q: field, packed or a text of data that is not; {} of none.
+local PACKED_QUEUE = 'Q'
+local function queue_numbers(v)
+  local numbers = {}
+  if not v then return numbers end
+  if sub(v, 1, 1) == PACKED_QUEUE then
+    local n = (#v - 1) / 8
+    numbers = { struct.unpack('<' .. string.rep('d', n), v, 2) }
+    numbers[n + 1] = nil -- where it ended
+    return numbers
+  end
+  for x in string.gmatch(v, '[^|]+') do numbers[#numbers + 1] = tonumber(x) end
+  return numbers
+end
+
+-- queue_text writes them.
+local function queue_text(numbers)
+  if state_packed() then return PACKED_QUEUE .. struct.pack('<' .. string.rep('d', #numbers), unpack(numbers)) end
+  for i, v in ipairs(numbers) do numbers[i] = number_text(v) end
+  return table.concat(numbers, '|')
+end
+
 local function queue_open(name)
   local q = call.queues[name]
   if q then return q end
   q = { name = name, classes = {}, V = {}, waiting = {}, dispatched = 0 }
   queue_config(q, state_get('cfg:' .. name) or DEFAULT_QUEUE)
-  local v = state_get('q:' .. name)
-  if v then
-    local i = 0
-    for x in string.gmatch(v, '[^|]+') do
-      i = i + 1
-      if i > 4 then
-        local c = math.floor((i - 3) / 2)
-        if i % 2 == 1 then q.V[c] = tonumber(x) else q.waiting[c] = tonumber(x) end
-      elseif i == 1 then q.cur = tonumber(x)
-      elseif i == 2 then q.left = tonumber(x)
-      elseif i == 3 then q.pace = tonumber(x)
-      else q.stamp = tonumber(x) end
-    end
-    if q.cur > q.n then q.cur, q.left = 1, q.w[1] end
-  else
-    q.cur, q.left, q.pace, q.stamp, q.fresh = 1, q.w[1], 0, 0, true
-  end
+  local numbers = queue_numbers(state_get('q:' .. name))
+  q.cur, q.left, q.pace, q.stamp = numbers[1] or 1, numbers[2] or q.w[1], numbers[3] or 0, numbers[4] or 0
+  q.stored_pace, q.fresh = q.pace, not numbers[1]
+  if q.cur > q.n then q.cur, q.left = 1, q.w[1] end
   for c = 1, q.n do
-    q.V[c] = q.V[c] or 0
-    q.waiting[c] = q.waiting[c] or 0
+    q.V[c], q.waiting[c] = numbers[2 * c + 3] or 0, numbers[2 * c + 4] or 0
   end
   call.queues[name] = q
   return q
@@ -156,12 +165,10 @@ local function queue_write(now)
         q.fresh = false
       end
       queue_tally(q, now)
-      local parts = { q.cur, q.left, format('%.6g', q.pace), format('%d', q.stamp) }
-      for c = 1, q.n do
-        parts[#parts + 1] = format(q.V[c] % 1 == 0 and '%d' or '%.17g', q.V[c])
-        parts[#parts + 1] = format('%d', q.waiting[c])
-      end
-      state_set('q:' .. name, table.concat(parts, '|'))
+      if q.pace ~= q.stored_pace then q.stored_pace = tonumber(format('%.6g', q.pace)) end
+      local numbers = { q.cur, q.left, q.stored_pace, q.stamp }
+      for c = 1, q.n do numbers[2 * c + 3], numbers[2 * c + 4] = q.V[c], q.waiting[c] end
+      state_set('q:' .. name, queue_text(numbers))
       q.touched = false
     end
   end

@@ -97,6 +97,12 @@ local function state_add(field, n)
   return v
 end
 
+-- state_packed reports whether numbers are packed in this data, or from this call on.
+local function state_packed()
+  core_open()
+  return not call.core_texts or call.core_texts == 'pack'
+end
+
 local function number_text(v)
   return format(v % 1 == 0 and '%d' or '%.17g', v)
 end

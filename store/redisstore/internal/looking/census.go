@@ -175,6 +175,7 @@ func (s *Looking) placeKeys(ctx context.Context) (p places, err error) {
 	if err != nil {
 		return places{}, fmt.Errorf("read state: %w", redisconn.Unread(err))
 	}
+	state = keyspace.Unpacked(state)
 	base := s.conn.Partition.Base()
 	for field, value := range state {
 		if pool, ok := strings.CutPrefix(field, "pool:"); ok {
@@ -205,7 +206,7 @@ func (s *Looking) placeKeys(ctx context.Context) (p places, err error) {
 	for _, name := range names {
 		p.spills = append(p.spills, base+"spill:"+name)
 	}
-	p.at = keyspace.Unpacked(state)["t"]
+	p.at = state["t"]
 	return p, nil
 }
 

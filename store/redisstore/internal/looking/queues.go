@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/keyspace"
 	"github.com/headgate/headgate/internal/redisconn"
 	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/redisstore/internal/codec"
@@ -91,9 +92,9 @@ func (s *Looking) readDynamics(ctx context.Context, queues map[string]*store.Que
 	return nil
 }
 
-// readText reads cur|left|pace|stamp|V₁|n₁|V₂|n₂….
-func readQueueText(q *store.QueueState, text string) {
-	parts := strings.Split(text, "|")
+// readQueueText reads the field q:QUEUE of the state: cur|left|pace|stamp|V₁|n₁|V₂|n₂….
+func readQueueText(q *store.QueueState, field string) {
+	parts := strings.Split(keyspace.QueueText(field), "|")
 	if len(parts) < 4 {
 		return
 	}
