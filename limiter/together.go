@@ -31,7 +31,7 @@ const MaxTogether = store.MaxBatchJobs
 
 // CheckTogether asks whether all of some requests may pass now: one to MaxTogether of them, of one partition where the deployment has
 // several. It differs from Check in that what is not on lease is asked of Redis in one call for these requests alone, which tells what every bucket
-// holds; Request.Remaining is of no account. The errors are those of Check, and headgate.ErrOutOfMemory of a Redis that is full.
+// holds; Request.Remaining is of no account. A call that is under way is waited for up to Config.Timeout even if ctx is cancelled. The errors are those of Check, and headgate.ErrOutOfMemory of a Redis that is full.
 func (l *Limiter) CheckTogether(ctx context.Context, requests []Request) (Together, error) {
 	if len(requests) < 1 || len(requests) > MaxTogether {
 		return Together{}, &admission.FieldError{Field: "requests", Value: strconv.Itoa(len(requests)), Allowed: "1 to " + strconv.Itoa(MaxTogether)}

@@ -242,6 +242,17 @@ func TestBadCallsAreAnsweredByCodes(t *testing.T) {
 			t.Errorf("%s: grpc-status %s %q, want %d", name, code, text, row.code)
 		}
 	}
+	for contentType, want := range map[string]int{"application/grpc+proto": 200, "application/grpc;x=y": 200, "application/grpc-web": 415, "application/json": 415} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, e.address+methodHealth, bytes.NewReader(make([]byte, prefixBytes)))
+		check(t, err)
+		r.Header.Set("Content-Type", contentType)
+		got, err := e.client.Do(r)
+		check(t, err)
+		check(t, got.Body.Close())
+		if got.StatusCode != want || (want == 200) != (got.Header.Get("Grpc-Accept-Encoding") == "identity") {
+			t.Errorf("%s: %d %v", contentType, got.StatusCode, got.Header)
+		}
+	}
 	for _, service := range []string{"", "envoy.service.ratelimit.v3.RateLimitService"} {
 		message := []byte(nil)
 		if service != "" {
@@ -250,6 +261,24 @@ func TestBadCallsAreAnsweredByCodes(t *testing.T) {
 		if answer, code, _ := e.call(methodHealth, 0, message); code != "0" || !bytes.Equal(answer, []byte{8, 1}) {
 			t.Errorf("health of %q: %v %s", service, answer, code)
 		}
+	}
+}
+
+// TestAMethodThatThereIsNotIsSaidBeforeAMessageComes: a stream may be opened and nothing sent on it.
+func TestAMethodThatThereIsNotIsSaidBeforeAMessageComes(t *testing.T) {
+	t.Parallel()
+	e := newEnvoy(t)
+	silent, write := io.Pipe()
+	defer func() { _ = write.Close() }()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, e.address+"/grpc.health.v1.Health/Watch", silent)
+	check(t, err)
+	r.Header.Set("Content-Type", "application/grpc")
+	time.AfterFunc(10*time.Second, func() { _ = write.Close() }) // Which would be answered by another code.
+	got, err := e.client.Do(r)
+	check(t, err)
+	check(t, got.Body.Close())
+	if code := got.Header.Get("Grpc-Status"); code != strconv.Itoa(grpcUnimplemented) {
+		t.Errorf("grpc-status %s", code)
 	}
 }
 

@@ -78,13 +78,14 @@ func (e *grpcError) Error() string { return e.text }
 
 // ServeHTTP answers a call of gRPC.
 func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.ProtoMajor != 2 || r.Method != http.MethodPost || !strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc") {
+	if r.ProtoMajor != 2 || r.Method != http.MethodPost || !isGRPC(r.Header.Get("Content-Type")) {
 		http.Error(w, "this speaks gRPC", http.StatusUnsupportedMediaType)
 		return
 	}
 	answer, err := s.answer(r)
 	header := w.Header()
 	header.Set("Content-Type", "application/grpc")
+	header.Set("Grpc-Accept-Encoding", "identity")
 	if err != nil {
 		s.counts.failed.Add(1)
 		fault := &grpcError{code: grpcUnavailable, text: "not decided"}
@@ -104,22 +105,29 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header.Set("Grpc-Status", strconv.Itoa(grpcOK))
 }
 
+// isGRPC reports whether a type of content is gRPC's with the messages of protobuf, and not that of gRPC-Web.
+func isGRPC(contentType string) bool {
+	rest, ok := strings.CutPrefix(contentType, "application/grpc")
+	return ok && (rest == "" || rest == "+proto" || rest[0] == ';')
+}
+
 func (s *Service) answer(r *http.Request) ([]byte, error) {
-	message, err := readMessage(r.Body)
-	if err != nil {
-		return nil, err
+	path := r.URL.Path
+	if path != methodLimit && path != methodHealth { // Said before a message comes: on a stream there may be none.
+		return nil, &grpcError{grpcUnimplemented, "there is ShouldRateLimit and Health/Check"}
 	}
-	switch r.URL.Path {
-	case methodLimit:
-		asked, err := readCall(message)
-		if err != nil {
-			return nil, &grpcError{grpcInvalid, err.Error()}
-		}
-		return s.shouldLimit(r.Context(), &asked)
-	case methodHealth:
+	message, err := readMessage(r.Body)
+	switch {
+	case err != nil:
+		return nil, err
+	case path == methodHealth:
 		return health(message)
 	}
-	return nil, &grpcError{grpcUnimplemented, "there is ShouldRateLimit and Health/Check"}
+	asked, err := readCall(message)
+	if err != nil {
+		return nil, &grpcError{grpcInvalid, err.Error()}
+	}
+	return s.shouldLimit(r.Context(), &asked)
 }
 
 // readMessage reads the one message of a unary call.

@@ -31,7 +31,11 @@ func TestTheHouseIsDrawn(t *testing.T) {
 	if !begins || !ends {
 		t.Fatalf("docs/DESIGN.md has nothing between %q and %q", drawnBegin, drawnEnd)
 	}
-	drawn := drawing(list(t, root))
+	units := list(t, root)
+	for _, path := range beside {
+		units = append(units, list(t, filepath.Join(root, path))...)
+	}
+	drawn := drawing(units)
 	if *update {
 		if err := os.WriteFile(name, []byte(before+drawnBegin+drawn+drawnEnd+after), 0o600); err != nil {
 			t.Fatal(err)

@@ -8,6 +8,9 @@ const module = "github.com/headgate/headgate"
 // pureFloor is the highest on which there is nothing but the standard library.
 const pureFloor = 1
 
+// beside are modules of their own, in the same house.
+var beside = []string{"loadtest/peers", "grpclimit"}
+
 // room is a tree of packages that stands on one floor.
 type room struct {
 	path  string // below the module, "" for its root
@@ -51,6 +54,7 @@ var rooms = []room{
 	{path: "admin", floor: 5},
 	{path: "httplimit", floor: 5},
 	{path: "rls", floor: 5},
+	{path: "grpclimit/rlstest", floor: 6},
 	{path: "asynqbridge", floor: 5},
 	{path: "telemetry", floor: 5},
 	{path: "headgatetest", floor: 6},
