@@ -24,7 +24,11 @@ func TestAPI(t *testing.T) {
 	openFolders(t, root)
 	var api strings.Builder
 	packages := 0
-	for _, u := range list(t, root) {
+	units := list(t, root)
+	for _, path := range beside {
+		units = append(units, list(t, filepath.Join(root, path))...)
+	}
+	for _, u := range units {
 		if !isPublic(u) {
 			continue
 		}
@@ -62,7 +66,7 @@ func TestAPI(t *testing.T) {
 func isPublic(u unit) bool {
 	path := strings.Split(u.ImportPath, "/")
 	return u.Name != "main" && len(u.GoFiles) > 0 && !slices.ContainsFunc(path, func(folder string) bool {
-		return folder == "internal" || folder == "loadtest" || folder == "docs"
+		return folder == "internal" || folder == "loadtest" || folder == "docs" || folder == "rlstest"
 	})
 }
 

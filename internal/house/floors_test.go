@@ -55,6 +55,7 @@ var rooms = []room{
 	{path: "httplimit", floor: 5},
 	{path: "rls", floor: 5},
 	{path: "grpclimit/rlstest", floor: 6},
+	{path: "grpclimit", floor: 6},
 	{path: "asynqbridge", floor: 5},
 	{path: "telemetry", floor: 5},
 	{path: "headgatetest", floor: 6},
