@@ -222,7 +222,8 @@ clean: ## Remove what was built.
 	rm -rf bin
 
 # redis-server for the tests (redistest starts it, on ports of its own; no service is needed), promtool of Debian's prometheus
-# for the rules and metrics, python3 and node for the clients, a C compiler for the race detector. RUNLEVEL=1 keeps Debian from starting the services it installs;
+# for the rules and metrics, python3 and node for the clients, nginx for the
+# configuration in deploy, a C compiler for the race detector. RUNLEVEL=1 keeps Debian from starting the services it installs;
 # dpkg finishes first what an interrupted installation left, since apt-get refuses to work before.
 .PHONY: deps
 deps: ## Install what the tests need besides Go, if it is missing and you are root.
@@ -232,10 +233,11 @@ deps: ## Install what the tests need besides Go, if it is missing and you are ro
 	command -v curl >/dev/null || missing+=(curl); \
 	command -v python3 >/dev/null || missing+=(python3); \
 	command -v node >/dev/null || missing+=(nodejs); \
+	command -v nginx >/dev/null || [ -x /usr/sbin/nginx ] || missing+=(nginx-light); \
 	command -v "$$($(GO) env CC | cut -d' ' -f1)" >/dev/null || missing+=(gcc libc6-dev); \
 	if [ $${#missing[@]} -eq 0 ]; then exit 0; fi; \
 	if [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then \
-		echo "The tests need: $${missing[*]}. On Debian: sudo apt-get install $${missing[*]}. On a Mac: brew install redis prometheus python node."; \
+		echo "The tests need: $${missing[*]}. On Debian: sudo apt-get install $${missing[*]}. On a Mac: brew install redis prometheus python node nginx."; \
 		echo "Without them, 'make short' runs the tests that need no Redis."; \
 		exit 1; \
 	fi; \

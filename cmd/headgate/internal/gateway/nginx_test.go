@@ -1,0 +1,165 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+
+	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/memory"
+	"github.com/headgate/headgate/limiter"
+	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
+)
+
+func must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// free is an address of this machine that nobody listens at.
+func free(tb testing.TB) string {
+	tb.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(tb.Context(), "tcp", "127.0.0.1:0")
+	must(tb, err)
+	must(tb, listener.Close())
+	return listener.Addr().String()
+}
+
+// answers reports when somebody listens.
+func answers(tb testing.TB, address string, ended <-chan error, said *bytes.Buffer) {
+	tb.Helper()
+	for range 1000 {
+		connection, err := (&net.Dialer{}).DialContext(tb.Context(), "tcp", address)
+		if err == nil {
+			must(tb, connection.Close())
+			return
+		}
+		select {
+		case err := <-ended:
+			tb.Fatalf("it has ended: %v\n%s", err, said)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	tb.Fatalf("nobody listens at %s", address)
+}
+
+// startNginx runs deploy/nginx/nginx.conf with the addresses of a test, and returns where it listens.
+func startNginx(t *testing.T, headgate, application string) (url string) {
+	t.Helper()
+	binary, err := exec.LookPath("nginx")
+	if err != nil {
+		binary = "/usr/sbin/nginx" // Debian's, which is in nobody's PATH but root's.
+	}
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "deploy", "nginx", "nginx.conf"))
+	must(t, err)
+	folder, address := t.TempDir(), free(t)
+	must(t, os.Chmod(folder, 0o755)) //nolint:gosec // Workers of a master that is root are somebody else.
+	spool := "access_log off;"
+	for _, kind := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
+		spool += " " + kind + "_temp_path " + filepath.Join(folder, kind) + ";"
+	}
+	changed := string(text)
+	for from, to := range map[string]string{
+		"127.0.0.1:9081; keepalive": headgate + "; keepalive", "127.0.0.1:8000; keepalive": application + "; keepalive", "listen 127.0.0.1:8080": "listen " + address,
+		"/tmp/headgate-nginx.pid": filepath.Join(folder, "pid"), "access_log off;": spool, "worker_processes auto": "worker_processes 1",
+	} {
+		if strings.Count(changed, from) != 1 {
+			t.Fatalf("nginx.conf has %q not once", from)
+		}
+		changed = strings.Replace(changed, from, to, 1)
+	}
+	file := filepath.Join(folder, "nginx.conf")
+	must(t, os.WriteFile(file, []byte(changed), 0o600))
+	said := &bytes.Buffer{}
+	nginx := exec.CommandContext(context.WithoutCancel(t.Context()), binary, "-p", folder, "-c", file, "-e", "stderr", "-g", "daemon off;") //nolint:gosec // It is nginx.
+	nginx.Stderr = said
+	must(t, nginx.Start())
+	ended := make(chan error, 1)
+	go func() { ended <- nginx.Wait() }()
+	t.Cleanup(func() {
+		_ = nginx.Process.Signal(syscall.SIGTERM)
+		<-ended
+	})
+	answers(t, address, ended, said)
+	return "http://" + address
+}
+
+// TestNginxAsks: nginx itself, by the configuration in deploy, lets pass what a limit admits, answers 429 with a time to come back beyond it, and 503 while headgate is
+// away.
+func TestNginxAsks(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("it needs nginx")
+	}
+	p := policy.Unlimited()
+	p.Tiers[policy.StandardTier] = policy.Tier{Limit: admission.Limit{Tokens: 60, Per: time.Hour, Burst: 2}}
+	limits, err := limiter.New(store.Single(memory.New(memory.Config{}), nil), limiter.Config{Policy: &p, Timeout: 10 * time.Second})
+	must(t, err)
+	address := free(t)
+	authz := Authz{Listen: address, Tenant: []string{"header:X-API-Key", "ip"}, Routes: []string{"POST /orders/{id}"}, Trusted: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
+	gateways, err := New(limits, zerolog.Nop(), nil, prometheus.NewRegistry(), authz, RLS{}, Mapping{})
+	must(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- gateways.Run(ctx) }()
+	end := sync.OnceFunc(func() {
+		stop()
+		must(t, <-ended)
+	})
+	defer end()
+	answers(t, address, ended, &bytes.Buffer{})
+	application := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err == nil {
+			_, _ = w.Write([]byte(r.Method + " " + r.URL.RequestURI() + " " + string(body)))
+		}
+	}))
+	defer application.Close()
+	url := startNginx(t, address, strings.TrimPrefix(application.URL, "http://"))
+	ask := func(key string) (*http.Response, string) {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/orders/7?a=b", strings.NewReader("a body"))
+		must(t, err)
+		if key != "" {
+			r.Header.Set("X-API-Key", key)
+		}
+		r.Header.Set("X-Forwarded-For", "203.0.113.7") // Which nginx replaces: else each request could be somebody else's.
+		r.Header.Set("X-Original-URI", "/free")
+		answer, err := http.DefaultClient.Do(r)
+		must(t, err)
+		body, err := io.ReadAll(answer.Body)
+		must(t, errors.Join(err, answer.Body.Close()))
+		return answer, string(body)
+	}
+	for _, key := range []string{"", "sesame"} {
+		for i, status := range []int{200, 200, 429} {
+			got, body := ask(key)
+			told := got.Header.Get("RateLimit") != "" && got.Header.Get("RateLimit-Policy") != "" && (got.Header.Get("Retry-After") != "") == (status == 429)
+			if got.StatusCode != status || !told || (body == "POST /orders/7?a=b a body") != (status == 200) {
+				t.Errorf("%q, request %d: %d %v %q", key, i+1, got.StatusCode, got.Header, body)
+			}
+		}
+	}
+	end()
+	if got, body := ask("another"); got.StatusCode != http.StatusServiceUnavailable || strings.Contains(body, "POST") {
+		t.Errorf("without headgate: %d %q", got.StatusCode, body)
+	}
+}
