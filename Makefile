@@ -194,6 +194,17 @@ lua-check: ## Check the assembled library of scripts, in bin/library.lua. Needs 
 	luacheck bin/library.lua --std lua51 --read-globals $(LUA_GLOBALS) --not-globals $(LUA_MISSING) \
 		--ignore 211/STATE --no-max-line-length --no-color --quiet
 
+# The compiler that checks the TypeScript client; its clients need none.
+TYPESCRIPT := 5.9.3
+
+.PHONY: clients-check
+clients-check: ## Check the types of the clients: Python's by mypy --strict, TypeScript's by tsc. Needs mypy (Debian: mypy) and npm, which installs tsc into bin.
+	@command -v mypy >/dev/null || { echo "mypy is missing: apt-get install mypy, or pip install mypy"; exit 1; }
+	@command -v npm >/dev/null || { echo "npm is missing: apt-get install npm"; exit 1; }
+	mypy --strict --cache-dir bin/mypy clients/python/headgate
+	@mkdir -p bin/tsc && { [ -x bin/tsc/node_modules/.bin/tsc ] || npm install --prefix bin/tsc --no-fund --no-audit --silent typescript@$(TYPESCRIPT); }
+	bin/tsc/node_modules/.bin/tsc -p clients/typescript/check
+
 .PHONY: deploy-check
 deploy-check: ## Check deploy/k8s by the types of Kubernetes, docker-compose.yml by compose's loader, the Dockerfile by BuildKit's linter. Compiles these at the first time, some three minutes.
 	cd deploy/check && $(GO) test -count 1 ./...

@@ -7,12 +7,14 @@ import (
 	"errors"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -269,6 +271,67 @@ func TestClientsSendAgainWhatIsSafe(t *testing.T) {
 			}
 			if check := <-calls; len(calls) != 0 || check != "/api/v1/rate-limit/check " {
 				t.Errorf("%q, and %d calls more", check, len(calls))
+			}
+		})
+	}
+}
+
+// again is a program that asks a limit four times, and waits before the last for the server to close what is idle.
+var again = map[string]string{
+	"python": `
+import os, time
+from headgate import Client
+client = Client(retries=0)
+for pause in (0, 0, 0, 1.5):
+    time.sleep(pause)
+    print(client.check("acme")["allowed"])
+if os.fork() == 0:
+    print(client.check("acme")["allowed"], flush=True)
+    os._exit(0)
+os.wait()
+print(client.check("acme")["allowed"])
+`,
+	"typescript": `
+import { Client } from "headgate";
+const client = new Client({ retries: 0 });
+for (const pause of [0, 0, 0, 1500]) {
+  await new Promise((resolve) => setTimeout(resolve, pause));
+  console.log((await client.check({ scope: "acme" })).allowed);
+}
+`,
+}
+
+// TestClientsKeepTheirConnections: calls share one, a check among them, which is not sent again; what the server has closed meanwhile carries none, and a child of
+// fork makes its own.
+func TestClientsKeepTheirConnections(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		language
+		calls, connections int64
+	}{{python, 6, 3}, {script, 4, 2}} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			var calls, connections atomic.Int64
+			server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				calls.Add(1)
+				w.Header().Set("Content-Type", "application/json")
+				_, _ = io.WriteString(w, `{"allowed":true}`)
+			}))
+			server.Config.IdleTimeout = 500 * time.Millisecond
+			server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+				if state == http.StateNew {
+					connections.Add(1)
+				}
+			}
+			server.Start()
+			t.Cleanup(server.Close)
+			dir, _ := row.programs(t)
+			c, out := row.run(t, dir, again[row.name], server.URL, "hgk_none")
+			if err := c.Wait(); err != nil || strings.Count(strings.ToLower(out.String()), "true\n") != int(row.calls) || calls.Load() != row.calls {
+				t.Errorf("%v, %d calls\n%s", err, calls.Load(), out.String())
+			}
+			if got := connections.Load(); got < row.connections || got >= row.calls { // On a slow machine one may end between two calls.
+				t.Errorf("%d connections for %d calls, want %d", got, row.calls, row.connections)
 			}
 		})
 	}

@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union, cast
 from urllib.parse import quote, urlsplit
 
+from .connections import Connections
 from .errors import HeadgateError, NetworkError, OutcomeUnknown, TooManyRequests, Unavailable, error_of
 from .types import BatchResult, BatchResults, Decision, Ended, Extended, Leases, NewJob, Session, Verdict
 
@@ -32,7 +33,7 @@ class _NotSent(Exception):
 
 
 class Client:
-    """Calls a server. It keeps no connection open between calls, follows no redirect and never prints its key.
+    """Calls a server. It keeps connections open between calls, up to 16 for up to 30 s, follows no redirect and never prints its key.
 
     url and key are those of HEADGATE_URL and HEADGATE_KEY unless given; timeout bounds each call, in seconds; ca_file is a PEM file of the
     authorities that are believed in place of the system's; retries is how often a call that is safe to be sent again is, with backoff and
@@ -48,21 +49,26 @@ class Client:
         ca_file: Optional[str] = None,
         retries: int = 5,
     ) -> None:
-        url = url or os.environ.get("HEADGATE_URL", "http://127.0.0.1:9080")
-        parts = urlsplit(url)
+        default: str = os.environ.get("HEADGATE_URL", "http://127.0.0.1:9080")
+        parts = urlsplit(url or default)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.username is not None:
             raise ValueError("url: want http://HOST:PORT or https://HOST:PORT, without a user")
         if timeout <= 0 or retries < 0:
             raise ValueError(f"timeout {timeout}, retries {retries}: want more than 0, and 0 or more")
-        self._host, self._port, self._base = parts.hostname, parts.port, parts.path.rstrip("/")
-        self._tls = ssl.create_default_context(cafile=ca_file) if parts.scheme == "https" else None
-        if ca_file and not self._tls:
+        tls = ssl.create_default_context(cafile=ca_file) if parts.scheme == "https" else None
+        if ca_file and not tls:
             raise ValueError("ca_file: want it with https alone")
+        self._host, self._base = parts.hostname, parts.path.rstrip("/")
+        self._connections = Connections(self._host, parts.port, tls)
         self._key = os.environ.get("HEADGATE_KEY", "") if key is None else key
         self._timeout, self._retries = timeout, retries
 
     def __repr__(self) -> str:
         return f"Client({self._host!r})"
+
+    def close(self) -> None:
+        """Close the connections that are kept. The client may be used on."""
+        self._connections.close()
 
     # Producers.
 
@@ -281,25 +287,25 @@ class Client:
         if body is not None:
             headers["Content-Type"] = "application/json"
             text = json.dumps(body, separators=(",", ":")).encode()
-        if self._tls:
-            connection: http.client.HTTPConnection = http.client.HTTPSConnection(self._host, self._port, timeout=timeout, context=self._tls)
-        else:
-            connection = http.client.HTTPConnection(self._host, self._port, timeout=timeout)
         try:
-            try:
-                connection.connect()
-            except ssl.SSLCertVerificationError as error:
-                raise HeadgateError(f"the server's certificate is not believed: {error.verify_message}") from error
-            except OSError as error:
-                raise _NotSent from error
-            try:
-                connection.request(method, self._base + path, body=text, headers=headers)
-                response = connection.getresponse()
-                answer = response.read()
-            except (OSError, http.client.HTTPException) as error:
-                raise NetworkError(f"no answer: {error or type(error).__name__}") from error
+            connection = self._connections.take(timeout)
+        except ssl.SSLCertVerificationError as error:
+            raise HeadgateError(f"the server's certificate is not believed: {error.verify_message}") from error
+        except OSError as error:
+            raise _NotSent from error
+        keep = False
+        try:
+            connection.request(method, self._base + path, body=text, headers=headers)
+            response = connection.getresponse()
+            answer = response.read()
+            keep = not response.will_close
+        except (OSError, http.client.HTTPException) as error:
+            raise NetworkError(f"no answer: {error or type(error).__name__}") from error
         finally:
-            connection.close()
+            if keep:
+                self._connections.give(connection)
+            else:
+                connection.close()
         after = response.headers.get("Retry-After", "")
         retry_after = float(after) if after.isdigit() else None
         kind = response.headers.get_content_type()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping, Optional
+from typing import Any, Dict, List, Mapping, Optional
 
 _PREFIX = "urn:headgate:problem:"
 
@@ -23,7 +23,7 @@ class HeadgateError(Exception):
         self.detail = detail
         self.reason: Optional[str] = problem.get("reason")
         self.request_id: Optional[str] = problem.get("request_id")
-        self.errors: list = list(problem.get("errors", ()))
+        self.errors: List[Dict[str, Any]] = list(problem.get("errors", ()))
         exact = problem.get("retry_after_ms")
         self.retry_after: Optional[float] = retry_after if exact is None else exact / 1000
 
