@@ -214,7 +214,7 @@ grpc: deps ## Run the tests of the gRPC interceptors, and those of the rate limi
 	$(GO) test -C $(GRPC) -race $(TESTCOMPILE) -count 1 -timeout $(TIMEOUT) $(TESTFLAGS) ./...
 
 .PHONY: bench-grpc
-bench-grpc: deps ## Measure the rate limit service beside the HTTP API's check, 20,000 calls a second each, in one process of headgate serve; half a minute.
+bench-grpc: deps ## Measure the rate limit service beside the HTTP API's check, 5,000 to 20,000 calls a second each, of one process of headgate serve; a minute and a half.
 	$(GO) test -C $(GRPC) -run '^$$' -bench Gateways -benchtime 1x -timeout 10m ./rlstest
 
 .PHONY: tidy-check
