@@ -35,6 +35,8 @@ FUZZTIME ?= 10s
 
 LINT_VERSION := v2.15.0
 LINT := $(CURDIR)/bin/$(LINT_VERSION)/golangci-lint
+HELM_VERSION := v3.19.0
+HELM := $(CURDIR)/bin/helm-$(HELM_VERSION)/helm
 
 .PHONY: help
 help: ## Print this list.
@@ -206,8 +208,8 @@ clients-check: ## Check the types of the clients: Python's by mypy --strict, Typ
 	bin/tsc/node_modules/.bin/tsc -p clients/typescript/check
 
 .PHONY: deploy-check
-deploy-check: ## Check deploy/k8s by the types of Kubernetes, docker-compose.yml by compose's loader, the Dockerfile by BuildKit's linter. Compiles these at the first time, some three minutes.
-	cd deploy/check && $(GO) test -count 1 ./...
+deploy-check: $(HELM) ## Check deploy/k8s by the types of Kubernetes, the chart by helm, docker-compose.yml by compose's loader, the Dockerfile by BuildKit's linter. Compiles these at the first time, some five minutes.
+	cd deploy/check && HELM=$(HELM) $(GO) test -count 1 ./...
 
 .PHONY: grpc
 grpc: deps ## Run the tests of the gRPC interceptors, and those of the rate limit service by grpc-go's client and Envoy's protos, with the race detector. Compiles grpc-go at the first time, some 20 s of a core.
@@ -265,3 +267,7 @@ deps: ## Install what the tests need besides Go, if it is missing and you are ro
 $(LINT):
 	mkdir -p $(@D)
 	GOBIN=$(@D) GOFLAGS= nice -n 19 $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION)
+
+$(HELM):
+	mkdir -p $(@D)
+	GOBIN=$(@D) GOFLAGS= nice -n 19 $(GO) install helm.sh/helm/v3/cmd/helm@$(HELM_VERSION)
