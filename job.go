@@ -171,7 +171,7 @@ func (c *Client) Enqueue(ctx context.Context, job Job) (Receipt, error) {
 // EnqueueWait is Enqueue for whoever would rather wait than be refused: it asks again, each time after the refusal's RetryAfter, until the
 // job enters or ctx ends. What it waits for, by Refusal.Reason:
 //
-//	waits     ReasonLimited, ReasonOverflow, ReasonBreaker, ReasonPaused (enqueueing is suspended), ReasonDedup, ReasonBuckets,
+//	waits     ReasonLimited, ReasonShed, ReasonOverflow, ReasonBreaker, ReasonPaused (enqueueing is suspended), ReasonDedup, ReasonBuckets,
 //	          ReasonQueues, ReasonLanes, ReasonMemory: they pass
 //	returns   ReasonTooCostly, ReasonTooLarge, ReasonDeadline: no wait helps; ReasonUnique: the job that was asked for is in
 //

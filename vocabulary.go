@@ -43,6 +43,10 @@ type (
 	Reason = admission.Reason
 	// Place is admission.Place.
 	Place = admission.Place
+	// Pressure is admission.Pressure.
+	Pressure = admission.Pressure
+	// PressureLevel is admission.PressureLevel.
+	PressureLevel = admission.PressureLevel
 	// Verdict is admission.Verdict.
 	Verdict = admission.Verdict
 )
@@ -100,8 +104,14 @@ const (
 	ReasonOverflow     = admission.ReasonOverflow
 	ReasonBreaker      = admission.ReasonBreaker
 	ReasonTooLarge     = admission.ReasonTooLarge
+	ReasonShed         = admission.ReasonShed
 	ReasonUnavailable  = admission.ReasonUnavailable
 	ReasonGone         = admission.ReasonGone
+	PressureNone       = admission.PressureNone
+	PressureLow        = admission.PressureLow
+	PressureMedium     = admission.PressureMedium
+	PressureHigh       = admission.PressureHigh
+	PressureCritical   = admission.PressureCritical
 	PlaceReady         = admission.PlaceReady
 	PlaceWaiting       = admission.PlaceWaiting
 	PlaceLater         = admission.PlaceLater
@@ -124,6 +134,7 @@ var (
 	ErrOverflow       = admission.ErrOverflow
 	ErrBreakerOpen    = admission.ErrBreakerOpen
 	ErrTooLarge       = admission.ErrTooLarge
+	ErrShed           = admission.ErrShed
 	ErrNotDead        = admission.ErrNotDead
 	ErrUnknownJob     = admission.ErrUnknownJob
 	ErrEnded          = admission.ErrEnded

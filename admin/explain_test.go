@@ -12,7 +12,7 @@ func walkExplain(p *plant) {
 	}
 	p.put("operator", ask{op: "PUT /api/v1/rate-limit/config/{scope}", path: map[string]string{"scope": "acme:mail"}, body: `{"tokens":1,"per":"24h","burst":1}`, query: "reason=strict"})
 	p.enqueue("acme", "e/1")
-	for kind, name := range map[string]string{"tenant": "acme", "downstream": "smtp", "scope": "global"} {
+	for kind, name := range map[string]string{"tenant": "acme", "downstream": "smtp", "scope": "global", "queue": "mail"} {
 		if got := explain(http.StatusOK, kind, name); got["kind"] != kind || got["name"] != name {
 			p.tb.Errorf("%v", got)
 		}
@@ -30,7 +30,8 @@ func walkExplain(p *plant) {
 		p.tb.Errorf("%v", scope)
 	}
 	explain(http.StatusNotFound, "job", "acme:never")
-	explain(http.StatusBadRequest, "queue", "mail")
+	explain(http.StatusBadRequest, "lane", "mail")
+	explain(http.StatusNotFound, "queue", "nobody")
 	explain(http.StatusBadRequest, "job", "acme")
 	p.put("operator", ask{op: "DELETE /api/v1/rate-limit/config/{scope}", path: map[string]string{"scope": "acme:mail"}})
 	p.want(http.StatusOK, "operator", ask{op: "DELETE /api/v1/jobs/{tenant}/{id}", path: map[string]string{"tenant": "acme", "id": "e/1"}})

@@ -46,6 +46,8 @@ var (
 	ErrOverflow = errors.New("overflow")
 	// ErrBreakerOpen matches a refusal because as many jobs wait for an ill downstream as may.
 	ErrBreakerOpen = errors.New("breaker not closed")
+	// ErrShed matches a refusal because the queue is pressed.
+	ErrShed = errors.New("shed")
 	// ErrTooLarge matches a refusal of a job that alone is above that bound.
 	ErrTooLarge = errors.New("too large for its queue")
 	// ErrNotDead means that a job to redrive or to purge is no dead letter.
@@ -163,6 +165,12 @@ func (e *RefusedError) Error() string {
 		return fmt.Sprintf("job refused for good: its %s are above the bound of its tenant in the queue", v.Detail)
 	case ReasonBreaker:
 		return fmt.Sprintf("job refused: the circuit breaker of %s is not closed, retry after %s", v.Detail, v.RetryAfter.Round(time.Millisecond))
+	case ReasonShed:
+		tier := ""
+		if v.Detail != "" {
+			tier = " of tier " + v.Detail
+		}
+		return fmt.Sprintf("job refused: its queue is under %s pressure (score %.3f) and sheds its class%s, retry after %s", v.Pressure.Level, v.Pressure.Score, tier, v.RetryAfter.Round(time.Millisecond))
 	case ReasonUnavailable:
 		return "refused: redis gives no answer, retry after " + v.RetryAfter.Round(time.Millisecond).String()
 	case ReasonGone:
@@ -204,6 +212,8 @@ func (e *RefusedError) Is(target error) bool {
 		return target == ErrTooLarge
 	case ReasonBreaker:
 		return target == ErrBreakerOpen
+	case ReasonShed:
+		return target == ErrShed
 	case ReasonUnavailable:
 		return target == ErrUnavailable
 	case ReasonGone:

@@ -69,6 +69,9 @@ const (
 	ReasonTooLarge Reason = "too_large"
 	// ReasonUnavailable means that Redis gave no answer, and the caller's limiter refuses without one.
 	ReasonUnavailable Reason = "unavailable"
+	// ReasonShed means that the job's queue is pressed, and the policy refuses jobs of its class and its tenant's tier at that level;
+	// Verdict.Detail is the tier and Verdict.Pressure the level.
+	ReasonShed Reason = "shed"
 	// ReasonGone means that the job to redrive is no dead letter.
 	ReasonGone Reason = "gone"
 )
@@ -121,6 +124,8 @@ type Verdict struct {
 	// Unreplicated is set on a job that entered, or had entered, where the store is told to wait for replicas and too few
 	// have confirmed it in time. A failover may lose it. The same Enqueue again, within the dedup window, waits again.
 	Unreplicated bool
+	// Pressure is how much the job's queue is pressed, zero where the policy does not have that measured.
+	Pressure Pressure
 }
 
 // Permanent reports whether the same job would be refused at any later time too.

@@ -88,8 +88,13 @@ func put(tb testing.TB, s store.Deployment, p *policy.Policy) {
 	check(tb, err)
 	text, err := json.Marshal(p)
 	check(tb, err)
+	var pressured []string
+	for _, p := range compiled.Pressured() {
+		pressured = append(pressured, p.Queue)
+	}
 	check(tb, s.PutPolicy(tb.Context(), store.PolicyUpdate{
-		Expected: compiled.Version() - 1, Version: compiled.Version(), Text: text, Window: time.Second, LongestFill: p.LongestFill(),
+		Pressured: pressured,
+		Expected:  compiled.Version() - 1, Version: compiled.Version(), Text: text, Window: time.Second, LongestFill: p.LongestFill(),
 	}))
 }
 

@@ -96,6 +96,9 @@ func (l *Limiter) locally(ctx context.Context, ways []*way, requests []Request) 
 		return made, false
 	}
 	now := l.clock.now()
+	if slices.ContainsFunc(ways, func(w *way) bool { return w.asks(now) }) {
+		return made, false
+	}
 	at, low := make([]epochs, len(ways)), false
 	for i, w := range ways {
 		var a answer
@@ -115,6 +118,7 @@ func (l *Limiter) locally(ctx context.Context, ways []*way, requests []Request) 
 		refused := &made.Answers[i]
 		refused.Verdict = admission.Verdict{
 			Decision: admission.Refused, Reason: a.denial.reason, Scope: a.scope.name, TokensLeft: a.denial.left.Tokens(), Burst: a.denial.burst, RetryAfter: a.wait,
+			Pressure: ways[i].pressure(),
 		}
 		refused.Left[a.scope.level] = a.denial.left
 		l.countTogether(ctx, &made, ways)
@@ -152,6 +156,9 @@ func togetherOf(source Source, ways []*way, requests []Request) Together {
 			continue
 		}
 		made.Policy = w.policy
+		if source != Blind {
+			made.Answers[i].Verdict.Pressure = w.pressure()
+		}
 		made.Questions[i] = w.question(requests[i].Cost)
 		for _, s := range w.scopes {
 			made.Answers[i].Left[s.level] = buckets.MicroOf(s.held.tokens())
@@ -181,6 +188,9 @@ func (l *Limiter) exactly(ctx context.Context, ways []*way, requests []Request) 
 			if made.Questions[i], err = questionOf(inForce, requests[i].route(), requests[i].Cost); err != nil {
 				return err
 			}
+			q := &made.Questions[i]
+			from, _ := inForce.PressureFor(q.Tenant, q.Queue, q.Class)
+			q.Measured = from > 0
 		}
 		made.Admitted, made.Answers, err = l.store.Check(limited, inForce.Version(), false, made.Questions)
 		return err
@@ -214,6 +224,11 @@ func (l *Limiter) learn(ctx context.Context, made *Together, requests []Request)
 		}
 		ways[i] = w
 		w.seen.Store(int64(landed))
+		if w.pressed != nil {
+			told := made.Answers[i].Verdict.Pressure
+			w.pressed.told.Store(&told)
+			w.pressed.askAt.Store(int64(landed.Add(pressedLife)))
+		}
 		took := admission.Tokens(0)
 		if made.Admitted {
 			took = requests[i].Cost

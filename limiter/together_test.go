@@ -8,6 +8,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/store"
 )
 
@@ -171,5 +172,49 @@ func TestTogetherIsOfOnePartition(t *testing.T) {
 	}
 	if made, err := l.CheckTogether(t.Context(), []Request{{Tenant: tenants[0]}, {Tenant: tenants[1]}}); err == nil {
 		t.Errorf("%+v", made)
+	}
+}
+
+// TestPressureIsToldOfTokensOnLease: what Redis told of a queue is told again while its tokens are on lease, and asked anew after a second;
+// nothing is told where the policy has it not measured, or blind.
+func TestPressureIsToldOfTokensOnLease(t *testing.T) {
+	t.Parallel()
+	config := limitedBoth(admission.Limit{Tokens: 1000, Per: time.Second, Burst: 5000}, none)
+	config.Policy.Queues = map[string]policy.Queue{"mail": {Pressure: &policy.PressureRules{MaxDepth: 10}}}
+	s := open(t, redistest.Shared(t).Client(t))
+	config.Policy.Version = 1
+	put(t, s, config.Policy)
+	l := start(t, s, Config{Timeout: patient})
+	press := func(level admission.PressureLevel) {
+		t.Helper()
+		const owner = "the test"
+		version, err := s.PolicyInForce(t.Context())
+		check(t, err)
+		_, err = s.Partitions()[0].Promote(t.Context(), owner, time.Hour)
+		check(t, err)
+		_, err = s.Press(t.Context(), store.Press{Owner: owner, Version: version, Queue: "mail", Pressure: admission.Pressure{Level: level, RetryAfter: time.Second}, Life: time.Hour})
+		check(t, err)
+	}
+	mail := Request{Tenant: "acme", Queue: "mail"}
+	await := func(want Source, level admission.PressureLevel) {
+		t.Helper()
+		for until := time.Now().Add(20 * time.Second); time.Now().Before(until); time.Sleep(time.Millisecond) {
+			if made := together(t, l, mail); made.Source == want && made.Answers[0].Verdict.Pressure.Level == level {
+				return
+			}
+		}
+		t.Fatalf("no answer that is %v tells %v", want, level)
+	}
+	press(admission.PressureHigh)
+	if made := together(t, l, mail); made.Source != Exact || made.Answers[0].Verdict.Pressure.Level != admission.PressureHigh {
+		t.Fatalf("the first answer: %+v", made)
+	}
+	await(Leased, admission.PressureHigh)
+	press(admission.PressureLow)
+	await(Leased, admission.PressureLow)
+	for range 3 {
+		if made := together(t, l, Request{Tenant: "acme"}); made.Answers[0].Verdict.Pressure.Level != 0 {
+			t.Fatalf("a tenant is told the pressure of a queue: %+v", made.Answers[0])
+		}
 	}
 }

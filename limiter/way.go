@@ -27,6 +27,37 @@ type way struct {
 	// seen is when a call last asked on this way, a breaker.Instant.
 	seen    atomic.Int64
 	decided decided
+	// pressed is nil where the policy does not have the queue measured.
+	pressed *pressed
+}
+
+// pressed is how much a queue is pressed.
+type pressed struct {
+	// told is what Redis told last, nil for nothing yet, and askAt from when on one call asks again, a breaker.Instant.
+	told  atomic.Pointer[admission.Pressure]
+	askAt atomic.Int64
+}
+
+// pressedLife is how long what Redis told of a queue's pressure is told again.
+const pressedLife = time.Second
+
+// asks reports whether the caller is the one to ask Redis how much the queue is pressed.
+func (w *way) asks(now breaker.Instant) bool {
+	if w.pressed == nil {
+		return false
+	}
+	at := w.pressed.askAt.Load()
+	return int64(now) >= at && w.pressed.askAt.CompareAndSwap(at, int64(now.Add(pressedLife)))
+}
+
+// pressure is what Redis told last.
+func (w *way) pressure() (p admission.Pressure) {
+	if w.pressed != nil {
+		if told := w.pressed.told.Load(); told != nil {
+			p = *told
+		}
+	}
+	return p
 }
 
 // outcome is what the process can say of a check by itself.

@@ -35,6 +35,9 @@ type Compiled struct {
 	downstreams map[string]Downstream
 	observed    map[admission.Scope]bool
 	adaptive    map[string]Adaptive
+	// shedding is what is refused while queues are pressed, and sheds how many places of its order at each level.
+	shedding *Shedding
+	sheds    [admission.PressureCritical + 1]int
 	// anyDownstream is every downstream that nobody configured.
 	anyDownstream Downstream
 	// other is every queue that nobody configured.
@@ -49,6 +52,7 @@ type tenantView struct {
 	weights    Weights
 	maxRunning int
 	dispatch   *admission.Limit
+	tier       string
 	queues     map[string]*queueView
 }
 
@@ -69,7 +73,10 @@ func (p Policy) Prepare() (*Compiled, error) {
 		version: p.Version, dedupWindow: p.DedupWindow, global: p.Global, rollout: p.Rollout.inForce(),
 		tenants: make(map[string]*tenantView), queues: p.Queues, other: Queue{}.withDefaults(),
 		overflows: make(map[admission.Scope]Overflow), maxRunning: make(map[admission.Scope]int),
-		downstreams: p.Downstreams, anyDownstream: p.AnyDownstream, adaptive: p.Adaptive,
+		downstreams: p.Downstreams, anyDownstream: p.AnyDownstream, adaptive: p.Adaptive, shedding: p.Shedding,
+	}
+	if p.Shedding != nil {
+		c.sheds = p.Shedding.levels()
 	}
 	c.observed = make(map[admission.Scope]bool, len(p.Observe))
 	for _, scope := range p.Observe {
@@ -130,7 +137,7 @@ func (c *Compiled) resolve(p Policy) {
 
 func (p Policy) viewOf(tenant Tenant) tenantView {
 	tier := p.Tiers[tenant.Tier]
-	view := tenantView{limit: tier.Limit, weights: make(Weights), maxRunning: cmp.Or(tenant.MaxRunning, tier.MaxRunning), dispatch: tenant.Dispatch}
+	view := tenantView{limit: tier.Limit, weights: make(Weights), maxRunning: cmp.Or(tenant.MaxRunning, tier.MaxRunning), dispatch: tenant.Dispatch, tier: tenant.Tier}
 	if tenant.Limit != nil {
 		view.limit = *tenant.Limit
 	}

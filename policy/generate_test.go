@@ -89,6 +89,7 @@ func drawPolicy(t *rapid.T) Policy {
 			queues["mail"] = mail
 		}
 	}
+	drawShedding(t, &p, queues)
 	p.Tenants, p.QueueLimits, p.PriorityLimits, p.Queues = orNil(tenants), orNil(queueLimits), orNil(priorityLimits), orNil(queues)
 	if rapid.Bool().Draw(t, "observed") {
 		p.Observe = []admission.Scope{admission.Global, "acme:mail", "bolt"}
@@ -97,6 +98,30 @@ func drawPolicy(t *rapid.T) Policy {
 		p.Rollout = drawRollout(t, p.Tiers[StandardTier])
 	}
 	return p.withDefaults()
+}
+
+// drawShedding draws how a queue is measured, and what is refused while it is pressed.
+func drawShedding(t *rapid.T, p *Policy, queues map[string]Queue) {
+	if mail, ok := queues["mail"]; ok && rapid.Bool().Draw(t, "measured") {
+		mail.Pressure = &PressureRules{
+			TargetWait: time.Duration(rapid.Int64Range(int64(time.Millisecond), int64(MaxTargetWait)).Draw(t, "target wait")),
+			MaxDepth:   rapid.SampledFrom([]int{0, 1, MaxOverflowJobs}).Draw(t, "max depth"),
+		}
+		if mail.Pressure.MaxDepth > 0 && rapid.Bool().Draw(t, "weights") {
+			mail.Pressure.Weights = map[string]float64{"wait": 0.5, "depth": 0.25, "slots": 0.25}
+		}
+		queues["mail"] = mail
+	}
+	if rapid.Bool().Draw(t, "sheds") {
+		p.Shedding = &Shedding{
+			Order: []admission.Priority{admission.Low, admission.Medium, admission.High}, Reserve: []admission.Priority{admission.Critical},
+			At: map[string][]string{"HIGH": {"low"}, "CRITICAL": {"low", "medium"}},
+		}
+		if rapid.Bool().Draw(t, "by tier") {
+			p.Shedding.Tiers = sortedKeys(p.Tiers)
+			p.Shedding.At["MEDIUM"] = []string{"low:" + p.Shedding.Tiers[0]}
+		}
+	}
 }
 
 // drawRollout draws a candidate that leaves the standard tier its weights and its cap.

@@ -23,6 +23,7 @@ type (
 		Downstreams   map[string]downstreamJSON `json:"downstreams,omitempty"`
 		AnyDownstream downstreamJSON            `json:"any_downstream,omitzero"`
 		Adaptive      map[string]adaptiveJSON   `json:"adaptive,omitempty"`
+		Shedding      *Shedding                 `json:"shedding,omitempty"`
 		Observe       []admission.Scope         `json:"observe,omitempty"`
 		Rollout       *rolloutJSON              `json:"rollout,omitempty"`
 		DedupWindow   string                    `json:"dedup_window,omitempty"`
@@ -69,6 +70,7 @@ type (
 		PerTenant     int               `json:"max_running_per_tenant,omitempty"`
 		MostAttempts  int               `json:"most_attempts,omitempty"`
 		LeastBackoff  string            `json:"least_backoff,omitempty"`
+		Pressure      *pressureJSON     `json:"pressure,omitempty"`
 	}
 )
 
@@ -171,13 +173,13 @@ func (p Policy) wire() policyJSON {
 		wire.Global = newLimitJSON(p.Global)
 	}
 	wire.rulesJSON = p.rules().wire()
-	wire.Observe, wire.Rollout = p.Observe, p.Rollout.wire()
+	wire.Shedding, wire.Observe, wire.Rollout = p.Shedding, p.Observe, p.Rollout.wire()
 	wire.Queues = convert(p.Queues, func(_ string, queue Queue) queueJSON {
 		return queueJSON{
 			Classes: queue.Classes, Horizon: formatDuration(queue.Horizon), ExpiredPolicy: queue.ExpiredPolicy,
 			MaxWait: formatBound(queue.MaxWait), PoisonLimit: queue.PoisonLimit, KeepDead: formatBound(queue.KeepDead), MaxDead: queue.MaxDead,
 			Overflow: queue.Overflow, MaxRunning: queue.MaxRunning, PerTenant: queue.MaxRunningPerTenant,
-			MostAttempts: queue.MostAttempts, LeastBackoff: formatBound(queue.LeastBackoff),
+			MostAttempts: queue.MostAttempts, LeastBackoff: formatBound(queue.LeastBackoff), Pressure: queue.Pressure.wire(),
 		}
 	})
 	downstream := func(_ string, d Downstream) downstreamJSON {
@@ -204,7 +206,7 @@ func (w *policyJSON) policy(bad *problems) Policy {
 		}
 	}
 	p = p.withRules(w.rules("", bad))
-	p.Observe, p.Rollout = w.Observe, w.Rollout.rollout(bad)
+	p.Shedding, p.Observe, p.Rollout = w.Shedding, w.Observe, w.Rollout.rollout(bad)
 	p.Queues = convert(w.Queues, func(name string, queue queueJSON) Queue {
 		at := "queues." + name
 		return Queue{
@@ -213,6 +215,7 @@ func (w *policyJSON) policy(bad *problems) Policy {
 			KeepDead: bad.parseDuration(at+".keep_dead", queue.KeepDead), MaxDead: queue.MaxDead,
 			Overflow: queue.Overflow, MaxRunning: queue.MaxRunning, MaxRunningPerTenant: queue.PerTenant,
 			MostAttempts: queue.MostAttempts, LeastBackoff: bad.parseDuration(at+".least_backoff", queue.LeastBackoff),
+			Pressure: queue.Pressure.pressure(at+".pressure", bad),
 		}
 	})
 	downstream := func(at string, d downstreamJSON) Downstream {

@@ -41,6 +41,8 @@ type Policy struct {
 	AnyDownstream Downstream
 	// Adaptive are limits that move by themselves, by name, up to MaxAdaptive.
 	Adaptive map[string]Adaptive
+	// Shedding says which jobs are refused while a queue is pressed; nil means none.
+	Shedding *Shedding
 	// Observe are scopes whose decisions are always counted, up to MaxObserved; others are while they are among those with
 	// the most.
 	Observe []admission.Scope
@@ -107,6 +109,8 @@ type Queue struct {
 	// run, 1 ms to headgate.MaxBackoff; zero means DefaultLeastBackoff. A worker's own backoffs may be shorter.
 	MostAttempts int
 	LeastBackoff time.Duration
+	// Pressure says how it is measured how much the queue is pressed; nil means that it is not.
+	Pressure *PressureRules
 }
 
 // ExpiredPolicy is what becomes of a job whose deadline passed before it started.
@@ -216,7 +220,7 @@ func (p Policy) withDefaults() Policy {
 	for name, a := range p.Adaptive {
 		p.Adaptive[name] = a.withDefaults()
 	}
-	p.Rollout = p.Rollout.withDefaults()
+	p.Shedding, p.Rollout = p.Shedding.clone(), p.Rollout.withDefaults()
 	return p
 }
 
@@ -229,6 +233,6 @@ func (q Queue) withDefaults() Queue {
 	q.ExpiredPolicy = cmp.Or(q.ExpiredPolicy, DeadLetter)
 	q.PoisonLimit = cmp.Or(q.PoisonLimit, DefaultPoisonLimit)
 	q.MaxDead = cmp.Or(q.MaxDead, DefaultMaxDead)
-	q.Overflow = q.Overflow.withDefaults()
+	q.Overflow, q.Pressure = q.Overflow.withDefaults(), q.Pressure.withDefaults()
 	return q
 }

@@ -60,6 +60,7 @@ func (p Policy) Validate() error {
 	p.validateOverflows(&bad)
 	p.validateCaps(&bad)
 	p.validateAdaptive(&bad)
+	p.validateShedding(&bad)
 	for _, name := range sortedKeys(p.Queues) {
 		bad.add(admission.ValidateName("queue", name, true))
 		bad.queue("queues."+name, p.Queues[name])
@@ -157,6 +158,7 @@ func (p *problems) queue(owner string, queue Queue) {
 		p.duration(owner+".keep_dead", queue.KeepDead, MinKeepDead, MaxKeepDead)
 	}
 	queue.Overflow.validate(p, owner+".overflow")
+	queue.Pressure.validate(p, owner+".pressure")
 	p.integer(owner+".max_dead", int64(queue.MaxDead), 1, MaxMaxDead)
 	if n := len(queue.Classes); n < 1 || n > admission.MaxClasses {
 		p.field(owner+".classes", fmt.Sprintf("%d classes", n), fmt.Sprintf("1 to %d classes", admission.MaxClasses))

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/callback"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/store"
@@ -164,12 +165,24 @@ func (p *Producer) attempt(ctx context.Context, f *flight) error {
 			}
 		}
 		for i, e := range entries {
-			e.verdict = verdicts[i]
+			e.verdict = spread(verdicts[i])
 		}
 		p.note(ctx, entries)
 		p.shadow(ctx, snapshot, entries)
 		return nil
 	}
+}
+
+// spread makes what callers are told to wait for a queue that is pressed longer by up to a half, at random: those that are told at one time
+// are not to come back at one time.
+func spread(v admission.Verdict) admission.Verdict {
+	if told := v.Pressure.RetryAfter; told > 0 {
+		v.Pressure.RetryAfter += time.Duration(rand.Int64N(int64(told)/2 + 1)) //nolint:gosec // no secret
+		if v.Reason == admission.ReasonShed {
+			v.RetryAfter = v.Pressure.RetryAfter
+		}
+	}
+	return v
 }
 
 // maxStale is how often an admit call is repeated because the policy has changed.

@@ -183,7 +183,8 @@ func (f *flight) candidates(snapshot *policy.Compiled) ([]*entry, []store.Candid
 			*own = snapshot.LimitsFor(e.job.Tenant, e.job.Queue, e.job.Priority)
 			e.err = nil
 			entries = append(entries, e)
-			candidates = append(candidates, store.Candidate{Job: &e.job, Class: class, Limits: own})
+			from, tier := snapshot.PressureFor(e.job.Tenant, e.job.Queue, e.job.Priority)
+			candidates = append(candidates, store.Candidate{Job: &e.job, Class: class, Limits: own, ShedFrom: from, Tier: tier})
 		}
 	}
 	return entries, candidates

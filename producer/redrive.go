@@ -185,7 +185,9 @@ func redriveCandidates(snapshot *policy.Compiled, options RedriveOptions, letter
 			*limits = snapshot.LimitsFor(job.Tenant, job.Queue, job.Priority)
 		}
 		candidate, err := letter.Redrive(class, limits)
-		candidate.Free = options.WithoutLimits
+		if candidate.Free = options.WithoutLimits; !candidate.Free {
+			candidate.ShedFrom, candidate.Tier = snapshot.PressureFor(job.Tenant, job.Queue, job.Priority)
+		}
 		candidate.By = store.Intervention{Author: options.Author, Reason: options.Reason, Act: options.Act, Own: options.Own}
 		if err != nil {
 			results[i].Err = fmt.Errorf("redrive job %s: %w", results[i].Key, err)

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -11,8 +12,9 @@ import (
 	"github.com/headgate/headgate/store"
 )
 
-// adapting is what a Scheduler knows of the limits that move by themselves (policy.Adaptive). The holder of the first partition's timer lease
-// moves them. Promote tells it the version of the policy by which some do, so that one by which none does costs nothing.
+// adapting is what a Scheduler knows of the limits that move by themselves (policy.Adaptive), and of the queues that are measured
+// (policy.PressureRules). The holder of the first partition's timer lease does both. Promote tells it the version of the policy by which there
+// are some, so that one by which there is none costs nothing.
 type adapting struct {
 	// version is that of the policy by which limits move, 0 for none; told holds a token when it is another one.
 	version atomic.Int64
@@ -40,9 +42,10 @@ type loop struct {
 	last store.Adaptation
 }
 
-// adapt moves limits until ctx ends.
+// adapt moves limits and measures queues until ctx ends.
 func (s *Scheduler) adapt(ctx context.Context) {
 	var loops []*loop
+	var gauges []*gauge
 	known := int64(0)
 	wait := time.NewTimer(0)
 	defer wait.Stop()
@@ -57,48 +60,52 @@ func (s *Scheduler) adapt(ctx context.Context) {
 		}
 		version := s.adapting.version.Load()
 		if version == 0 {
-			loops, known = nil, 0
+			loops, gauges, known = nil, nil, 0
 			continue // Until another policy tells.
 		}
-		if version != known || len(loops) == 0 {
-			read, err := s.readLoops(ctx, loops)
+		if version != known || len(loops)+len(gauges) == 0 {
+			compiled, err := s.readPolicy(ctx)
 			if err != nil {
 				trouble.Failed(ctx, err)
 				wait.Reset(0)
 				continue
 			}
-			loops, known = read, version
+			loops, gauges, known = loopsOf(compiled, loops), gaugesOf(compiled, gauges), version
 		}
-		if err := s.turn(ctx, loops, version); err != nil {
+		if err := s.turn(ctx, loops, gauges, version); err != nil {
 			trouble.Failed(ctx, err)
 		} else {
 			trouble.Over()
 		}
-		wait.Reset(until(loops))
+		wait.Reset(until(loops, gauges))
 	}
 }
 
 // until returns for how long nothing is to be looked at, at least a moment.
-func until(loops []*loop) time.Duration {
+func until(loops []*loop, gauges []*gauge) time.Duration {
 	wait := time.Minute
 	for _, l := range loops {
 		wait = min(wait, time.Until(l.next))
 	}
+	for _, g := range gauges {
+		wait = min(wait, time.Until(g.next))
+	}
 	return max(wait, 10*time.Millisecond)
 }
 
-// readLoops returns the loops of the policy in force: those that are there already, where the policy says the same of them.
-func (s *Scheduler) readLoops(ctx context.Context, known []*loop) ([]*loop, error) {
+// readPolicy returns the policy in force.
+func (s *Scheduler) readPolicy(ctx context.Context) (*policy.Compiled, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	text, err := s.store.Policy(ctx)
 	if err != nil {
 		return nil, err
 	}
-	compiled, err := policy.PrepareStored(text)
-	if err != nil {
-		return nil, err
-	}
+	return policy.PrepareStored(text)
+}
+
+// loopsOf returns the loops of a policy: those that are there already, where the policy says the same of them.
+func loopsOf(compiled *policy.Compiled, known []*loop) []*loop {
 	var loops []*loop
 	for _, m := range compiled.Moving() {
 		l := &loop{Moving: m}
@@ -109,24 +116,35 @@ func (s *Scheduler) readLoops(ctx context.Context, known []*loop) ([]*loop, erro
 		}
 		loops = append(loops, l)
 	}
-	return loops, nil
+	return loops
 }
 
-// turn looks at the limits that are due and moves them, if this Scheduler holds the timer lease.
-func (s *Scheduler) turn(ctx context.Context, loops []*loop, version int64) error {
+// turn looks at the limits that are due and moves them, and measures the queues that are, if this Scheduler holds the timer lease.
+func (s *Scheduler) turn(ctx context.Context, loops []*loop, gauges []*gauge, version int64) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	if !s.holds() {
 		for _, l := range loops {
 			l.last, l.next = store.Adaptation{}, time.Now().Add(s.config.TimerLease)
 		}
+		for _, g := range gauges {
+			g.meter, g.next = nil, time.Now().Add(s.config.TimerLease)
+		}
+		return nil
+	}
+	return errors.Join(s.measure(ctx, gauges, version), s.moveAll(ctx, loops, version))
+}
+
+// moveAll looks at the limits that are due and moves them.
+func (s *Scheduler) moveAll(ctx context.Context, loops []*loop, version int64) error {
+	now := time.Now()
+	if !slices.ContainsFunc(loops, func(l *loop) bool { return !now.Before(l.next) }) {
 		return nil
 	}
 	all, err := s.store.Adaptations(ctx)
 	if err != nil {
 		return err
 	}
-	now := time.Now()
 	var errs []error
 	for _, l := range loops {
 		if now.Before(l.next) {

@@ -28,6 +28,10 @@ type Candidate struct {
 	Class int
 	// Limits apply to the job, by level. The global one must be the same for all of a call.
 	Limits *[admission.Levels]admission.Limit
+	// ShedFrom is the level of its queue from which on the job is refused for it, above all levels for never; zero says that the queue is
+	// not measured. Tier is that of its tenant, for the refusal.
+	ShedFrom admission.PressureLevel
+	Tier     string
 	// Redrive is the Seq of the dead letter which is to run again, zero for a new job. The payload is the one that is
 	// stored. Once the letter was redriven its job has another Seq, and the verdict is a duplicate's.
 	Redrive uint64

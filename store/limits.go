@@ -15,6 +15,8 @@ type Question struct {
 	Cost admission.Tokens
 	// Limits apply by level, Disabled below the scope. The global one must be the same for all of a call.
 	Limits [admission.Levels]admission.Limit
+	// Measured says that the Verdict of a Check is to tell how much the queue is pressed, which the policy has measured.
+	Measured bool
 }
 
 // Answer is what became of a Question.

@@ -48,6 +48,8 @@ type Deployment interface {
 	NewBalancer() Balancer
 	// Adapt is Partition.Adapt in all partitions, the first of which decides.
 	Adapt(ctx context.Context, to Adapt) (number int64, err error)
+	// Press is Partition.Press in all partitions, the first of which decides.
+	Press(ctx context.Context, to Press) (number int64, err error)
 	// Close ends the connections.
 	Close() error
 }
@@ -114,6 +116,8 @@ type Timers interface {
 	// Adapt moves a limit that moves by itself, and returns a number that is higher with each change of it. What an operator froze, or set
 	// otherwise, stays. It can be sent again.
 	Adapt(ctx context.Context, to Adapt) (number int64, err error)
+	// Press notes how much a queue is pressed, and returns a number that is higher each time. It can be sent again.
+	Press(ctx context.Context, to Press) (number int64, err error)
 	// LastTick and NoteTick keep when a periodic job was enqueued last.
 	LastTick(ctx context.Context, name string, first time.Time) (time.Time, error)
 	NoteTick(ctx context.Context, name string, tick time.Time) error
@@ -206,6 +210,8 @@ type Looking interface {
 	Letters(ctx context.Context, keys []admission.Key) ([]Letter, error)
 	Queues(ctx context.Context) ([]QueueState, error)
 	Queue(ctx context.Context, name string) (QueueState, error)
+	// Loads returns what is seen of queues by which it is measured how much they are pressed, in the order of their names.
+	Loads(ctx context.Context, queues []string) ([]QueueLoad, error)
 	Peek(ctx context.Context, queue string, n int) (QueueState, []PeekedClass, error)
 	WaitingTenants(ctx context.Context, queue string, n int) (top []TenantWaiting, partial bool, err error)
 	Backlogs(ctx context.Context, tenant string) ([]Backlog, error)

@@ -117,6 +117,8 @@ type PolicyUpdate struct {
 	// MaxParked is how many jobs may wait for a downstream whose breaker is not closed before others are refused; an empty
 	// name is every downstream that is not named.
 	MaxParked map[string]int
+	// Pressured are the queues of which it is measured how much they are pressed.
+	Pressured []string
 
 	// Before is the update that stored the version in force, as far as dispatch and admission know it, so that only what differs is
 	// written. Where it is nil, or Redis has something else, what Redis has is read.

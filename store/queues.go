@@ -39,6 +39,8 @@ type QueueState struct {
 	Last time.Time
 	// Turn is the index of the class whose turn it is, of which TurnLeft dispatches are left.
 	Turn, TurnLeft int
+	// Pressure is how much it is pressed, nil where that is not measured.
+	Pressure *PressureState
 }
 
 // ClassState is a class of a queue.
@@ -112,3 +114,74 @@ type Backlog struct {
 	// Partial says that more may wait, in more lanes than were looked at.
 	Partial bool
 }
+
+// PressureState is how much a queue is pressed, as it was measured last.
+type PressureState struct {
+	admission.Pressure
+
+	// Until is how long it holds; from then on the level is admission.PressureNone. The zero Until is of a queue that was not measured yet.
+	Until time.Time
+	// Parts tells people what the score comes from.
+	Parts string
+}
+
+// At is what is in force of it at a time.
+func (p *PressureState) At(now time.Time) PressureState {
+	if p.Until.Before(now) {
+		return PressureState{Pressure: admission.Pressure{Level: admission.PressureNone}, Until: p.Until}
+	}
+	return *p
+}
+
+// QueueLoad is what is seen of a queue by which it is measured how much it is pressed.
+type QueueLoad struct {
+	Queue string
+	// Waiting counts the jobs in its lanes.
+	Waiting int64
+	// Wait is how long all of them take at the pace of the last dispatches, which a job that came now would wait where all are before it,
+	// and at least the time since the last dispatch while they wait for room; negative where jobs wait and no dispatch was seen.
+	Wait time.Duration
+	// Slots is what the pools that serve it have in all, Held how many of these are taken or promised, by jobs of whatever queue.
+	Slots, Held int
+	// Level is what holds now.
+	Level admission.PressureLevel
+}
+
+// LoadWait is QueueLoad.Wait. last is the time of the last dispatch while jobs wait for room, else zero.
+func LoadWait(waiting int64, pace time.Duration, last, now time.Time) time.Duration {
+	if waiting == 0 {
+		return 0
+	}
+	wait := time.Duration(-1)
+	if pace > 0 {
+		wait = time.Duration(min(float64(waiting)*float64(pace), float64(MaxLoadWait)))
+	}
+	if !last.IsZero() {
+		wait = max(wait, min(now.Sub(last), MaxLoadWait))
+	}
+	return wait
+}
+
+// MaxLoadWait bounds QueueLoad.Wait.
+const MaxLoadWait = 30 * 24 * time.Hour
+
+// Press is what a measurement makes of a queue.
+type Press struct {
+	// Owner is who holds the timer lease of the first partition. Where it is another nothing is done (ErrNotHolder).
+	Owner string
+	// Version is that of the policy by which it is measured. Where it is another nothing is done (ErrStale).
+	Version int64
+	Queue   string
+	// Pressure is noted with the score in thousandths, for Life; Parts is at most MaxParts bytes.
+	Pressure admission.Pressure
+	Life     time.Duration
+	Parts    string
+	// Number is as that of Adapt.
+	Number int64
+}
+
+// MaxParts is the largest size of Press.Parts.
+const MaxParts = 256
+
+// ErrNotMeasured means that the policy in force does not have the queue measured.
+var ErrNotMeasured = errors.New("queue is not measured")

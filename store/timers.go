@@ -18,7 +18,7 @@ type Promotion struct {
 	Stepped bool
 	// Leapt asks whether a leap ahead of the time of Redis was a step of its clock; nothing was done. It answers LeapAsk only.
 	Leapt bool
-	// Adaptive is the version of a policy by which limits move by themselves; 0 where none does.
+	// Adaptive is the version of a policy by which limits move by themselves, or queues are measured; 0 where none does.
 	Adaptive int64
 	// At is the time of Redis.
 	At time.Time

@@ -16,6 +16,7 @@ const other = "other"
 type metrics struct {
 	requests *prometheus.CounterVec
 	rejected *prometheus.CounterVec
+	shed     *prometheus.CounterVec
 	tenants  *tenants
 	jobs     *prometheus.CounterVec
 	waits    *prometheus.HistogramVec
@@ -41,6 +42,9 @@ func newMetrics(config Config) (*metrics, error) {
 		rejected: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "throttle_rejected_requests_total", Help: "Jobs of this process that were refused, by reason.",
 		}, []string{"reason"}),
+		shed: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "headgate_shed_total", Help: "Jobs of this process that were refused because their queue was pressed, by class and tier.",
+		}, []string{"priority", "tier"}),
 		tenants: newTenants(config.Tenants),
 		jobs: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "headgate_worker_jobs_total", Help: "Jobs that left the hand of this worker, by how.",
@@ -57,7 +61,7 @@ func newMetrics(config Config) (*metrics, error) {
 		}, []string{"kind"}),
 	}
 	var bad []error
-	for _, c := range []prometheus.Collector{m.requests, m.rejected, m.tenants, m.jobs, m.waits, m.runs, m.states, m.violations} {
+	for _, c := range []prometheus.Collector{m.requests, m.rejected, m.shed, m.tenants, m.jobs, m.waits, m.runs, m.states, m.violations} {
 		bad = append(bad, config.Registerer.Register(c))
 	}
 	return m, errors.Join(bad...)
@@ -69,6 +73,9 @@ func (m *metrics) decided(job admission.Job, verdict admission.Verdict, err erro
 	m.requests.WithLabelValues(result).Inc()
 	if reason != admission.ReasonNone {
 		m.rejected.WithLabelValues(string(reason)).Inc()
+	}
+	if reason == admission.ReasonShed { // The policy has each class in its order, and the tier.
+		m.shed.WithLabelValues(classLabel(job.Priority), verdict.Detail).Inc()
 	}
 	switch {
 	case err == nil:

@@ -13,7 +13,10 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/guard"
+	"github.com/headgate/headgate/internal/rollout"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/producer"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/telemetry"
 	"github.com/headgate/headgate/worker"
 )
@@ -167,4 +170,40 @@ headgate_guard_violations_total{kind="requests"} 0
 	if silent.Guarded() != nil || silent.Worker(worker.Observer{}).Guarded != nil {
 		t.Error("without metrics somebody is told")
 	}
+}
+
+// TestShedJobsAreCountedByClassAndTier: a job that is refused because its queue is pressed counts under its class and its tenant's tier.
+func TestShedJobsAreCountedByClassAndTier(t *testing.T) {
+	t.Parallel()
+	s, registry := openStore(t), prometheus.NewPedanticRegistry()
+	shown, err := telemetry.New(telemetry.Config{Registerer: registry})
+	must(t, err)
+	_, err = rollout.Put(t.Context(), s, policy.Policy{
+		Tiers:    map[string]policy.Tier{policy.StandardTier: {Limit: admission.Limit{Disabled: true}}},
+		Queues:   map[string]policy.Queue{"mail": {Pressure: &policy.PressureRules{MaxDepth: 9}}},
+		Shedding: &policy.Shedding{Order: []admission.Priority{"low", "medium"}, Reserve: []admission.Priority{"high"}, At: map[string][]string{"HIGH": {"low"}}},
+	}, rollout.Edit{Author: "ada", Expected: rollout.AnyVersion})
+	must(t, err)
+	p, err := producer.New(s, producer.Config{Observer: shown.Producer()})
+	must(t, err)
+	_, err = s.Partitions()[0].Promote(t.Context(), "s", time.Minute)
+	must(t, err)
+	version, err := s.PolicyInForce(t.Context())
+	must(t, err)
+	_, err = s.Press(t.Context(), store.Press{
+		Owner: "s", Version: version, Queue: "mail", Pressure: admission.Pressure{Level: admission.PressureCritical, Score: 1, RetryAfter: time.Second}, Life: time.Hour,
+	})
+	must(t, err)
+	low := job("a")
+	low.Priority = admission.Low
+	verdict, err := p.Enqueue(t.Context(), low)
+	if !errors.Is(err, admission.ErrShed) || verdict.RetryAfter < time.Second || verdict.RetryAfter > 1500*time.Millisecond {
+		t.Fatalf("%+v, %v", verdict, err)
+	}
+	want := `
+# HELP headgate_shed_total Jobs of this process that were refused because their queue was pressed, by class and tier.
+# TYPE headgate_shed_total counter
+headgate_shed_total{priority="low",tier="standard"} 1
+`
+	must(t, testutil.GatherAndCompare(registry, strings.NewReader(want), "headgate_shed_total"))
 }

@@ -16,6 +16,7 @@ func TestExplainCommand(t *testing.T) {
 		"explain job acme a:1":    "! workers: no worker that is registered serves queue mail\n    change: a worker: headgate worker --queue mail\n",
 		"explain tenant acme":     "- tier: its tier is standard\n    rule:   built in",
 		"explain scope acme:mail": "default of tier standard, /tiers/standard/limit = {",
+		"explain queue mail":      "queue mail: 1 of its jobs wait, 0 run, 0 workers serve it",
 		"explain downstream smtp": "forced: maintenance (",
 	} {
 		if out := p.run(cli.ExitOK, line); !strings.Contains(out.stdout, want) {
@@ -31,7 +32,7 @@ func TestExplainCommand(t *testing.T) {
 	p.run(cli.ExitNothing, "explain job acme never")
 	for line, want := range map[string]string{
 		"explain":                        "takes what to explain: job, tenant, scope, downstream",
-		"explain queue mail":             "headgate queue show",
+		"explain queue":                  "explain queue takes a name, got 0 arguments",
 		"explain job acme":               "explain job takes TENANT and ID, got 1 arguments",
 		"explain tenant":                 "explain tenant takes a name, got 0 arguments",
 		"explain job acme:mail a":        `invalid tenant "acme:mail"`,

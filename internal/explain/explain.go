@@ -17,6 +17,7 @@ const (
 	Tenant     = "tenant"
 	Scope      = "scope"
 	Downstream = "downstream"
+	Queue      = "queue"
 )
 
 // The kinds of a Reason beside those of a store.Wait.
@@ -30,6 +31,9 @@ const (
 	// KindAdaptive is a limit that moves by itself.
 	KindAdaptive = "adaptive"
 	KindDead     = "dead"
+	// KindPressure is how much a queue is pressed, KindShed that jobs are refused for it.
+	KindPressure = "pressure"
+	KindShed     = "shed"
 	// KindErrors is what calls failed by, which receivers have said: for operators alone.
 	KindErrors = "errors"
 )
@@ -61,7 +65,7 @@ type Reason struct {
 	Change string `json:"change,omitempty"`
 }
 
-// New explains what a kind and a name say: a job by "tenant:id", a tenant, a scope or a downstream. What nobody knows is
+// New explains what a kind and a name say: a job by "tenant:id", a tenant, a scope, a downstream or a queue. What nobody knows is
 // headgate.ErrUnknownJob; of every tenant, scope and downstream there is something to say. Whoever does not see the deployment has jobs
 // explained alone.
 func New(ctx context.Context, s store.Deployment, kind, name string, eyes shown.Eyes) (Explanation, error) {
@@ -72,10 +76,10 @@ func New(ctx context.Context, s store.Deployment, kind, name string, eyes shown.
 		return explainJob(ctx, s, name, eyes)
 	}
 	of := map[string]func(context.Context, store.Deployment, string) (Explanation, error){
-		Job: job, Tenant: explainTenant, Scope: explainScope, Downstream: explainDownstream,
+		Job: job, Tenant: explainTenant, Scope: explainScope, Downstream: explainDownstream, Queue: explainQueue,
 	}[kind]
 	if of == nil {
-		return Explanation{}, &admission.FieldError{Field: "kind", Value: strconv.Quote(kind), Allowed: "job, tenant, scope or downstream"}
+		return Explanation{}, &admission.FieldError{Field: "kind", Value: strconv.Quote(kind), Allowed: "job, tenant, scope, downstream or queue"}
 	}
 	e, err := of(ctx, s, name)
 	e.Kind, e.Name = kind, name

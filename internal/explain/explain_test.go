@@ -192,6 +192,22 @@ var scenes = []struct {
 		s.put(`{"queues":{"mail":{"max_wait":"1h"}}}`, "fresh")
 		s.enqueue("a")
 	}},
+	{"pressure", []string{"queue", "mail"}, func(s *stage) {
+		s.put(`{"queues":{"mail":{"pressure":{"target_wait":"5s","max_depth":10}}},"shedding":{"order":["low","medium"],"tiers":["basic","standard","premium"],"reserve":["high"],"at":{"HIGH":["low","medium:basic"]}}}`, "busy hours")
+		_, err := s.store.Partitions()[0].Promote(s.t.Context(), "s", time.Minute)
+		must(s.t, err)
+		version, err := s.store.PolicyInForce(s.t.Context())
+		must(s.t, err)
+		_, err = s.store.Press(s.t.Context(), store.Press{
+			Owner: "s", Version: version, Queue: "mail", Pressure: admission.Pressure{Level: admission.PressureHigh, Score: 0.8612}, Life: time.Hour,
+			Parts: "depth 0.7 of weight 0.3, wait 0.93 of weight 0.7",
+		})
+		must(s.t, err)
+		s.enqueue("a")
+	}},
+	{"pressure of old", []string{"queue", "mail"}, func(s *stage) {
+		s.put(`{"queues":{"mail":{"pressure":{"max_depth":10},"max_running":4}}}`, "quiet hours")
+	}},
 	{"dead", []string{"job", "acme:a"}, func(s *stage) {
 		s.enqueue("a")
 		s.work(1, 1, store.Kill)
@@ -304,7 +320,9 @@ func TestWhatCannotBeExplainedIsNamed(t *testing.T) {
 		{"scope", "a:b:c:d", admission.ErrInvalid},
 		{"scope", "acme:mail:urgent", admission.ErrInvalid},
 		{"downstream", "a^b", admission.ErrInvalid},
-		{"queue", "mail", admission.ErrInvalid},
+		{"queue", "mail", store.ErrUnknownQueue},
+		{"queue", "a^b", admission.ErrInvalid},
+		{"lane", "mail", admission.ErrInvalid},
 	} {
 		if _, err := explain.New(t.Context(), s.store, row.kind, row.name, shown.Everything); !errors.Is(err, row.want) {
 			t.Errorf("%s %s: %v", row.kind, row.name, err)

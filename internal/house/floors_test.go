@@ -28,6 +28,7 @@ var rooms = []room{
 	{path: "breaker", floor: pureFloor},
 	{path: "policy", floor: pureFloor},
 	{path: "internal/control", floor: pureFloor},
+	{path: "internal/pressure", floor: pureFloor},
 	{path: "internal/fairness", floor: pureFloor},
 	{path: "internal/trace", floor: pureFloor},
 	{path: "internal/limitheader", floor: pureFloor},
@@ -78,6 +79,7 @@ type edge struct{ from, to string }
 var mayAlso = []edge{
 	{"policy", "breaker"},                       // The rules of a breaker are of the policy, too.
 	{"policy", "internal/control"},              // By what a limit moves is of the policy, too.
+	{"policy", "internal/pressure"},             // What weighs how much in a score is of the policy, too.
 	{"worker", "scheduler"},                     // A worker runs a scheduler, so that a lone worker needs nobody.
 	{"internal/redisconn", "internal/keyspace"}, // A partition is known by its keys.
 	{"internal/redisconn", "lua"},               // It sends the scripts.

@@ -118,6 +118,8 @@ var State = []Field{
 	{"dw", "the dedup window, 0 for the default"},
 	{"q:QUEUE", "the pattern's phase, pace, and each class' V and waiting jobs, packed beside `core`; `lua/scripts/fragments/queue.lua`"},
 	{"na", "how many limits move by themselves"},
+	{"npr", "how many queues are measured"},
+	{"pressure:QUEUE", "of one that is: level, score in thousandths, until when both hold, what callers are told to wait, the number of the measurement, the parts of the score"},
 	{"cfg:QUEUE", "the queue's settings in the policy"},
 	{"pools:QUEUE", "ids of the pools that serve it"},
 	{"nq", "queues that have a q: field"},

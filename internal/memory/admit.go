@@ -68,6 +68,7 @@ func (a *admitting) run() {
 		if v := a.decide(i); v != nil {
 			v.ID = a.jobs[i].Job.ID
 			a.verdicts[i] = *v
+			a.tell(i)
 		}
 	}
 	if len(a.entering) == 0 {
@@ -127,7 +128,7 @@ func (a *admitting) decide(i int) *admission.Verdict {
 			return v
 		}
 	}
-	for _, check := range [...]func(c *store.Candidate, start int64) *admission.Verdict{a.suspended, a.uniqueHeld, a.parkedOut, a.lanesFull} {
+	for _, check := range [...]func(c *store.Candidate, start int64) *admission.Verdict{a.suspended, a.shed, a.uniqueHeld, a.parkedOut, a.lanesFull} {
 		if v := check(c, start); v != nil {
 			return v
 		}
@@ -321,6 +322,7 @@ func (a *admitting) place(c *fairqueue.Pass, e *entering) {
 // answer says where a job went.
 func (a *admitting) answer(c *fairqueue.Pass, e *entering) {
 	j, v := e.job, &a.verdicts[e.at]
+	defer a.tell(e.at)
 	*v = admission.Verdict{ID: j.ID, Decision: admission.Admitted, Dropped: len(e.victims), TokensLeft: e.left, Burst: e.burst}
 	switch {
 	case e.spilled:

@@ -43,6 +43,9 @@ func (m *model) check(now, version int64, peek bool, questions []store.Question,
 		for _, step := range c.PathOf(&q.Limits, q.Tenant, q.Queue, q.Class) {
 			answers[i].Left[step.Scope.Level()], _ = c.LevelOf(step)
 		}
+		if q.Measured {
+			answers[i].Verdict.Pressure = m.pressureOf(q.Queue, now)
+		}
 	}
 	if granted && !peek {
 		c.Commit()

@@ -23,6 +23,7 @@ type settings struct {
 	maxParked map[string]int            // by downstream, "" for every other
 	weights   map[classTenant]admission.Weight
 	caps      map[string]bound
+	pressured map[string]bool
 }
 
 // classTenant names a tenant in a class of every queue; one without a name is everybody else.
@@ -45,7 +46,7 @@ func settingsIn(u *store.PolicyUpdate) settings {
 	s := settings{
 		queues: make(map[string]store.QueueSettings, len(u.Queues)), overflows: make(map[string]store.Overflow, len(u.Overflows)),
 		maxParked: make(map[string]int, len(u.MaxParked)), weights: make(map[classTenant]admission.Weight, len(u.Weights)),
-		caps: make(map[string]bound, len(u.Caps)),
+		caps: make(map[string]bound, len(u.Caps)), pressured: make(map[string]bool, len(u.Pressured)),
 	}
 	for _, q := range u.Queues {
 		q.Classes, q.Overflow = slices.Clone(q.Classes), overflowOf(q.Overflow)
@@ -68,6 +69,9 @@ func settingsIn(u *store.PolicyUpdate) settings {
 		}
 	}
 	maps.Copy(s.maxParked, u.MaxParked)
+	for _, queue := range u.Pressured {
+		s.pressured[queue] = true
+	}
 	for _, w := range u.Weights {
 		s.weights[classTenant{w.Class, w.Tenant}] = w.Weight
 	}
@@ -211,6 +215,7 @@ func (m *model) putPolicy(now int64, u *store.PolicyUpdate) error {
 	m.setQueues(wanted, now)
 	m.settings = wanted
 	m.setCaps(c, gates)
+	m.measure(wanted.pressured)
 	m.keep(u.Version, append([]byte{}, u.Text...))
 	m.auditAdd(now, store.AuditEntry{
 		Action: store.AuditPolicy, From: m.version, To: u.Version, Author: u.Author, Reason: u.Reason, Restored: u.Restored, Changes: u.Changes,

@@ -59,6 +59,9 @@ func (m *model) queueStates(names []string) []store.QueueState {
 // dynamics tells of a queue what is kept of it as a whole.
 func (m *model) dynamics(name string) store.QueueState {
 	q := store.QueueState{Name: name, Pools: m.poolsOf(name), Gate: m.queueGate(name), Suspended: m.suspensionOf(store.QueueGate(name))}
+	if p := m.pressures[name]; p != nil {
+		q.Pressure = new(p.PressureState)
+	}
 	v, made := m.room.QueueView(name)
 	for i, class := range m.classesOf(name) {
 		c := store.ClassState{Class: class}
@@ -336,4 +339,81 @@ func (m *model) firstOpening(p *fairqueue.Pool) int64 {
 		}
 	}
 	return never
+}
+
+// pressure is how much a queue is pressed, and the number of the measurement.
+type pressure struct {
+	store.PressureState
+
+	number int64
+}
+
+// measure has the queues measured that the policy names, and no others.
+func (m *model) measure(queues map[string]bool) {
+	maps.DeleteFunc(m.pressures, func(queue string, _ *pressure) bool { return !queues[queue] })
+	for queue := range queues {
+		if m.pressures[queue] == nil {
+			m.pressures[queue] = &pressure{PressureState: store.PressureState{Pressure: admission.Pressure{Level: admission.PressureNone}}}
+		}
+	}
+}
+
+// pressureOf is what callers are told of a queue.
+func (m *model) pressureOf(queue string, now int64) admission.Pressure {
+	if p := m.pressures[queue]; p != nil {
+		return p.At(time.UnixMicro(now)).Pressure
+	}
+	return admission.Pressure{Level: admission.PressureNone}
+}
+
+// Press notes how much a queue is pressed, as store.Timers.Press.
+func (p *Partition) Press(_ context.Context, to store.Press) (number int64, err error) {
+	p.write(func(m *model, now int64) {
+		last := m.pressures[to.Queue]
+		switch {
+		case to.Number == 0 && m.promoter != to.Owner:
+			err = store.ErrNotHolder
+		case to.Number == 0 && m.version != to.Version:
+			err = fmt.Errorf("%w: version %d is in force, not %d", store.ErrStale, m.version, to.Version)
+		case last == nil:
+			err = fmt.Errorf("%w: %s", store.ErrNotMeasured, to.Queue)
+		default:
+			number = m.press(now, last, &to)
+		}
+	})
+	return number, err
+}
+
+func (m *model) press(now int64, last *pressure, to *store.Press) int64 {
+	number := to.Number
+	if number == 0 {
+		number = last.number + 1
+	}
+	if number < last.number {
+		return last.number
+	}
+	m.begin(now)
+	told := to.Pressure
+	told.Score, told.RetryAfter = math.Round(told.Score*1000)/1000, told.RetryAfter.Truncate(time.Microsecond)
+	until := time.UnixMicro(now + to.Life.Microseconds())
+	*last = pressure{PressureState: store.PressureState{Pressure: told, Until: until, Parts: to.Parts[:min(len(to.Parts), store.MaxParts)]}, number: number}
+	return number
+}
+
+// Loads returns what is seen of queues, as store.Looking.Loads.
+func (p *Partition) Loads(_ context.Context, queues []string) (loads []store.QueueLoad, err error) {
+	p.read(func(m *model, now int64) {
+		for _, name := range queues {
+			state := m.dynamics(name)
+			load := store.QueueLoad{Queue: name, Waiting: state.Waiting(), Level: m.pressureOf(name, now).Level}
+			load.Wait = store.LoadWait(load.Waiting, state.Pace, state.Last, time.UnixMicro(now))
+			for _, pool := range m.room.Pools {
+				if slices.Contains(state.Pools, pool.ID) {
+					load.Slots, load.Held = load.Slots+pool.Slots, load.Held+len(pool.Ready)
+				}
+			}
+			loads = append(loads, load)
+		}
+	})
+	return loads, nil
 }

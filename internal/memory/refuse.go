@@ -64,6 +64,21 @@ func (a *admitting) suspended(c *store.Candidate, _ int64) *admission.Verdict {
 	return nil
 }
 
+// shed refuses a job of which its queue takes no more at its level.
+func (a *admitting) shed(c *store.Candidate, _ int64) *admission.Verdict {
+	if p := a.m.pressureOf(c.Job.Queue, a.now); c.ShedFrom > 0 && p.Level >= c.ShedFrom {
+		return refuse(admission.ReasonShed, p.RetryAfter, c.Tier)
+	}
+	return nil
+}
+
+// tell adds to a verdict how much the queue is pressed, where that is measured.
+func (a *admitting) tell(i int) {
+	if c := &a.jobs[i]; c.ShedFrom > 0 {
+		a.verdicts[i].Pressure = a.m.pressureOf(c.Job.Queue, a.now)
+	}
+}
+
 // uniqueHeld refuses a job whose unique key another holds, or whose tenant has as many as it may.
 func (a *admitting) uniqueHeld(c *store.Candidate, _ int64) *admission.Verdict {
 	j := c.Job

@@ -51,6 +51,9 @@ func newUpdate(expected int64, document policy.Policy, text []byte) (store.Polic
 			Overflow: overflow(q.Overflow),
 		})
 	}
+	for _, p := range compiled.Pressured() {
+		update.Pressured = append(update.Pressured, p.Queue)
+	}
 	for scope, own := range compiled.Overflows() {
 		tenant, queue, _ := strings.Cut(string(scope), ":")
 		update.Overflows = append(update.Overflows, store.TenantOverflow{Tenant: tenant, Queue: queue, Overflow: overflow(own)})

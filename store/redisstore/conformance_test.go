@@ -156,10 +156,10 @@ type walk struct {
 	held    map[string][]held
 	limits  [3][admission.Levels]admission.Limit
 	version int64
+	sheds   map[shedding]admission.PressureLevel // From which level on the policy refuses which jobs.
 	// before is the policy in force as it was stored, nil for none.
-	before *store.PolicyUpdate
-	// sequence numbers reports of outcomes.
-	sequence uint64
+	before   *store.PolicyUpdate
+	sequence uint64 // numbers reports of outcomes
 	takings  []store.Taken
 	service  *serviceLog
 	log      []string
@@ -186,6 +186,7 @@ var walkThemes = map[string][]string{
 	"losses":   {"start", "read", "lose", "admit", "register", "promote", "finish", "heartbeat", "reclaim"},
 	"letters":  {"finish", "read", "admit", "finish", "read", "admit", "register", "promote", "policy", "purge"},
 	"spills":   {"finish", "read", "promote", "admit", "finish", "read", "promote", "register", "promote", "cancel", "clear", "policy"},
+	"pressed":  {"press", "admit", "press", "admit", "check", "promote", "policy", "read", "press", "finish", "register"},
 	"adaptive": {"adapt", "admit", "read", "adapt", "finish", "adapt", "promote", "register", "policy", "gate"},
 	"breakers": {"report", "probe", "admit", "promote", "read", "finish", "register", "force"},
 }
@@ -203,7 +204,7 @@ func few[T any](w *walk, all []T) []T {
 
 // begin starts with nothing in either, a day ahead: Redis drops by its own clock what is over.
 func (w *walk) begin(bounds memory.Bounds) {
-	w.ctx, w.now, w.held = w.tb.Context(), time.Now().Add(24*time.Hour).UnixMicro(), map[string][]held{}
+	w.ctx, w.now, w.held, w.sheds = w.tb.Context(), time.Now().Add(24*time.Hour).UnixMicro(), map[string][]held{}, nil
 	w.memory = memory.New(memory.Config{
 		Now: func() time.Time { return time.UnixMicro(w.now) }, KeepEnded: true, Bounds: bounds,
 		Dispatched: func(d fairqueue.Dispatch) { w.service.dispatched(d) },
@@ -215,7 +216,7 @@ func (w *walk) begin(bounds memory.Bounds) {
 	}
 	// Scripts have shorter ways for one pool of one queue, and without gates.
 	w.pools, w.gates = pick(w, "pools", [][]store.Pool{walkPools, walkPools, walkPools[2:]}), pick(w, "gates", []string{"all", "all", "lanes", "breakers", "lone", "none"})
-	if w.theme = pick(w, "theme", []string{"", "losses", "letters", "spills", "breakers", "", "spills", "adaptive"}); w.theme != "" {
+	if w.theme = pick(w, "theme", []string{"", "losses", "letters", "spills", "breakers", "", "spills", "adaptive", "pressed"}); w.theme != "" {
 		w.gates, w.pools = cmp.Or(map[string]string{"breakers": "breakers", "adaptive": "all"}[w.theme], "none"), walkPools[:1]
 	}
 	w.drawLimits()
@@ -224,7 +225,7 @@ func (w *walk) begin(bounds memory.Bounds) {
 		w.register()
 		w.promote()
 	}
-	if w.theme == "spills" || w.theme == "letters" || w.theme == "adaptive" || w.gates != "lone" && w.number("governed", 0, 1) == 1 {
+	if w.theme == "spills" || w.theme == "letters" || w.theme == "adaptive" || w.theme == "pressed" || w.gates != "lone" && w.number("governed", 0, 1) == 1 {
 		w.policy()
 	}
 }
@@ -248,17 +249,17 @@ func (w *walk) step() {
 	before := w.service.begin()
 	ops := []string{ // rapid draws the first more often
 		"gate", "finish", "adapt", "admit", "gate", "read", "admit", "admit", "adapt", "admit", "read", "finish", "finish", "register",
-		"promote", "promote", "register", "heartbeat", "reclaim", "policy", "orphan",
+		"promote", "promote", "register", "heartbeat", "press", "reclaim", "policy", "orphan",
 		"cancel", "clear", "purge", "suspend", "start", "check", "take", "refund", "grant", "grant", "report", "report", "report", "force", "probe", "shadow", "reset", "look",
 	}
 	if w.gates == "lanes" {
 		ops = []string{"cancel", "admit", "gate", "promote", "read", "finish", "register"}
 	}
 	if theme := walkThemes[w.theme]; theme != nil {
-		ops = theme
+		ops = slices.Clone(theme)
 	}
 	ops = slices.DeleteFunc(ops, func(op string) bool {
-		return op == "gate" && w.gates != "all" && w.gates != "lanes" || op == "adapt" && w.gates != "all" || w.gates == "lone" && (op == "policy" || op == "orphan" || op == "suspend") || (op == "report" || op == "force" || op == "probe") && w.gates == "none"
+		return op == "gate" && w.gates != "all" && w.gates != "lanes" || op == "adapt" && w.gates != "all" || op == "press" && len(w.sheds) == 0 || w.gates == "lone" && (op == "policy" || op == "orphan" || op == "suspend") || (op == "report" || op == "force" || op == "probe") && w.gates == "none"
 	})
 	op := pick(w, "op", ops)
 	w.log = append(w.log, op)
@@ -267,7 +268,7 @@ func (w *walk) step() {
 		"admit": w.admit, "read": w.read, "finish": w.finish, "register": w.register, "heartbeat": w.heartbeat, "reclaim": w.reclaim,
 		"promote": w.promote, "gate": w.gate, "policy": w.policy, "orphan": w.orphan, "cancel": w.cancel, "clear": w.clear, "purge": w.purge,
 		"suspend": w.suspend, "check": w.checks, "grant": w.grant, "take": w.take, "refund": w.refund, "start": w.start, "report": w.report,
-		"force": w.force, "probe": w.probe, "shadow": w.shadow, "adapt": w.adapt, "reset": w.reset, "look": w.sight, "lose": w.lose,
+		"force": w.force, "probe": w.probe, "shadow": w.shadow, "adapt": w.adapt, "press": w.press, "reset": w.reset, "look": w.sight, "lose": w.lose,
 	}[op]()
 	if w.resend != nil && w.number("resend", 0, 3) == 0 {
 		w.log = append(w.log, op+" again")
@@ -377,6 +378,7 @@ func (w *walk) compare() {
 func (w *walk) told() {
 	w.replied("gates", func(s store.Partition) redistest.Reply { return redistest.Replied(s.Gates(w.ctx)) })
 	w.replied("adaptive limits", func(s store.Partition) redistest.Reply { return redistest.Replied(s.Adaptations(w.ctx)) })
+	w.replied("loads", func(s store.Partition) redistest.Reply { return redistest.Replied(s.Loads(w.ctx, walkQueues)) })
 	w.replied("holds", func(s store.Partition) redistest.Reply { return redistest.Replied(s.Holds(w.ctx)) })
 	w.replied("queues", func(s store.Partition) redistest.Reply { return redistest.Replied(s.Queues(w.ctx)) })
 	w.replied("census", func(s store.Partition) redistest.Reply { return redistest.Replied(s.Census(w.ctx)) })

@@ -93,6 +93,9 @@ func queueName(q *store.QueueState) string { return q.Name }
 
 // addQueue adds what another partition has of a queue. Whose turn it is, each partition has its own: the first one's is told.
 func addQueue(to, more *store.QueueState) {
+	if to.Pressure == nil {
+		to.Pressure = more.Pressure
+	}
 	for i := range to.Classes {
 		if i < len(more.Classes) {
 			to.Classes[i].Waiting += more.Classes[i].Waiting
@@ -301,4 +304,21 @@ func (d *many) Adaptations(ctx context.Context) ([]store.Adaptation, error) {
 	return slices.DeleteFunc(merged, func(a store.Adaptation) bool {
 		return !slices.ContainsFunc(all[0], func(first store.Adaptation) bool { return first.Gate == a.Gate })
 	}), err
+}
+
+// Loads adds up what the partitions see. A job waits in its tenant's partition: the longest wait of them is told.
+func (d *many) Loads(ctx context.Context, queues []string) ([]store.QueueLoad, error) {
+	all, err := gather(d, func(part *Partition) ([]store.QueueLoad, error) { return part.Loads(ctx, queues) })
+	if err != nil {
+		return nil, err
+	}
+	loads := all[0]
+	for _, more := range all[1:] {
+		for i := range loads {
+			to := &loads[i]
+			to.Waiting, to.Slots, to.Held = to.Waiting+more[i].Waiting, to.Slots+more[i].Slots, to.Held+more[i].Held
+			to.Wait = max(to.Wait, more[i].Wait)
+		}
+	}
+	return loads, nil
 }

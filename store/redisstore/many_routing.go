@@ -204,6 +204,23 @@ func (d *many) Adapt(ctx context.Context, to store.Adapt) (number int64, err err
 	})
 }
 
+// Press implements Deployment: what the first partition has noted the others do, those where the policy is not in force yet when it is.
+func (d *many) Press(ctx context.Context, to store.Press) (number int64, err error) {
+	if number, err = d.parts[0].Press(ctx, to); err != nil {
+		return 0, err
+	}
+	to.Number = number
+	return number, d.each(func(i int, part *Partition) error {
+		if i == 0 {
+			return nil
+		}
+		if _, err := part.Press(ctx, to); err != nil && !errors.Is(err, store.ErrNotMeasured) {
+			return err
+		}
+		return nil
+	})
+}
+
 // Freeze implements Deployment: the first partition decides what others follow.
 func (d *many) Freeze(ctx context.Context, gate store.GateName, frozen bool, by store.Intervention) (was bool, err error) {
 	return d.parts[0].Freeze(ctx, gate, frozen, by)

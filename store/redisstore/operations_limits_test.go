@@ -67,6 +67,7 @@ func (w *walk) question() store.Question {
 	}
 	if level >= admission.LevelQueue {
 		q.Queue = pick(w, "queue", walkQueues)
+		q.Measured = w.number("measured", 0, 1) == 1
 	}
 	if level >= admission.LevelPriority {
 		q.Class = pick(w, "class", admission.DefaultClasses()).Name

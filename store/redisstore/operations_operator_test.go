@@ -139,6 +139,12 @@ func (w *walk) policy() {
 			u.MaxParked[downstream] = w.number("most parked", 1, 3)
 		}
 	}
+	for _, q := range walkQueues {
+		if w.number("measured", 0, 1) == 1 {
+			u.Pressured = append(u.Pressured, q)
+		}
+	}
+	sheds := w.drawShedding(u.Pressured)
 	if w.number("known", 0, 1) == 1 {
 		u.Before = w.before
 	}
@@ -149,7 +155,7 @@ func (w *walk) policy() {
 	w.resend()
 	if asked.Err == "" {
 		w.service.weightsChanged()
-		w.version, w.before = u.Version, &u
+		w.version, w.before, w.sheds = u.Version, &u, sheds
 	}
 }
 
@@ -180,6 +186,41 @@ func (w *walk) drawCaps() []store.Cap {
 		}
 	}
 	return caps
+}
+
+// shedding names the jobs of a queue that have a tier and a class in common. Each tenant of the walk has a tier of its own here.
+type shedding struct {
+	queue         string
+	tenant, class int
+}
+
+// drawShedding draws from which level on jobs are refused: the higher the class and then the tier, the later.
+func (w *walk) drawShedding(queues []string) map[shedding]admission.PressureLevel {
+	sheds := map[shedding]admission.PressureLevel{}
+	for _, queue := range queues {
+		from := admission.PressureLow
+		for class := 2; class >= 0; class-- {
+			for tenant := range walkTenants {
+				from = min(from+admission.PressureLevel(w.number("shed later", 0, 1)), admission.PressureCritical+1)
+				sheds[shedding{queue, tenant, class}] = from
+			}
+		}
+	}
+	return sheds
+}
+
+// press notes how much a queue is pressed.
+func (w *walk) press() {
+	level := admission.PressureLevel(w.number("level", 1, 5))
+	to := store.Press{
+		Owner: pick(w, "owner", []string{"s1", "s1", "s1", "s2"}), Version: w.someVersion(), Queue: pick(w, "queue", walkQueues),
+		Pressure: admission.Pressure{Level: level, Score: float64(w.number("score", 0, 1000)) / 1000, RetryAfter: time.Duration(w.number("hint", 0, 9)) * time.Second},
+		Life:     time.Duration(w.number("life", 0, 4)) * time.Second, Parts: "wait 0.9 | of weight 1", Number: int64(max(0, w.number("number", -4, 4))),
+	}
+	w.resend = func() {
+		w.replied("press "+to.Queue, func(s store.Partition) redistest.Reply { return redistest.Replied(s.Press(w.ctx, to)) })
+	}
+	w.resend()
 }
 
 // adapt moves a limit that moves by itself, or freezes it, or lets it go on.

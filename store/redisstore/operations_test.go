@@ -48,6 +48,7 @@ func (w *walk) admit() {
 			}
 		}
 		jobs[i] = store.Candidate{Job: &j, Class: class, Limits: &w.limits[tenant%len(w.limits)]}
+		w.shed(&jobs[i])
 	}
 	if letters := w.letters(); len(letters) > 0 && w.gates != "lone" && w.gates != "lanes" && w.number("redrive", 0, 2) == 0 {
 		jobs[0] = w.redrive(pick(w, "letter", letters))
@@ -93,7 +94,15 @@ func (w *walk) redrive(key admission.Key) store.Candidate {
 	limits := &w.limits[slices.Index(walkTenants, key.Tenant)%len(w.limits)]
 	candidate, err := letters[0].Redrive(letters[0].Record.Class, limits)
 	check(w.tb, err)
+	w.shed(&candidate)
 	return candidate
+}
+
+// shed says from which level on a job is refused.
+func (w *walk) shed(c *store.Candidate) {
+	if from := w.sheds[shedding{c.Job.Queue, slices.Index(walkTenants, c.Job.Tenant), c.Class}]; from > 0 {
+		c.ShedFrom, c.Tier = from, "tier of "+c.Job.Tenant
+	}
 }
 
 // plainJob draws a job that owns nothing but its record, of few tenants, of one where its lanes matter.
@@ -107,7 +116,9 @@ func (w *walk) plainJob() store.Candidate {
 	if w.gates == "lanes" && w.number("dated", 0, 2) == 0 {
 		j.Deadline = time.UnixMicro(w.now + int64(w.number("deadline", 0, 3_000_000)))
 	}
-	return store.Candidate{Job: &j, Class: class, Limits: &w.limits[tenant%len(w.limits)]}
+	c := store.Candidate{Job: &j, Class: class, Limits: &w.limits[tenant%len(w.limits)]}
+	w.shed(&c)
+	return c
 }
 
 // drawStart lets some jobs start later.

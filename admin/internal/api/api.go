@@ -48,6 +48,8 @@ type Config struct {
 	Version string
 	// Decided is told of each decision and of the tokens that it charged.
 	Decided func(allowed bool, charged int64)
+	// Signalled is told of each level that an answer told of a queue.
+	Signalled func(queue string, level admission.PressureLevel)
 	// Took is told how long each took, and what it told its caller to wait: negative where that is of no use.
 	Took func(took, wait time.Duration)
 	// Refused is told of one refused decision a second for each reason, with how many there were since the one before.

@@ -156,6 +156,9 @@ func (a *API) check(r *route.Request) (*route.Answer, error) {
 	}
 	a.config.Took(took, wait)
 	answer := &route.Answer{Status: http.StatusOK, Value: view, Header: http.Header{}}
+	if queue, most := made.pressed(); most.Level > 0 {
+		a.signal(answer.Header, queue, most)
+	}
 	setRateLimit(answer.Header, view.Answers, made.wait)
 	if a.config.OldHeaders {
 		setOldRateLimit(answer.Header, view.Answers)
@@ -196,6 +199,16 @@ type decision struct {
 	policy    *policy.Compiled
 	questions []store.Question
 	answers   []store.Answer
+}
+
+// pressed returns the queue of those asked about that is pressed most, and how much.
+func (d *decision) pressed() (queue string, most admission.Pressure) {
+	for i := range d.answers {
+		if p := d.answers[i].Verdict.Pressure; p.Level > most.Level {
+			queue, most = d.questions[i].Queue, p
+		}
+	}
+	return queue, most
 }
 
 // decide asks the limiter, where there is one, and otherwise the store: what takes nothing, what is not well asked, and what finds a partition
@@ -296,7 +309,8 @@ func questionOf(snapshot *policy.Compiled, q question) (store.Question, error) {
 		class = named
 	}
 	limits := downTo(q.Scope.Level(), snapshot.LimitsFor(tenant, queue, class))
-	return store.Question{Tenant: tenant, Queue: queue, Class: class, Cost: max(q.Tokens, 1), Limits: limits}, nil
+	from, _ := snapshot.PressureFor(tenant, queue, class)
+	return store.Question{Tenant: tenant, Queue: queue, Class: class, Cost: max(q.Tokens, 1), Limits: limits, Measured: from > 0}, nil
 }
 
 // downTo leaves out the limits below a level.

@@ -173,6 +173,7 @@ func (a *API) enqueue(r *route.Request) (*route.Answer, error) {
 	}
 	header := http.Header{}
 	a.limitJob(r, header, &job, &verdict)
+	a.signal(header, job.Queue, verdict.Pressure)
 	if isRefused {
 		p := refusal(refused)
 		p.Header = header

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/headgate/headgate/admin/internal/problem"
 	"github.com/headgate/headgate/admin/internal/route"
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/shown"
@@ -79,6 +80,18 @@ func (a *API) limitJob(r *route.Request, header http.Header, job *admission.Job,
 		return nil
 	})
 	shown.SetRateLimitPolicy(header, told)
+}
+
+// signal says how much a queue is pressed, and from HIGH on when to come back, where the policy has that measured.
+func (a *API) signal(header http.Header, queue string, p admission.Pressure) {
+	if p.Level == 0 {
+		return
+	}
+	header.Set("X-Backpressure-Level", p.Level.String())
+	if p.Level >= admission.PressureHigh {
+		header.Set("Retry-After", problem.Seconds(p.RetryAfter))
+	}
+	a.config.Signalled(queue, p.Level)
 }
 
 // setOldRateLimit tells of the bucket with the least tokens in the fields that were usual before.

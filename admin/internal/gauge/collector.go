@@ -110,6 +110,7 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 		collectCounters(to, counters)
 		collectQueues(to, queues)
 		papers.collect(to, queues)
+		collectPressure(to, queues, now)
 		collectWorkers(to, workers)
 		collectHolds(to, holds, now)
 	}

@@ -196,3 +196,34 @@ func TestBreakersShowTheIllFirst(t *testing.T) {
 		}
 	}
 }
+
+// TestPressureIsShownByQueue: of a queue that is measured alone, as long as the measurement holds, and what answers told of it.
+func TestPressureIsShownByQueue(t *testing.T) {
+	t.Parallel()
+	s, registry := newStore(t), prometheus.NewPedanticRegistry()
+	requests, err := Register(registry, s)
+	must(t, err)
+	queues := []store.QueueSettings{
+		{Queue: "mail", Classes: admission.DefaultClasses(), Horizon: time.Hour}, {Queue: "old", Classes: admission.DefaultClasses(), Horizon: time.Hour},
+		{Queue: "other", Classes: admission.DefaultClasses(), Horizon: time.Hour},
+	}
+	must(t, s.PutPolicy(t.Context(), store.PolicyUpdate{Version: 1, Edit: "e", Text: []byte("{}"), Window: time.Minute, Queues: queues, Pressured: []string{"mail", "old"}}))
+	_, err = s.Partitions()[0].Promote(t.Context(), "s", time.Minute)
+	must(t, err)
+	for queue, life := range map[string]time.Duration{"mail": time.Hour, "old": -time.Second} {
+		to := store.Press{Owner: "s", Version: 1, Queue: queue, Pressure: admission.Pressure{Level: admission.PressureHigh, Score: 0.9}, Life: life}
+		_, err = s.Press(t.Context(), to)
+		must(t, err)
+	}
+	requests.Signalled("mail", admission.PressureHigh)
+	want := `
+# HELP backpressure_level How much a queue is pressed that the policy has measured: 1 none, 2 low, 3 medium, 4 high, 5 critical.
+# TYPE backpressure_level gauge
+backpressure_level{service_id="mail"} 4
+backpressure_level{service_id="old"} 1
+# HELP backpressure_signals_sent_total Answers of this server that told how much a queue is pressed, by level.
+# TYPE backpressure_signals_sent_total counter
+backpressure_signals_sent_total{level="HIGH",service_id="mail"} 1
+`
+	must(t, testutil.GatherAndCompare(registry, strings.NewReader(want), "backpressure_level", "backpressure_signals_sent_total"))
+}

@@ -20,6 +20,7 @@ var (
 	capDesc     = prometheus.NewDesc("concurrent_limit", "The cap of a downstream, 0 while it is paused.", []string{"service_id"}, nil)
 	editsDesc   = prometheus.NewDesc("rate_limit_config_changes_total", "Changes of the policy: its version.", nil, nil)
 	activeDesc  = prometheus.NewDesc("rate_limit_active_buckets", "Scopes of which something was counted in the last full minute, of the 1,000 with the most and those that the policy observes.", nil, nil)
+	pressDesc   = prometheus.NewDesc("backpressure_level", "How much a queue is pressed that the policy has measured: 1 none, 2 low, 3 medium, 4 high, 5 critical.", []string{"service_id"}, nil)
 	linksDesc   = prometheus.NewDesc("rate_limit_redis_connections", "Connections that this process has to Redis.", nil, nil)
 )
 
@@ -78,6 +79,15 @@ func (n *named) collect(to chan<- prometheus.Metric, queues []store.QueueState) 
 	to <- prometheus.MustNewConstMetric(editsDesc, prometheus.CounterValue, float64(n.version))
 	gaugeOf(to, activeDesc, float64(n.active))
 	gaugeOf(to, linksDesc, float64(n.links))
+}
+
+// collectPressure shows how much queues are pressed, those that are measured; a policy has up to 256 of them.
+func collectPressure(to chan<- prometheus.Metric, queues []store.QueueState, now time.Time) {
+	for i := range queues {
+		if p := queues[i].Pressure; p != nil {
+			gaugeOf(to, pressDesc, float64(p.At(now).Level), queues[i].Name)
+		}
+	}
 }
 
 // decisions times what is decided without a job.

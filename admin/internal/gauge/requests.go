@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/store"
 )
 
@@ -18,6 +19,8 @@ type Requests struct {
 	took   *prometheus.HistogramVec
 	checks *prometheus.CounterVec
 	tokens prometheus.Counter
+	// signals are levels told, by queues that the policy has measured and by level.
+	signals *prometheus.CounterVec
 	// refused are calls and connections that the server had no room for, by what there was too much of.
 	refused *prometheus.CounterVec
 }
@@ -46,10 +49,13 @@ func Register(to prometheus.Registerer, store store.Deployment) (*Requests, erro
 			Name: "rate_limit_tokens_consumed_total", Help: "Tokens that POST /api/v1/rate-limit/check charged.",
 		}),
 	}
+	r.signals = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "backpressure_signals_sent_total", Help: "Answers of this server that told how much a queue is pressed, by level.",
+	}, []string{"service_id", "level"})
 	r.refused = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "headgate_http_refused_total", Help: "Calls and connections that the server bounded, by cause.",
 	}, []string{"cause"})
-	return r, errors.Join(to.Register(r.refused), to.Register(r.decisions.took), to.Register(r.waits), to.Register(r.calls), to.Register(r.took), to.Register(r.checks), to.Register(r.tokens), to.Register(&collector{store: store}))
+	return r, errors.Join(to.Register(r.refused), to.Register(r.signals), to.Register(r.decisions.took), to.Register(r.waits), to.Register(r.calls), to.Register(r.took), to.Register(r.checks), to.Register(r.tokens), to.Register(&collector{store: store}))
 }
 
 // Note counts a call. route is a pattern of the server's, never what was called.
@@ -66,6 +72,11 @@ func (r *Requests) Decided(allowed bool, charged int64) {
 	}
 	r.checks.WithLabelValues(result).Inc()
 	r.tokens.Add(float64(charged))
+}
+
+// Signalled counts a level that an answer told.
+func (r *Requests) Signalled(queue string, level admission.PressureLevel) {
+	r.signals.WithLabelValues(queue, level.String()).Inc()
 }
 
 // Refused counts a call or a connection that a bound of the server refused. cause is one of a few words.

@@ -267,7 +267,7 @@ export type Refusal = Problem & {
   type?: "urn:headgate:problem:refused" | "urn:headgate:problem:refused-for-good";
 };
 
-export type RefusalReason = "limited" | "too_costly" | "dedup" | "buckets" | "queues" | "lanes" | "deadline" | "memory" | "paused" | "unique" | "overflow" | "too_large" | "gone" | "breaker";
+export type RefusalReason = "limited" | "too_costly" | "dedup" | "buckets" | "queues" | "lanes" | "deadline" | "memory" | "paused" | "unique" | "overflow" | "too_large" | "gone" | "breaker" | "shed";
 
 export type Release = {
   /** 1ms to 366 days; at once unless given */

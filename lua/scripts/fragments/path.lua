@@ -2,10 +2,11 @@
 -- A script sets path_count, paths_at, bucket_cap, global_rate, global_burst, what the keys of tenants' buckets begin with
 -- (buckets), and the field of the state that has the global one (global_bucket). At paths_at stand the number of distinct
 -- limits; each, of tenant, queue and priority, rate and burst, doubles of 8 bytes, the lowest first, where a rate of 0 is no bucket;
--- then of each path tenant, queue, class from 0, its name, and its limits from 1.
+-- then of each path tenant, queue, class from 0, its name, and its limits from 1. A class as CLASS:FROM is of a queue that is measured:
+-- from the level FROM on its jobs are refused (admit).
 local PATH_SIZE = 5
 -- the buckets' own time, which never goes back
-function reset.path() call.filled_to, call.paths, call.charged = nil, {}, {} end
+function reset.path() call.filled_to, call.paths, call.charged, call.measured = nil, {}, {}, false end
 
 -- path_bucket notes a bucket, false for no rate. Those of one tenant are read together.
 local function path_bucket(t, field, rate, burst)
@@ -34,6 +35,11 @@ local function paths_read()
   end
   for i = 1, call.path_count do
     local tenant, queue, l = call.argv[at], call.argv[at + 1], limits[tonumber(call.argv[at + 4])]
+    local class, from = tonumber(call.argv[at + 2]), nil
+    if not class then
+      class, from = match(call.argv[at + 2], '^(%d+):(%d)$')
+      call.measured = true
+    end
     local t = call.charged[tenant]
     if not t then
       t = { key = call.prefix .. call.buckets .. tenant, fields = { '!', false, false, false }, list = {}, expires = 0, count = false }
@@ -41,7 +47,7 @@ local function paths_read()
     end
     call.paths[i] = { path_bucket(t, '', l[1], l[2]), path_bucket(t, queue, l[3], l[4]),
       l[5] and path_bucket(t, queue .. ':' .. call.argv[at + 3], l[5], l[6]),
-      [0] = false, tenant = tenant, queue = queue, class = call.argv[at + 2] + 1 }
+      [0] = false, tenant = tenant, queue = queue, class = class + 1, from = tonumber(from) }
     at = at + PATH_SIZE
   end
   return at
@@ -94,6 +100,24 @@ local function refusal_of(path, cost)
     end
   end
   if worst then return format('limited %d %d %d %d', worst, path[worst].level, wait_most, burst) end
+end
+
+-- pressure_of returns the level of a queue that is measured, and level, score and hint as callers are told them: none, where nobody has
+-- measured lately.
+local function pressure_of(queue, now)
+  local level, score, until_us, hint = match(state_get('pressure:' .. queue) or '', '^(%d)|(%d+)|(%d+)|(%d+)|')
+  if not level or tonumber(until_us) < now then return 1, '1 0 0' end
+  return tonumber(level), level .. ' ' .. score .. ' ' .. hint
+end
+
+-- pressures_told adds to a reply, for each path of a queue that is measured, what pressure_of says.
+local function pressures_told(reply, now)
+  if not call.measured then return reply end
+  for i = 1, call.path_count do
+    local path = call.paths[i]
+    if path.from then reply[#reply + 1] = select(2, pressure_of(path.queue, now)) end
+  end
+  return reply
 end
 
 -- decide returns nil when every bucket on the path holds the cost, else the refusal. Costs are micro-tokens.

@@ -38,6 +38,7 @@ end
 --   g GATE            limit or rate|burst, with /partitions where all divide the limit or rate (the burst is this one's part); of a limit
 --                     that moves by itself what share.lua says
 --   p DOWNSTREAM      how many jobs may wait while its breaker is not closed; an empty name is every other
+--   r QUEUE           that it is measured how much the queue is pressed (pressure.lua)
 --   w CLASS:TENANT    weight; an empty tenant is everybody else
 -- `nb`, `nk` and `nw` count the bounds, the p and the weights; `pr` names the edit whose bounds have to be counted (recount.lua), `ps`
 -- the settings as they are, by version and digest, where that is known (settings.go).
@@ -180,6 +181,15 @@ local function queue_want(name, text, edit, now)
   if redis.call('EXISTS', call.prefix .. 'dead:' .. name) == 1 then due_add(keys.due, now, 'r' .. name) end
 end
 
+-- pressure_want has a queue measured, or no more. `npr` counts those that are.
+local function pressure_want(name, wanted)
+  local field = 'pressure:' .. name
+  if wanted == (state_get(field) and true or false) then return end
+  local n = tonumber(state_get('npr') or 0) + (wanted and 1 or -1)
+  state_set('npr', n > 0 and n)
+  state_set(field, wanted and '1|0|0|0|0|')
+end
+
 -- settings_apply makes the settings of a list so, for an edit.
 local function settings_apply(list, edit, now)
   local wanted, names, touched = {}, {}, {}
@@ -190,6 +200,8 @@ local function settings_apply(list, edit, now)
       wanted[name] = value ~= '' and value
     elseif kind == 'q' then
       queue_want(name, value, edit, now)
+    elseif kind == 'r' then
+      pressure_want(name, value ~= '')
     else
       local to = SETTINGS[kind]
       touched[to] = true

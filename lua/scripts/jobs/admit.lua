@@ -102,6 +102,14 @@ local function redrives_tell()
   for name, n in pairs(of) do audit_act(call.now, by_read(by), name, n) end
 end
 
+-- answered is the reply of a call that has decided.
+local function answered(word) return pressures_told({ word, unpack(call.answers) }, call.now) end
+
+-- pressure_refusal returns the refusal of a job of which its queue takes no more at its level.
+local function pressure_refusal(path)
+  return path.from and pressure_of(path.queue, call.now) >= path.from and 'shed'
+end
+
 -- suspension returns the refusal of a job whose queue or tenant admits nothing for a time.
 local function suspension_refusal(path)
   local found = redis.call('HMGET', keys.suspended, 'q:' .. path.queue, 't:' .. path.tenant, 'u:' .. path.tenant .. ':' .. path.queue)
@@ -232,7 +240,7 @@ local function place_and_fill()
     end
     if job.victims then call.answers[i] = format('dropped %d ', #job.victims) .. call.answers[i] end
   end
-  return { continues and 'more' or 'decided', unpack(call.answers) }
+  return answered(continues and 'more' or 'decided')
 end
 
 local function jobs_read(at)
@@ -326,7 +334,7 @@ local function place_alone()
   end
   queue_write(call.now)
   state_write()
-  return { 'decided', unpack(call.answers) }
+  return answered('decided')
 end
 
 function scripts.admit(KEYS, ARGV)
@@ -344,6 +352,7 @@ function scripts.admit(KEYS, ARGV)
     state_fields[#state_fields + 1] = 'q:' .. queue
     state_fields[#state_fields + 1] = 'cfg:' .. queue
     state_fields[#state_fields + 1] = 'pools:' .. queue
+    if call.paths[i].from then state_fields[#state_fields + 1] = 'pressure:' .. queue end
   end
   call_begin(call.now, state_fields)
   if (state_get('pv') or '0') ~= VERSION then return { 'stale', state_get('pv') or '0' } end
@@ -368,7 +377,8 @@ function scripts.admit(KEYS, ARGV)
       call.answers[i] = 'deadline'
     else
       local q, makes = queue_open(job.path.queue), makes_queue(job.path.queue)
-      call.answers[i] = job.payload == 0 and 'memory' or makes and made_full(job.path) or suspends and suspension_refusal(job.path) or job.unique and unique_refusal(job)
+      call.answers[i] = job.payload == 0 and 'memory' or makes and made_full(job.path) or suspends and suspension_refusal(job.path) or pressure_refusal(job.path)
+        or job.unique and unique_refusal(job)
         or parks and parked_refusal(job)
         or (job.start or state_num('wl') > 0) and lanes_full(job, call.now) or decide(job.path, cost) or memory_left() == 0 and 'memory'
         or (bounds_any or q.overflow ~= '-' or memory_left()) and overflow(job, memory_left()) or nil
@@ -408,7 +418,7 @@ function scripts.admit(KEYS, ARGV)
   end
   if #call.admitted == 0 then
     refused_end()
-    return { 'decided', unpack(call.answers) }
+    return answered('decided')
   end
 
   local answer = redis.pcall('HSET', keys.jobs, unpack(call.writes))
@@ -416,7 +426,7 @@ function scripts.admit(KEYS, ARGV)
     if not match(answer.err, 'OOM') then return redis.error_reply(answer.err) end
     for _, i in ipairs(call.admitted) do call.answers[i] = 'memory' end
     uploads_drop()
-    return { 'decided', unpack(call.answers) }
+    return answered('decided')
   end
 
   buckets_write(call.now)

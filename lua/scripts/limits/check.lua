@@ -11,7 +11,8 @@
 -- Reply {"stale", version} or {"granted" | "refused", the buckets' time and the tokens refunded so far, a line a
 --   question}: micro-tokens left of global, tenant, queue and
 --   priority, "-" where there is no bucket, after what was charged; then nothing where there is enough, else "limited
---   LEVEL LEFT WAIT_US BURST", "costly LEVEL BURST" or "buckets LEVEL", as admit says it
+--   LEVEL LEFT WAIT_US BURST", "costly LEVEL BURST" or "buckets LEVEL", as admit says it; then, for each path whose queue is measured,
+--   "LEVEL SCORE HINT_US"
 -- Never writes when it refuses or peeks.
 function scripts.check(KEYS, ARGV)
   local STATE, NOW, VERSION, PEEK = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
@@ -57,5 +58,5 @@ function scripts.check(KEYS, ARGV)
     buckets_write(time_us)
     state_write()
   end
-  return { refused and 'refused' or 'granted', format('%d %d', call.filled_to, state_num('rf')), unpack(lines) }
+  return pressures_told({ refused and 'refused' or 'granted', format('%d %d', call.filled_to, state_num('rf')), unpack(lines) }, time_us)
 end

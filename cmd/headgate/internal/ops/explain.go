@@ -17,13 +17,13 @@ import (
 )
 
 // explained are the kinds in the order of the help.
-var explained = []string{explain.Job, explain.Tenant, explain.Scope, explain.Downstream}
+var explained = []string{explain.Job, explain.Tenant, explain.Scope, explain.Downstream, explain.Queue}
 
 // NewExplain returns the command headgate explain.
 func NewExplain() *cobra.Command {
 	var o cli.Operator
 	c := &cobra.Command{
-		Use:   "explain {job TENANT ID | tenant TENANT | scope SCOPE | downstream NAME}",
+		Use:   "explain {job TENANT ID | tenant TENANT | scope SCOPE | downstream NAME | queue NAME}",
 		Short: "Tell what something waits for, or why it is refused",
 		Long: `Tells what holds back a job, a tenant, a scope (tenant, tenant:queue, tenant:queue:priority or
 global) or a downstream: until when, which rule of the policy decided that, who changed the rule
@@ -33,7 +33,8 @@ Exit codes: 0 done, 1 a failure, 2 a wrong command line, 3 nobody knows the job.
 		Example: `  headgate explain job acme order-17 --redis localhost:6379
   headgate explain tenant acme --redis localhost:6379
   headgate explain scope acme:mail:high --json --redis localhost:6379
-  headgate explain downstream smtp --redis localhost:6379`,
+  headgate explain downstream smtp --redis localhost:6379
+  headgate explain queue mail --redis localhost:6379`,
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			if len(args) > 0 {
 				return nil, cobra.ShellCompDirectiveNoFileComp
@@ -58,11 +59,7 @@ Exit codes: 0 done, 1 a failure, 2 a wrong command line, 3 nobody knows the job.
 // explainArgs takes a kind and a name; a job has two.
 func explainArgs(_ *cobra.Command, args []string) error {
 	if len(args) == 0 || !slices.Contains(explained, args[0]) {
-		text := "headgate explain takes what to explain: " + strings.Join(explained, ", ")
-		if len(args) > 0 && args[0] == "queue" {
-			text += "; headgate queue show tells what holds a queue back"
-		}
-		return cli.Usage(errors.New(text))
+		return cli.Usage(errors.New("headgate explain takes what to explain: " + strings.Join(explained, ", ")))
 	}
 	names, want := []string{"a name"}, 1
 	if args[0] == explain.Job {

@@ -58,6 +58,8 @@ var places = map[string]string{
 	"downstream": `{"downstreams": {"smtp": {%s}}}`,
 	"breaker":    `{"downstreams": {"smtp": {"breaker": {%s}}}}`,
 	"adaptive":   `{"downstreams": {"smtp": {"max_running": 1000000}}, "adaptive": {"out": {%s}}}`,
+	"pressure":   `{"queues": {"mail": {"pressure": {%s}}}}`,
+	"shedding":   `{"shedding": {%s}}`,
 	"rollout":    `{"rollout": {%s}}`,
 	"rules":      `{"rollout": {"id": "r", "percent": 5, "rules": {%s}}}`,
 }
@@ -93,6 +95,10 @@ func beside(object, field string) string {
 		return `"min": 1`
 	case "adaptive.min":
 		return `"of": "downstream smtp"`
+	case "pressure.max_depth":
+		return `"target_wait": "5s"`
+	case "pressure.interval":
+		return `"max_depth": 9`
 	case "rollout.id":
 		return `"percent": 5, "rules": {"max_running": {"acme:mail": 3}}`
 	case "rollout.percent", "rollout.shadow":
@@ -260,6 +266,12 @@ func TestPolicyAndSchemaAgree(t *testing.T) {
 		`{"downstreams": {"smtp": {"max_running": 9}}, "adaptive": {"out": {"of": "downstream smtp", "min": 2}}}`: true,
 		`{"adaptive": {"out": {"of": "queue mail", "min": 2}}}`:                                                   false,
 		`{"adaptive": {"out": {"of": "downstream smtp"}}}`:                                                        false,
+		`{"queues": {"mail": {"pressure": {"target_wait": "5s", "weights": {"wait": 0.5, "slots": 0.5}}}}}`:       true,
+		`{"queues": {"mail": {"pressure": {"target_wait": "5s", "weights": {"luck": 1}}}}}`:                       false,
+		`{"shedding": {"order": ["low"], "at": {"HIGH": ["low"]}}}`:                                               true,
+		`{"shedding": {"order": ["low"], "at": {"NONE": ["low"]}}}`:                                               false,
+		`{"shedding": {"order": [], "at": {"HIGH": []}}}`:                                                         false,
+		`{"shedding": {"order": ["low"]}}`:                                                                        false,
 		`{"rollout": {"id": "r", "percent": 5}}`:                                                                  false,
 	} {
 		if _, err := policy.Unmarshal([]byte(text)); (err == nil) != right {

@@ -25,6 +25,9 @@ var (
 	inClass    = name{`^` + part + `:` + part + `:` + part + `$`, noTenant, "`tenant:queue:class`"}
 	bounded    = name{`^(\*|\*:\*|` + part + `(:` + part + `)?)$`, noTenant, "`tenant:queue`, `*:*`, `tenant` or `*`"}
 	moved      = name{`^downstream ` + part + `$`, "", "`downstream NAME`"}
+	signal     = name{`^(wait|depth|slots)$`, "", "`wait`, `depth`, `slots`"}
+	levelName  = name{`^(LOW|MEDIUM|HIGH|CRITICAL)$`, "", "`LOW`, `MEDIUM`, `HIGH`, `CRITICAL`"}
+	shed       = name{`^` + part + `(:` + part + `)?$`, "", "`class` or `class:tier`"}
 	anyScope   = name{`^` + part + `(:` + part + `){0,2}$`, `^global:`, "`global`, `tenant`, `tenant:queue` or `tenant:queue:class`"}
 	limit      = of("limit")
 	tokens     = whole{low: 1, high: int64(admission.MaxLimitTokens)}
@@ -50,6 +53,7 @@ var objects = []object{
 			field{"downstreams", named{keys: downstream, value: of("downstream")}, "all go by `any_downstream`", "Downstreams, which jobs name as what they call, that have something of their own."},
 			field{"any_downstream", without{"downstream", "dispatch"}, "no bounds", "What holds for each downstream that is not named. A `dispatch` is refused here."},
 			field{"adaptive", named{keys: anyName, value: of("adaptive")}, "no limit moves", fmt.Sprintf("Limits that move by themselves, up to %d, each by a name of your choice.", policy.MaxAdaptive)},
+			field{"shedding", of("shedding"), "nothing is refused for pressure", "What is refused while a queue that has a `pressure` is pressed."},
 			field{"observe", list{0, policy.MaxObserved, anyScope}, "none", "Scopes whose decisions are always counted; others are while they are among the busiest."},
 			field{"rollout", of("rollout"), "none", "A candidate that is in force for a part of the tenants. `headgate policy rollout` writes it."},
 			field{"dedup_window", span{policy.MinDedupWindow, policy.MaxDedupWindow}, "30s",
@@ -105,6 +109,7 @@ var objects = []object{
 			{"max_running_per_tenant", running, "no bound", "Most jobs of each tenant in the queue that workers hold at a time, over all workers. Others wait."},
 			{"most_attempts", whole{1, admission.MaxAttemptsLimit, true}, "25", "Most runs that a job may ask for. One that asks for more is refused."},
 			{"least_backoff", span{time.Millisecond, admission.MaxBackoff}, "100ms", "Least wait after a failed run that a job's own header `headgate-backoff` may ask for."},
+			{"pressure", of("pressure"), "it is not measured", "How it is measured how much the queue is pressed."},
 		},
 	},
 	{
@@ -172,6 +177,29 @@ var objects = []object{
 			{"max_failures", share{}, "0.25", "Part of the calls that may fail. Above, the limit is cut by a fifth."},
 		},
 		needs: []string{"of", "min"},
+	},
+	{
+		name: "pressure", title: "pressure",
+		doc: "How it is measured how much a queue is pressed: a score of 0 to 1, and a level, NONE, LOW from 0.5, MEDIUM from 0.7, HIGH from 0.85, CRITICAL from 0.95. " +
+			"`target_wait` or `max_depth` has to be there. [Overload](guides/overload.md) tells how.",
+		fields: []field{
+			{"target_wait", span{time.Millisecond, policy.MaxTargetWait}, "the wait does not count", "Longest wait wanted of a job that comes now. As long a wait counts as 1."},
+			{"max_depth", whole{1, policy.MaxOverflowJobs, true}, "the depth does not count", "Most waiting jobs wanted. As many count as 1."},
+			{"weights", named{keys: signal, value: share{}}, "wait 0.7 and depth 0.3, or the one that is bounded alone",
+				"How much each counts. They add up to 1. `slots` is the part of the workers' slots that has a job."},
+			{"interval", span{policy.MinAdaptiveInterval, policy.MaxAdaptiveInterval}, "1s", "How often it is measured."},
+		},
+	},
+	{
+		name: "shedding", title: "shedding",
+		doc: "Which jobs are refused, with the reason `shed`, while a queue that has a `pressure` is pressed: the least class first, in it the least tier. [Overload](guides/overload.md) tells how.",
+		fields: []field{
+			{"order", list{1, admission.MaxClasses, className}, "refused", "Classes, the one that is refused first first. Each class of a queue that has a `pressure` is here or in `reserve`."},
+			{"tiers", list{1, policy.MaxTiersOrdered, tierName}, "tiers do not count", "All tiers of the policy, the one that is refused first first."},
+			{"reserve", list{0, admission.MaxClasses, className}, "none", "Classes that are never refused for it."},
+			{"at", named{keys: levelName, value: list{0, policy.MaxTiersOrdered, shed}}, "refused", "What is refused from a level on, with all that comes before it in the order. A level that is not there refuses what the one before does."},
+		},
+		needs: []string{"order", "at"},
 	},
 	{
 		name: "rollout", title: "rollout",

@@ -1,6 +1,7 @@
 package codec
 
 import (
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -66,3 +67,6 @@ func ParseQueueDemand(fields []string) (q store.QueueDemand, err error) {
 	}
 	return q, nil
 }
+
+// Thousandths writes a score of 0 to 1.
+func Thousandths(score float64) string { return strconv.Itoa(int(math.Round(score * 1000))) }

@@ -15,12 +15,21 @@ type Path struct {
 	Class         int
 	Name          admission.Priority
 	Limits        *[admission.Levels]admission.Limit
+	// From is the level from which on a job is refused for it, zero where its queue is not measured.
+	From admission.PressureLevel
 }
 
 // PathOf returns the path of a question.
 func PathOf(q *store.Question) Path {
-	return Path{Tenant: q.Tenant, Queue: q.Queue, Name: q.Class, Limits: &q.Limits}
+	p := Path{Tenant: q.Tenant, Queue: q.Queue, Name: q.Class, Limits: &q.Limits}
+	if q.Measured {
+		p.From = neverRefused
+	}
+	return p
 }
+
+// neverRefused is above all levels.
+const neverRefused = admission.PressureCritical + 1
 
 // PathSize is the arguments of a path.
 const PathSize = 5
@@ -60,7 +69,11 @@ func AppendPaths(args []any, paths []Path) []any {
 	args[countAt] = len(distinct)
 	for i := range paths {
 		p := &paths[i]
-		args = append(args, &p.Tenant, &p.Queue, p.Class, (*string)(&p.Name), numbers[i])
+		var class any = p.Class
+		if p.From > 0 {
+			class = strconv.Itoa(p.Class) + ":" + strconv.Itoa(int(p.From))
+		}
+		args = append(args, &p.Tenant, &p.Queue, class, (*string)(&p.Name), numbers[i])
 	}
 	return args
 }

@@ -46,6 +46,9 @@ func ParseVerdict(line string, j *admission.Job) (admission.Verdict, error) {
 	case "memory":
 		v.Reason, v.RetryAfter = admission.ReasonMemory, store.RefusedRetry
 		return v, nil
+	case "shed":
+		v.Reason = admission.ReasonShed // How long to wait comes with the pressure.
+		return v, nil
 	case "gone":
 		v.Reason = admission.ReasonGone
 		return v, nil
@@ -132,4 +135,34 @@ func parseHeld(v *admission.Verdict, word, rest string) error {
 	holder, err := store.DecodeKey(text)
 	v.Reason, v.Detail = admission.ReasonUnique, holder.ID
 	return err
+}
+
+// ParsePressure reads what a script tells of a queue that is measured: level, score in thousandths and hint in microseconds.
+func ParsePressure(text string) (admission.Pressure, error) {
+	n, err := ParseNumbers(text)
+	if err == nil && len(n) != 3 {
+		err = redisconn.ErrUnknownReply
+	}
+	if err != nil {
+		return admission.Pressure{}, fmt.Errorf("read pressure %q: %w", text, err)
+	}
+	return admission.Pressure{Level: admission.PressureLevel(n[0]), Score: float64(n[1]) / 1000, RetryAfter: time.Duration(n[2]) * time.Microsecond}, nil
+}
+
+// ParsePressureState reads what the state has of such a queue.
+func ParsePressureState(text string) (*store.PressureState, error) {
+	parts := strings.SplitN(text, "|", 6)
+	if len(parts) < 6 {
+		return nil, fmt.Errorf("read pressure %q: %w", text, redisconn.ErrUnknownReply)
+	}
+	p, err := ParsePressure(parts[0] + " " + parts[1] + " " + parts[3])
+	if err != nil {
+		return nil, err
+	}
+	state := &store.PressureState{Pressure: p, Parts: parts[5]}
+	us, err := strconv.ParseInt(parts[2], 10, 64)
+	if us > 0 {
+		state.Until = time.UnixMicro(us)
+	}
+	return state, err
 }

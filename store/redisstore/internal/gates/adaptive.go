@@ -153,3 +153,21 @@ func timeOf(us int64) time.Time {
 	}
 	return time.UnixMicro(us)
 }
+
+// Press notes how much a queue is pressed. Sent again it does no harm.
+func (s *Bounds) Press(ctx context.Context, to store.Press) (number int64, err error) {
+	reply, err := s.conn.RunFor(ctx, 2, "pressure", s.conn.Now, to.Queue, int(to.Pressure.Level), codec.Thousandths(to.Pressure.Score), codec.Micros(to.Life),
+		codec.Micros(to.Pressure.RetryAfter), to.Parts[:min(len(to.Parts), store.MaxParts)], to.Owner, to.Version, to.Number)
+	if err != nil {
+		return 0, err
+	}
+	switch reply[0] {
+	case "held":
+		return 0, store.ErrNotHolder
+	case "stale":
+		return 0, fmt.Errorf("%w: version %s is in force, not %d", store.ErrStale, reply[1], to.Version)
+	case "none":
+		return 0, fmt.Errorf("%w: %s", store.ErrNotMeasured, to.Queue)
+	}
+	return redisconn.Whole(reply[1]), nil
+}

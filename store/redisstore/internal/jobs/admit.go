@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/redisconn"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/redisstore/internal/codec"
@@ -32,7 +33,11 @@ func (s *Jobs) Admit(ctx context.Context, version int64, jobs []store.Candidate)
 		s.dropUploads(ctx, payloads)
 		return nil, store.ErrStale
 	}
-	if len(reply) != len(jobs)+1 {
+	pressures, err := pressuresOf(jobs, reply)
+	if err != nil {
+		return nil, err
+	}
+	if pressures == nil && len(reply) != len(jobs)+1 {
 		return nil, fmt.Errorf("admit %d jobs: reply has %d lines", len(jobs), len(reply)-1)
 	}
 	verdicts := make([]admission.Verdict, len(jobs))
@@ -40,6 +45,12 @@ func (s *Jobs) Admit(ctx context.Context, version int64, jobs []store.Candidate)
 		v, err := codec.ParseVerdict(reply[i+1], jobs[i].Job)
 		if err != nil {
 			return nil, err
+		}
+		if pressures != nil {
+			v.Pressure = pressures[i]
+		}
+		if v.Reason == admission.ReasonShed {
+			v.Detail, v.RetryAfter = jobs[i].Tier, v.Pressure.RetryAfter
 		}
 		v.Unreplicated = !replicated && v.Decision != admission.Refused && s.wantsReplicas(jobs[i:i+1])
 		verdicts[i] = v
@@ -102,12 +113,42 @@ func jobPaths(jobs []store.Candidate) (paths []codec.Path, of []int) {
 		c := &jobs[i]
 		k := key{c.Job.Tenant, c.Job.Queue, c.Class}
 		if known[k] == 0 {
-			paths = append(paths, codec.Path{Tenant: c.Job.Tenant, Queue: c.Job.Queue, Class: c.Class, Name: c.Job.Priority, Limits: c.Limits})
+			paths = append(paths, codec.Path{Tenant: c.Job.Tenant, Queue: c.Job.Queue, Class: c.Class, Name: c.Job.Priority, Limits: c.Limits, From: c.ShedFrom})
 			known[k] = len(paths)
 		}
 		of[i] = known[k]
 	}
 	return paths, of
+}
+
+// pressuresOf returns how much the queue of each job is pressed, by what follows the answers of a reply; nil where none is measured.
+func pressuresOf(jobs []store.Candidate, reply []string) ([]admission.Pressure, error) {
+	if !slices.ContainsFunc(jobs, func(c store.Candidate) bool { return c.ShedFrom > 0 }) {
+		return nil, nil
+	}
+	paths, of := jobPaths(jobs)
+	told, next := make([]admission.Pressure, len(paths)), len(jobs)+1
+	for i := range paths {
+		if paths[i].From == 0 {
+			continue
+		}
+		if next >= len(reply) {
+			return nil, fmt.Errorf("admit %d jobs: %w", len(jobs), redisconn.ErrUnknownReply)
+		}
+		var err error
+		if told[i], err = codec.ParsePressure(reply[next]); err != nil {
+			return nil, err
+		}
+		next++
+	}
+	if next != len(reply) {
+		return nil, fmt.Errorf("admit %d jobs: %w", len(jobs), redisconn.ErrUnknownReply)
+	}
+	each := make([]admission.Pressure, len(jobs))
+	for i := range jobs {
+		each[i] = told[of[i]-1]
+	}
+	return each, nil
 }
 
 // startArg is when a job starts: microseconds since 1970, or from now if negative.

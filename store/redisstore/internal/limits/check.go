@@ -46,7 +46,7 @@ func (s *Limits) Ask(ctx context.Context, version int64, peek bool, questions []
 		return Asked{}, err
 	case len(reply) > 0 && reply[0] == "stale":
 		return Asked{}, store.ErrStale
-	case len(reply) != len(questions)+2:
+	case len(reply) != len(questions)+measured(questions)+2:
 		return Asked{}, fmt.Errorf("check %d questions: reply has %d lines", len(questions), len(reply)-2)
 	}
 	got := Asked{Granted: reply[0] == "granted", Answers: make([]store.Answer, len(questions))}
@@ -59,7 +59,26 @@ func (s *Limits) Ask(ctx context.Context, version int64, peek bool, questions []
 			return Asked{}, err
 		}
 	}
+	next := len(questions) + 2
+	for i := range questions {
+		if questions[i].Measured {
+			if got.Answers[i].Verdict.Pressure, err = codec.ParsePressure(reply[next]); err != nil {
+				return Asked{}, err
+			}
+			next++
+		}
+	}
 	return got, nil
+}
+
+// measured counts the questions whose answers tell how much a queue is pressed.
+func measured(questions []store.Question) (n int) {
+	for i := range questions {
+		if questions[i].Measured {
+			n++
+		}
+	}
+	return n
 }
 
 func (s *Limits) checkArgs(version int64, peek bool, questions []store.Question) []any {

@@ -73,7 +73,7 @@ func (s *Looking) readDynamics(ctx context.Context, queues map[string]*store.Que
 	pipe := redisconn.Client(s.conn).Pipeline()
 	states, dead := map[string]*redis.SliceCmd{}, map[string]*redis.IntCmd{}
 	for name := range queues {
-		states[name] = pipe.HMGet(ctx, s.conn.Partition.State(), "cfg:"+name, "q:"+name, "pools:"+name)
+		states[name] = pipe.HMGet(ctx, s.conn.Partition.State(), "cfg:"+name, "q:"+name, "pools:"+name, "pressure:"+name)
 		dead[name] = pipe.ZCard(ctx, s.conn.Partition.Dead()+":"+name)
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
@@ -88,6 +88,12 @@ func (s *Looking) readDynamics(ctx context.Context, queues map[string]*store.Que
 		readQueueText(q, redisconn.TextAt(values, 1))
 		q.Pools = strings.Fields(redisconn.TextAt(values, 2))
 		q.Dead = dead[name].Val()
+		if text := redisconn.TextAt(values, 3); text != "" {
+			var err error
+			if q.Pressure, err = codec.ParsePressureState(text); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
@@ -115,6 +121,60 @@ func readQueueText(q *store.QueueState, field string) {
 			q.Classes[i].Waiting, _ = strconv.ParseInt(parts[at], 10, 64)
 		}
 	}
+}
+
+// Loads returns what is seen of queues by which it is measured how much they are pressed, in the order of their names: two round trips.
+func (s *Looking) Loads(ctx context.Context, names []string) ([]store.QueueLoad, error) {
+	pipe := redisconn.Client(s.conn).Pipeline()
+	clock, states := pipe.Time(ctx), make([]*redis.SliceCmd, len(names))
+	for i, name := range names {
+		states[i] = pipe.HMGet(ctx, s.conn.Partition.State(), "q:"+name, "pools:"+name, "pressure:"+name, "cfg:"+name)
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return nil, fmt.Errorf("read loads: %w", redisconn.Unread(err))
+	}
+	loads, now := make([]store.QueueLoad, len(names)), clock.Val()
+	if s.conn.Now != "" { // a test's
+		now = time.UnixMicro(redisconn.Whole(s.conn.Now))
+	}
+	slots, held := map[string]*redis.StringCmd{}, map[string]*redis.IntCmd{}
+	pipe = redisconn.Client(s.conn).Pipeline()
+	pools := make([][]string, len(names))
+	for i, name := range names {
+		values := states[i].Val()
+		var q store.QueueState
+		for _, class := range parseQueueConfig(redisconn.TextAt(values, 3)).classes {
+			q.Classes = append(q.Classes, store.ClassState{Class: class})
+		}
+		readQueueText(&q, redisconn.TextAt(values, 0))
+		loads[i] = store.QueueLoad{Queue: name, Waiting: q.Waiting(), Wait: store.LoadWait(q.Waiting(), q.Pace, q.Last, now), Level: admission.PressureNone}
+		if text := redisconn.TextAt(values, 2); text != "" {
+			p, err := codec.ParsePressureState(text)
+			if err != nil {
+				return nil, err
+			}
+			loads[i].Level = p.At(now).Level
+		}
+		pools[i] = strings.Fields(redisconn.TextAt(values, 1))
+		for _, id := range pools[i] {
+			if slots[id] == nil {
+				slots[id], held[id] = pipe.HGet(ctx, s.conn.Partition.State(), "pool:"+id), pipe.XLen(ctx, s.conn.Partition.Base()+"ready:"+id)
+			}
+		}
+	}
+	if len(slots) > 0 {
+		if _, err := pipe.Exec(ctx); err != nil && !redisconn.IsNil(err) {
+			return nil, fmt.Errorf("read loads: %w", redisconn.Unread(err))
+		}
+	}
+	for i := range loads {
+		for _, id := range pools[i] {
+			text, _, _ := strings.Cut(slots[id].Val(), "|")
+			n, _ := strconv.Atoi(text)
+			loads[i].Slots, loads[i].Held = loads[i].Slots+n, loads[i].Held+int(held[id].Val())
+		}
+	}
+	return loads, nil
 }
 
 // readHolds reads the gates and the suspensions of queues.

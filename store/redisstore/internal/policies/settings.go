@@ -19,6 +19,7 @@ const (
 	SettingBound  = "b"
 	SettingGate   = "g"
 	settingParked = "p"
+	settingPress  = "r"
 	SettingWeight = "w"
 )
 
@@ -42,6 +43,9 @@ func SettingsOf(u *store.PolicyUpdate) Settings {
 	}
 	for downstream, most := range u.MaxParked {
 		all[SettingKey{settingParked, downstream}] = strconv.Itoa(most)
+	}
+	for _, queue := range u.Pressured {
+		all[SettingKey{settingPress, queue}] = "1"
 	}
 	for _, w := range u.Weights {
 		all[SettingKey{SettingWeight, string(w.Class) + ":" + w.Tenant}] = strconv.FormatInt(int64(w.Weight), 10)
@@ -98,7 +102,7 @@ const (
 // IsGeneral reports whether a setting holds for those that have none of their own: it changes with the version.
 func (k SettingKey) IsGeneral() bool {
 	switch k.Kind {
-	case SettingQueue:
+	case SettingQueue, settingPress:
 		return true
 	case SettingWeight:
 		return strings.HasSuffix(k.Name, ":")
@@ -250,10 +254,12 @@ func (s *Policies) Stored(ctx context.Context) (Settings, error) {
 	for name := range moving { // Also one whose gate somebody took away.
 		all[SettingKey{SettingGate, name}] = ""
 	}
-	for kind, name := range map[string]string{SettingWeight: "weights", SettingBound: "bounds", settingParked: "maxparked", SettingGate: "gates", SettingQueue: "state"} {
+	for kind, name := range map[string]string{SettingWeight: "weights", SettingBound: "bounds", settingParked: "maxparked", SettingGate: "gates", SettingQueue: "state", settingPress: "state"} {
 		pattern := ""
 		if kind == SettingQueue {
 			pattern = "cfg:*"
+		} else if kind == settingPress {
+			pattern = "pressure:*"
 		}
 		fields, err := s.conn.WholeHash(ctx, s.conn.Partition.Base()+name, pattern)
 		if err != nil {
@@ -263,6 +269,8 @@ func (s *Policies) Stored(ctx context.Context) (Settings, error) {
 			switch {
 			case kind == SettingQueue:
 				field = strings.TrimPrefix(field, "cfg:")
+			case kind == settingPress:
+				field, value = strings.TrimPrefix(field, "pressure:"), "1"
 			case kind == SettingGate && strings.HasPrefix(field, "b:"):
 				continue
 			case kind == SettingGate:

@@ -1,0 +1,101 @@
+package explain
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
+)
+
+// explainQueue tells what bounds a queue, how much it is pressed, and what it refuses for it. One that nobody knows is
+// store.ErrUnknownQueue.
+func explainQueue(ctx context.Context, s store.Deployment, name string) (Explanation, error) {
+	e := Explanation{Reasons: []Reason{}}
+	q, err := s.Queue(ctx, name)
+	if err != nil {
+		return e, err
+	}
+	in, err := readRules(ctx, s)
+	if err != nil {
+		return e, err
+	}
+	now, err := s.Time(ctx)
+	if err != nil {
+		return e, err
+	}
+	e.PolicyVersion = in.policy.Version
+	e.Summary = fmt.Sprintf("%d of its jobs wait, %d run, %d workers serve it", q.Waiting(), q.Running, q.Workers)
+	if q.Gate != nil {
+		reason, err := in.gate(*q.Gate, "", name, "")
+		if err != nil {
+			return e, err
+		}
+		e.add(reason)
+	}
+	if q.Suspended != nil {
+		e.add(Reason{
+			Kind: KindSuspension, Binds: true, Text: store.HoldsOf(nil, []store.Suspension{*q.Suspended})[0].Words(), Until: q.Suspended.Until,
+			Change: unsuspend(q.Suspended.Name, "", name),
+		})
+	}
+	return e, in.pressure(&e, &q, now)
+}
+
+// pressure tells how much a queue is pressed, and what it refuses for it.
+func (r *rules) pressure(e *Explanation, q *store.QueueState, now time.Time) error {
+	measured := policy.Pressured{}
+	for _, p := range r.compiled.Pressured() {
+		if p.Queue == q.Name {
+			measured = p
+		}
+	}
+	if measured.Queue == "" || q.Pressure == nil {
+		return nil
+	}
+	rule, err := r.first("", candidate{"queue " + q.Name, []string{"queues", q.Name, "pressure"}})
+	if err != nil {
+		return err
+	}
+	p := q.Pressure.At(now)
+	e.Summary += ", its pressure is " + p.Level.String()
+	reason := Reason{Kind: KindPressure, Rule: rule, Change: "fewer jobs, more workers"}
+	switch {
+	case p.Until.IsZero():
+		reason.Text = "its pressure is NONE: it was not measured yet, which a scheduler does"
+	case p.Until.Before(now):
+		reason.Text = "its pressure is NONE: it was not measured since " + clock(p.Until.Add(-gaugeLives*measured.Interval)) + ", which a scheduler does"
+	default:
+		reason.Text = fmt.Sprintf("its pressure is %s, score %.3f: %s", p.Level, p.Score, p.Parts)
+	}
+	e.add(reason)
+	shed := r.shed(q, p.Level)
+	if len(shed) == 0 {
+		return nil
+	}
+	rule, err = r.first("", candidate{"shedding", []string{"shedding"}})
+	e.add(Reason{
+		Kind: KindShed, Binds: true, Text: "it refuses " + strings.Join(shed, ", ") + " at that level", Rule: rule,
+		Change: "a lower level; other entries at " + p.Level.String() + " in shedding of the policy",
+	})
+	return err
+}
+
+// gaugeLives is for how many intervals a level holds: that of package scheduler.
+const gaugeLives = 3
+
+// shed names the classes of a queue of which jobs are refused at a level, with the tiers where it is not all.
+func (r *rules) shed(q *store.QueueState, level admission.PressureLevel) (all []string) {
+	for _, class := range q.Classes {
+		switch tiers, every := r.compiled.ShedAt(q.Name, class.Name, level); {
+		case every:
+			all = append(all, string(class.Name))
+		case len(tiers) > 0:
+			all = append(all, string(class.Name)+" of tier "+strings.Join(tiers, ", "))
+		}
+	}
+	return all
+}

@@ -1,0 +1,148 @@
+package scheduler_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/internal/rollout"
+	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/scheduler"
+	"github.com/headgate/headgate/store"
+)
+
+// TestQueuesArePressedByWhatWaits: the level rises with the depth, admission tells it and sheds by it, another scheduler goes on with it, it
+// is over three intervals after the last one died, and an edit that measures no more ends it.
+func TestQueuesArePressedByWhatWaits(t *testing.T) {
+	t.Parallel()
+	s := open(t, redistest.Shared(t).Client(t))
+	const interval = 200 * time.Millisecond
+	const lease = 5 * time.Second // A level ends before the lease of the one who died does, whenever that was renewed last.
+	put := func(measured *policy.PressureRules) int64 {
+		t.Helper()
+		p := policy.Unlimited()
+		p.Queues = map[string]policy.Queue{"mail": {Pressure: measured}}
+		if _, err := rollout.Put(t.Context(), s, p, rollout.Edit{Author: "ada", Reason: "test", Expected: rollout.AnyVersion}); err != nil {
+			t.Fatal(err)
+		}
+		version, err := s.PolicyInForce(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return version
+	}
+	version := put(&policy.PressureRules{MaxDepth: 10, Interval: interval})
+	n := 0
+	admit := func(class int, from admission.PressureLevel) admission.Verdict {
+		t.Helper()
+		n++
+		j := admission.NewJob("acme", "mail", "send", nil)
+		j.ID, j.Priority = fmt.Sprint(n), admission.DefaultClasses()[class].Name
+		none := admission.Limit{Disabled: true}
+		verdicts, err := s.Partitions()[0].Admit(t.Context(), version, []store.Candidate{{
+			Job: &j, Class: class, Limits: &[admission.Levels]admission.Limit{none, none, none, none}, ShedFrom: from, Tier: "basic",
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return verdicts[0]
+	}
+	state := func() store.PressureState {
+		t.Helper()
+		q, err := s.Queue(t.Context(), "mail")
+		if err != nil || q.Pressure == nil {
+			return store.PressureState{}
+		}
+		now, err := s.Time(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return q.Pressure.At(now)
+	}
+	for range 9 {
+		if v := admit(0, policy.NeverShed); v.Decision != admission.Admitted || v.Pressure.Level != admission.PressureNone {
+			t.Fatalf("before anybody measured: %+v", v)
+		}
+	}
+	var said logs
+	stop := run(t, s, scheduler.Config{TimerLease: lease, Logger: said.logger()})
+	await(t, "nine of ten to be HIGH", func() bool { return state().Level == admission.PressureHigh })
+	if p := state(); p.Score != 0.9 || p.Parts != "depth 0.9 of weight 1" || p.RetryAfter < 3*interval {
+		t.Errorf("it is noted as %+v", p)
+	}
+	if v := admit(2, admission.PressureHigh); v.Reason != admission.ReasonShed || v.Detail != "basic" || v.RetryAfter < 3*interval || v.Pressure.Level != admission.PressureHigh {
+		t.Errorf("a job of a class that is shed: %+v", v)
+	}
+	stop2 := run(t, s, scheduler.Config{TimerLease: lease, Logger: said.logger()})
+	stop()
+	await(t, "it to be over with its scheduler gone", func() bool { return state().Level == admission.PressureNone })
+	if v := admit(2, admission.PressureHigh); v.Decision != admission.Admitted || v.Pressure.Level != admission.PressureNone {
+		t.Errorf("with its scheduler gone: %+v", v)
+	}
+	await(t, "the other one to go on", func() bool { return state().Level == admission.PressureCritical })
+	if v := admit(1, admission.PressureCritical); v.Reason != admission.ReasonShed {
+		t.Errorf("at CRITICAL: %+v", v)
+	}
+	if v := admit(0, policy.NeverShed); v.Decision != admission.Admitted || v.Pressure.Level != admission.PressureCritical || v.Pressure.Score != 1 {
+		t.Errorf("who is never shed: %+v", v)
+	}
+	version = put(nil)
+	if v := admit(2, admission.PressureLow); v.Decision != admission.Admitted {
+		t.Errorf("when it is not measured any more: %+v", v)
+	}
+	if p := state(); p.Level != 0 {
+		t.Errorf("when it is not measured any more: %+v", p)
+	}
+	stop2()
+	if !strings.Contains(said.String(), "pressure level changed") {
+		t.Error("the log tells of no level")
+	}
+}
+
+// TestASensorThatDiesIsSaid: jobs wait, and nobody has dispatched any, so that how long they will is not known.
+func TestASensorThatDiesIsSaid(t *testing.T) {
+	t.Parallel()
+	s := open(t, redistest.Shared(t).Client(t))
+	p := policy.Unlimited()
+	p.Queues = map[string]policy.Queue{"mail": {Pressure: &policy.PressureRules{TargetWait: time.Second, Interval: 200 * time.Millisecond}}}
+	if _, err := rollout.Put(t.Context(), s, p, rollout.Edit{Author: "ada", Reason: "test", Expected: rollout.AnyVersion}); err != nil {
+		t.Fatal(err)
+	}
+	const owner = "before"
+	if _, err := s.Partitions()[0].Promote(t.Context(), owner, time.Second); err != nil {
+		t.Fatal(err)
+	}
+	version, err := s.PolicyInForce(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	high := store.Press{Owner: owner, Version: version, Queue: "mail", Pressure: admission.Pressure{Level: admission.PressureCritical, Score: 1}, Life: time.Hour}
+	if _, err := s.Press(t.Context(), high); err != nil {
+		t.Fatal(err)
+	}
+	gate := store.Gate{Name: store.QueueGate("mail"), Limit: 0, Then: store.Unlimited}
+	if _, _, err := s.SetGate(t.Context(), gate); err != nil {
+		t.Fatal(err)
+	}
+	j := admission.NewJob("acme", "mail", "send", nil)
+	j.ID = "1"
+	none := admission.Limit{Disabled: true}
+	if _, err := s.Partitions()[0].Admit(t.Context(), version, []store.Candidate{{Job: &j, Class: 1, Limits: &[admission.Levels]admission.Limit{none, none, none, none}}}); err != nil {
+		t.Fatal(err)
+	}
+	var said logs
+	run(t, s, scheduler.Config{TimerLease: time.Second, Logger: said.logger()})
+	await(t, "it to fall", func() bool {
+		q, err := s.Queue(t.Context(), "mail")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return q.Pressure.Level == admission.PressureNone
+	})
+	if text := said.String(); !strings.Contains(text, "nothing is known of how much the queue is pressed") || !strings.Contains(text, `"wait"`) {
+		t.Errorf("the log says %s", text)
+	}
+}
