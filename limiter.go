@@ -73,6 +73,19 @@ func (r Reservation) Commit(ctx context.Context, actual Tokens) error {
 // Cancel gives back what was reserved for work that did not begin.
 func (r Reservation) Cancel(ctx context.Context) error { return r.inner.Cancel(ctx) }
 
+// Semaphore limits what is done at a time by all processes together, outside of jobs; Permits are held of one until they are released.
+type (
+	Semaphore = limiter.Semaphore
+	Permits   = limiter.Permits
+)
+
+// ErrPermitsLost is the cause with which the context of Permits ends when their lease could not be extended in time.
+var ErrPermitsLost = limiter.ErrPermitsLost
+
+// Semaphore returns the semaphore of a name, "NAME" or "TENANT:NAME", of which the policy says how many permits there are. It asks Redis for
+// nothing yet, and each of its calls waits LimiterConfig.Timeout for Redis.
+func (l *Limiter) Semaphore(name string) *Semaphore { return l.inner.Semaphore(name) }
+
 // LimiterStats is what a Limiter has counted since it was made. Admitted and Refused are checks that were answered by tokens on lease, by
 // a denial that is remembered, or by Redis.
 type LimiterStats struct {

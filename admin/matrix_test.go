@@ -44,6 +44,10 @@ var bodies = map[string]string{
 	"POST /api/v1/breakers/{downstream}/force": `{"state":"open","for":"1m","reason":"moving"}`,
 	"POST /api/v1/breakers/{downstream}/reset": `{"reason":"back"}`,
 
+	"POST /api/v1/semaphores/{name}/acquire": `{}`,
+	"POST /api/v1/semaphores/{name}/extend":  `{"token":"none"}`,
+	"POST /api/v1/semaphores/{name}/release": `{"token":"none"}`,
+
 	"POST /api/v1/workers":                   `{"queues":[{"queue":"none"}]}`,
 	"POST /api/v1/workers/{worker}/leases":   `{}`,
 	"POST /api/v1/workers/{worker}/complete": `{"tenant":%q,"id":"one","token":"1-1"}`,
@@ -245,9 +249,10 @@ func TestAProducerAndAWorkerDoTheirWorkAndNothingElse(t *testing.T) {
 			}
 		}
 	}
-	const worker = "/api/v1/workers/{worker}"
+	const worker, semaphore = "/api/v1/workers/{worker}", "/api/v1/semaphores/{name}"
 	want := map[string]string{
-		"producer": "POST /api/v1/jobs POST /api/v1/jobs/batch POST /api/v1/rate-limit/check",
+		"producer": "POST /api/v1/jobs POST /api/v1/jobs/batch POST /api/v1/rate-limit/check POST " + semaphore + "/acquire POST " + semaphore +
+			"/extend POST " + semaphore + "/release",
 		"worker": "POST /api/v1/workers DELETE " + worker + " POST " + worker + "/complete POST " + worker + "/extend POST " + worker +
 			"/fail POST " + worker + "/leases POST " + worker + "/release",
 	}

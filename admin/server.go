@@ -70,7 +70,7 @@ func New(config Config) (*Server, error) {
 		Store: config.Store, Enqueuer: config.Enqueuer, Limiter: config.Limiter, Description: document.JSON(), OldHeaders: config.OldHeaders,
 		Breaker: config.Breaker, Breakers: config.Breakers, Version: config.Version,
 		Doctor:  func(ctx context.Context) (any, error) { return doctor.Run(ctx, config.Store) },
-		Decided: requests.Decided, Took: requests.Took, Signalled: requests.Signalled,
+		Decided: requests.Decided, Took: requests.Took, Signalled: requests.Signalled, Acquired: requests.Acquired,
 		Refused: func(r api.Refusal) {
 			config.Logger.Info().Str("scope", string(r.Scope)).Str("reason", string(r.Reason)).Str("by", string(r.By)).Int64("tokens", int64(r.Tokens)).
 				Dur("retry_after_ms", r.Wait).Int64("refused", r.Count).Msg("check refused")

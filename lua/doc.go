@@ -28,6 +28,7 @@
 //	           shadow      asks what limits would have answered                      limiters
 //	           count       adds decisions of a process to those of the minute        producers, limiters
 //	           reset       fills a bucket                                            operators
+//	           semaphore   leases permits, keeps the line of who waits for some      limiters
 //	breakers   breaker     counts what calls of downstreams came to                  workers, guests
 //	           probe       lets a guest's call be a probe                            guests
 //	           probing     leases the rights of a fleet over all partitions          workers, guests

@@ -36,8 +36,9 @@ type Compiled struct {
 	observed    map[admission.Scope]bool
 	adaptive    map[string]Adaptive
 	// shedding is what is refused while queues are pressed, and sheds how many places of its order at each level.
-	shedding *Shedding
-	sheds    [admission.PressureCritical + 1]int
+	shedding   *Shedding
+	sheds      [admission.PressureCritical + 1]int
+	semaphores map[string]SemaphoreRules
 	// anyDownstream is every downstream that nobody configured.
 	anyDownstream Downstream
 	// other is every queue that nobody configured.
@@ -73,7 +74,7 @@ func (p Policy) Prepare() (*Compiled, error) {
 		version: p.Version, dedupWindow: p.DedupWindow, global: p.Global, rollout: p.Rollout.inForce(),
 		tenants: make(map[string]*tenantView), queues: p.Queues, other: Queue{}.withDefaults(),
 		overflows: make(map[admission.Scope]Overflow), maxRunning: make(map[admission.Scope]int),
-		downstreams: p.Downstreams, anyDownstream: p.AnyDownstream, adaptive: p.Adaptive, shedding: p.Shedding,
+		downstreams: p.Downstreams, anyDownstream: p.AnyDownstream, adaptive: p.Adaptive, shedding: p.Shedding, semaphores: p.Semaphores,
 	}
 	if p.Shedding != nil {
 		c.sheds = p.Shedding.levels()

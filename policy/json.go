@@ -24,6 +24,7 @@ type (
 		AnyDownstream downstreamJSON            `json:"any_downstream,omitzero"`
 		Adaptive      map[string]adaptiveJSON   `json:"adaptive,omitempty"`
 		Shedding      *Shedding                 `json:"shedding,omitempty"`
+		Semaphores    map[string]semaphoreJSON  `json:"semaphores,omitempty"`
 		Observe       []admission.Scope         `json:"observe,omitempty"`
 		Rollout       *rolloutJSON              `json:"rollout,omitempty"`
 		DedupWindow   string                    `json:"dedup_window,omitempty"`
@@ -187,6 +188,7 @@ func (p Policy) wire() policyJSON {
 	}
 	wire.Downstreams, wire.AnyDownstream = convert(p.Downstreams, downstream), downstream("", p.AnyDownstream)
 	wire.Adaptive = convert(p.Adaptive, func(_ string, a Adaptive) adaptiveJSON { return a.wire() })
+	wire.Semaphores = convert(p.Semaphores, func(_ string, s SemaphoreRules) semaphoreJSON { return semaphoreJSON(s) })
 	return wire
 }
 
@@ -224,6 +226,7 @@ func (w *policyJSON) policy(bad *problems) Policy {
 	p.Downstreams = convert(w.Downstreams, func(name string, d downstreamJSON) Downstream { return downstream("downstreams."+name, d) })
 	p.AnyDownstream = downstream("any_downstream", w.AnyDownstream)
 	p.Adaptive = convert(w.Adaptive, func(name string, a adaptiveJSON) Adaptive { return a.adaptive("adaptive."+name, bad) })
+	p.Semaphores = convert(w.Semaphores, func(_ string, s semaphoreJSON) SemaphoreRules { return SemaphoreRules(s) })
 	return p
 }
 

@@ -43,6 +43,9 @@ type Policy struct {
 	Adaptive map[string]Adaptive
 	// Shedding says which jobs are refused while a queue is pressed; nil means none.
 	Shedding *Shedding
+	// Semaphores are limits of what is done at a time outside of jobs, by "NAME" or "TENANT:NAME"; "*" is of each that is not named, and
+	// "TENANT:*" of each of a tenant.
+	Semaphores map[string]SemaphoreRules
 	// Observe are scopes whose decisions are always counted, up to MaxObserved; others are while they are among those with
 	// the most.
 	Observe []admission.Scope

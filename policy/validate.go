@@ -61,6 +61,7 @@ func (p Policy) Validate() error {
 	p.validateCaps(&bad)
 	p.validateAdaptive(&bad)
 	p.validateShedding(&bad)
+	p.validateSemaphores(&bad)
 	for _, name := range sortedKeys(p.Queues) {
 		bad.add(admission.ValidateName("queue", name, true))
 		bad.queue("queues."+name, p.Queues[name])

@@ -62,6 +62,7 @@ type Common interface {
 	Gates
 	Policies
 	Looking
+	Semaphores
 
 	// LeaseRight asks for something that so many callers may do at a time over the whole deployment, for as long as lease. It ends with
 	// ReturnRight, or by itself. The same token again renews it.

@@ -24,7 +24,7 @@ type row struct {
 
 // rows is the account, in its order.
 func rows() []row {
-	return slices.Concat(checkRows(), admitRows(), seldomAdmitRows(), finishRows(), seldomFinishRows(), timerRows())
+	return slices.Concat(checkRows(), semaphoreRows(), admitRows(), seldomAdmitRows(), finishRows(), seldomFinishRows(), timerRows())
 }
 
 // fewCalls tell all but the time, for which mostCalls are made.

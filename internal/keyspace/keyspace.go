@@ -102,6 +102,9 @@ func (p Partition) Events() string { return p.base + "events" }
 // Relief returns the name of the key that holds nothing.
 func (p Partition) Relief() string { return p.base + "relief" }
 
+// Semaphores is a ZSET of those that are in use.
+func (p Partition) Semaphores() string { return p.base + "sems" }
+
 // Waits is a HASH of how many jobs wait in lanes for each downstream.
 func (p Partition) Waits() string { return p.base + "waits" }
 

@@ -94,6 +94,13 @@ var Schema = []Kind{
 	{"undo:NAME", "list", "what takes its steps back"},
 	{"relief", "string", "nothing: it is deleted first by scripts that make room, so that a full Redis lets them through; a wait for replicas sets it for a millisecond, to have written something"},
 	{"probing:RIGHT", "zset", "who has a right that only so many may have: probes of a downstream over several partitions, the sharing of a session's slots"},
+	{"sem:NAME", "hash", "a semaphore: permits held, the last number in line, who waits, until when it is kept; h:TOKEN → permits, w:TOKEN → permits and since when it waits. This and the four below have a TTL, and go with the last permit"},
+	{"semends:NAME", "zset", "tokens of those who hold permits, by the end of their lease in `dc`"},
+	{"semline:NAME", "zset", "who waits, by number"},
+	{"sempatience:NAME", "zset", "who waits, by when the place is lost that nobody asks for"},
+	{"semended:NAME", "zset", "tokens whose lease ended, for a minute"},
+	{"sems", "zset", "semaphores that are in use, at most 10,000, by when they are to be forgotten"},
+	{"semsof", "hash", "TENANT → how many of these are the tenant's, at most 1,000"},
 	{"policies", "hash", "the last 100 versions of the policy, 64 MiB beside the newest"},
 	{"audit", "stream", "what operators did: who, when, to what, to how many jobs and why, the last 10,000"},
 }

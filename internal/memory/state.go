@@ -69,7 +69,8 @@ type model struct {
 	promoter                      string
 	promoterUntil                 int64
 	schedulers                    map[string]int64 // until, by name
-	rights                        names.Rights     // of those that only so many may do at once
+	semaphores                    *names.Semaphores
+	rights                        names.Rights // of those that only so many may do at once
 	followed                      map[string]store.Death
 	told                          map[string]string // up to which transition of breakers, by follower
 	ticks                         map[string]int64  // by periodic job
@@ -190,7 +191,7 @@ func newModel() *model {
 		begun: map[string]*begun{}, probes: map[string][]*modelJob{}, unique: names.NewKeys(), staying: map[string]*times.Times{},
 		ahead: map[string]*times.Times{}, made: names.NewQueues(), results: names.NewResults(), left: map[string]int64{}, died: map[string]int64{},
 		unknownTypes: map[string]store.Unknown{}, workers: map[string]modelWorker{}, schedulers: map[string]int64{},
-		rights: names.Rights{}, told: map[string]string{}, followed: map[string]store.Death{}, ticks: map[string]int64{},
+		rights: names.Rights{}, semaphores: names.NewSemaphores(), told: map[string]string{}, followed: map[string]store.Death{}, ticks: map[string]int64{},
 		policy: policy{versions: map[int64][]byte{}}, settings: settingsIn(&store.PolicyUpdate{}), gateNotes: map[string]gateNote{}, adaptive: map[string]*adaptive{}, suspended: map[string]suspension{}, pressures: map[string]*pressure{},
 		breakers: map[string]*modelBreaker{}, quiet: breaker.Quiet, dedup: defaultDedup,
 		depthFreed: map[tenantQueue]bool{}, happened: map[string]bool{}, moves: fairqueue.Moves, deadCap: mostLetters,

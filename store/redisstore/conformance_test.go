@@ -183,23 +183,13 @@ var (
 
 // walkThemes are the steps of the sequences that have a theme.
 var walkThemes = map[string][]string{
-	"losses":   {"start", "read", "lose", "admit", "register", "promote", "finish", "heartbeat", "reclaim"},
-	"letters":  {"finish", "read", "admit", "finish", "read", "admit", "register", "promote", "policy", "purge"},
-	"spills":   {"finish", "read", "promote", "admit", "finish", "read", "promote", "register", "promote", "cancel", "clear", "policy"},
-	"pressed":  {"press", "admit", "press", "admit", "check", "promote", "policy", "read", "press", "finish", "register"},
-	"adaptive": {"adapt", "admit", "read", "adapt", "finish", "adapt", "promote", "register", "policy", "gate"},
-	"breakers": {"report", "probe", "admit", "promote", "read", "finish", "register", "force"},
-}
-
-// few narrows what a sequence draws from where it has a theme, to one where that is what is kept aside.
-func few[T any](w *walk, all []T) []T {
-	switch w.theme {
-	case "":
-		return all
-	case "spills":
-		return all[:1]
-	}
-	return all[:2]
+	"losses":     {"start", "read", "lose", "admit", "register", "promote", "finish", "heartbeat", "reclaim"},
+	"letters":    {"finish", "read", "admit", "finish", "read", "admit", "register", "promote", "policy", "purge"},
+	"spills":     {"finish", "read", "promote", "admit", "finish", "read", "promote", "register", "promote", "cancel", "clear", "policy"},
+	"pressed":    {"press", "admit", "press", "admit", "check", "promote", "policy", "read", "press", "finish", "register"},
+	"adaptive":   {"adapt", "admit", "read", "adapt", "finish", "adapt", "promote", "register", "policy", "gate"},
+	"semaphores": {"semaphore", "semaphore", "semaphore", "policy", "admit"},
+	"breakers":   {"report", "probe", "admit", "promote", "read", "finish", "register", "force"},
 }
 
 // begin starts with nothing in either, a day ahead: Redis drops by its own clock what is over.
@@ -216,7 +206,7 @@ func (w *walk) begin(bounds memory.Bounds) {
 	}
 	// Scripts have shorter ways for one pool of one queue, and without gates.
 	w.pools, w.gates = pick(w, "pools", [][]store.Pool{walkPools, walkPools, walkPools[2:]}), pick(w, "gates", []string{"all", "all", "lanes", "breakers", "lone", "none"})
-	if w.theme = pick(w, "theme", []string{"", "losses", "letters", "spills", "breakers", "", "spills", "adaptive", "pressed"}); w.theme != "" {
+	if w.theme = pick(w, "theme", []string{"", "losses", "letters", "spills", "breakers", "", "spills", "adaptive", "semaphores", "pressed"}); w.theme != "" {
 		w.gates, w.pools = cmp.Or(map[string]string{"breakers": "breakers", "adaptive": "all"}[w.theme], "none"), walkPools[:1]
 	}
 	w.drawLimits()
@@ -250,7 +240,7 @@ func (w *walk) step() {
 	ops := []string{ // rapid draws the first more often
 		"gate", "finish", "adapt", "admit", "gate", "read", "admit", "admit", "adapt", "admit", "read", "finish", "finish", "register",
 		"promote", "promote", "register", "heartbeat", "press", "reclaim", "policy", "orphan",
-		"cancel", "clear", "purge", "suspend", "start", "check", "take", "refund", "grant", "grant", "report", "report", "report", "force", "probe", "shadow", "reset", "look",
+		"cancel", "clear", "purge", "suspend", "start", "check", "take", "refund", "grant", "grant", "report", "report", "report", "force", "probe", "shadow", "reset", "look", "semaphore",
 	}
 	if w.gates == "lanes" {
 		ops = []string{"cancel", "admit", "gate", "promote", "read", "finish", "register"}
@@ -268,7 +258,7 @@ func (w *walk) step() {
 		"admit": w.admit, "read": w.read, "finish": w.finish, "register": w.register, "heartbeat": w.heartbeat, "reclaim": w.reclaim,
 		"promote": w.promote, "gate": w.gate, "policy": w.policy, "orphan": w.orphan, "cancel": w.cancel, "clear": w.clear, "purge": w.purge,
 		"suspend": w.suspend, "check": w.checks, "grant": w.grant, "take": w.take, "refund": w.refund, "start": w.start, "report": w.report,
-		"force": w.force, "probe": w.probe, "shadow": w.shadow, "adapt": w.adapt, "press": w.press, "reset": w.reset, "look": w.sight, "lose": w.lose,
+		"force": w.force, "probe": w.probe, "shadow": w.shadow, "adapt": w.adapt, "press": w.press, "reset": w.reset, "look": w.sight, "lose": w.lose, "semaphore": w.semaphore,
 	}[op]()
 	if w.resend != nil && w.number("resend", 0, 3) == 0 {
 		w.log = append(w.log, op+" again")

@@ -292,3 +292,38 @@ func (d *many) LeaseRight(ctx context.Context, right, token string, limit int, l
 func (d *many) ReturnRight(ctx context.Context, right, token string) error {
 	return d.of(right).ReturnRight(ctx, right, token)
 }
+
+// Acquire implements Deployment: the name of a semaphore picks the partition that keeps it.
+func (d *many) Acquire(ctx context.Context, ask store.Acquire) (store.Permit, error) {
+	return d.of(ask.Name).Acquire(ctx, ask)
+}
+
+// Extend implements Deployment.
+func (d *many) Extend(ctx context.Context, name, token string, lease time.Duration) (store.Permit, error) {
+	return d.of(name).Extend(ctx, name, token, lease)
+}
+
+// Release implements Deployment.
+func (d *many) Release(ctx context.Context, name, token string) error {
+	return d.of(name).Release(ctx, name, token)
+}
+
+// Semaphore implements Deployment.
+func (d *many) Semaphore(ctx context.Context, name string) (store.SemaphoreState, error) {
+	return d.of(name).Semaphore(ctx, name)
+}
+
+// SemaphoreNames implements Deployment.
+func (d *many) SemaphoreNames(ctx context.Context) ([]string, error) {
+	var mu sync.Mutex
+	var all []string
+	err := d.each(func(_ int, part *Partition) error {
+		names, err := part.SemaphoreNames(ctx)
+		mu.Lock()
+		defer mu.Unlock()
+		all = append(all, names...)
+		return err
+	})
+	slices.Sort(all)
+	return all, err
+}

@@ -355,3 +355,14 @@ func (w *walk) promoteAs(owner string, leap store.Leap) {
 		w.back = 0
 	}
 }
+
+// few narrows what a sequence draws from where it has a theme, to one where that is what is kept aside.
+func few[T any](w *walk, all []T) []T {
+	switch w.theme {
+	case "":
+		return all
+	case "spills":
+		return all[:1]
+	}
+	return all[:2]
+}

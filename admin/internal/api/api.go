@@ -52,6 +52,8 @@ type Config struct {
 	Signalled func(queue string, level admission.PressureLevel)
 	// Took is told how long each took, and what it told its caller to wait: negative where that is of no use.
 	Took func(took, wait time.Duration)
+	// Acquired is told of each acquisition of a semaphore, and of those that the policy names: the limit, and whether it was refused.
+	Acquired func(name string, limit int, refused bool)
 	// Refused is told of one refused decision a second for each reason, with how many there were since the one before.
 	Refused func(Refusal)
 	// Missed is told of what failed beside a call that was answered.
@@ -98,7 +100,12 @@ func New(config Config) *API {
 // Follow keeps the policy by which decisions are made up to date until ctx ends. It tells of each version that it read, and
 // of what goes wrong, which it tries again.
 func (a *API) Follow(ctx context.Context, read func(version int64), failed func(error)) {
-	a.limits.follow(ctx, read, failed)
+	a.limits.follow(ctx, func(version int64) {
+		for name, limit := range a.limits.snapshot.Load().Semaphores() {
+			a.config.Acquired(name, limit, false)
+		}
+		read(version)
+	}, failed)
 }
 
 // Count stores counts of the decisions that are made until ctx ends, by scope.
@@ -108,7 +115,7 @@ func (a *API) Count(ctx context.Context) {
 
 // Routes returns all routes.
 func (a *API) Routes() []route.Route {
-	return slices.Concat(a.metaRoutes(), a.queueRoutes(), a.tenantRoutes(), a.jobRoutes(), a.letterRoutes(), a.limitRoutes(), a.policyRoutes(), a.candidateRoutes(), a.partRoutes(), a.breakerRoutes(), a.adaptiveRoutes(), a.sessions.Routes())
+	return slices.Concat(a.metaRoutes(), a.queueRoutes(), a.tenantRoutes(), a.jobRoutes(), a.letterRoutes(), a.limitRoutes(), a.policyRoutes(), a.candidateRoutes(), a.partRoutes(), a.breakerRoutes(), a.adaptiveRoutes(), a.semaphoreRoutes(), a.sessions.Routes())
 }
 
 // see and operate are the routes of the deployment, by the role that they need.

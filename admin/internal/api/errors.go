@@ -51,6 +51,8 @@ func ProblemOf(err error) *problem.DetailsError {
 		return problem.New(problem.PreconditionFailed, "another version of the policy came first: look at what it says, and change that")
 	case errors.Is(err, admission.ErrLeaseLost):
 		return problem.New(problem.Conflict, "the lease is over: the job runs elsewhere or has ended; if every call is told so, POST /api/v1/workers begins another session")
+	case errors.Is(err, store.ErrLeaseEnded):
+		return problem.New(problem.Conflict, "the lease has ended, and others may hold the permits: acquire anew")
 	case errors.Is(err, store.ErrNoBreaker):
 		return problem.New(problem.NotFound, "no worker has called that downstream within a day: GET /api/v1/breakers lists those that were called")
 	case errors.Is(err, store.ErrNotAdaptive):

@@ -49,7 +49,10 @@ var (
 )
 
 // collector reads Redis at each scrape: what it shows is as old as the scrape.
-type collector struct{ store store.Deployment }
+type collector struct {
+	store   store.Deployment
+	permits *permits
+}
 
 // Describe sends nothing, so that a scrape without Redis is not one with metrics missing.
 func (c *collector) Describe(chan<- *prometheus.Desc) {}
@@ -95,6 +98,10 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	if err == nil {
 		adaptive, err = readAdaptive(ctx, c.store, papers.gates)
 	}
+	running, most := map[string]int{}, map[string]int{}
+	if err == nil {
+		err = c.permits.collect(ctx, c.store, to, running, most)
+	}
 	up := 0.0
 	if err == nil {
 		up = 1
@@ -109,7 +116,7 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 		}
 		collectCounters(to, counters)
 		collectQueues(to, queues)
-		papers.collect(to, queues)
+		papers.collect(to, queues, running, most)
 		collectPressure(to, queues, now)
 		collectWorkers(to, workers)
 		collectHolds(to, holds, now)

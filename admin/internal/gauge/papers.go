@@ -16,8 +16,8 @@ import (
 var (
 	queuedDesc  = prometheus.NewDesc("throttle_queued_requests", "Jobs that wait in the lanes of a queue.", []string{"queue_id"}, nil)
 	systemDesc  = prometheus.NewDesc("system_queue_depth", "Jobs that wait or are ready, of all queues.", nil, nil)
-	runningDesc = prometheus.NewDesc("concurrent_requests", "Jobs that workers hold under the cap of a downstream.", []string{"service_id"}, nil)
-	capDesc     = prometheus.NewDesc("concurrent_limit", "The cap of a downstream, 0 while it is paused.", []string{"service_id"}, nil)
+	runningDesc = prometheus.NewDesc("concurrent_requests", "Jobs that workers hold under the cap of a downstream, and permits that are held of a semaphore.", []string{"service_id"}, nil)
+	capDesc     = prometheus.NewDesc("concurrent_limit", "The cap of a downstream, 0 while it is paused, and the limit of a semaphore.", []string{"service_id"}, nil)
 	editsDesc   = prometheus.NewDesc("rate_limit_config_changes_total", "Changes of the policy: its version.", nil, nil)
 	activeDesc  = prometheus.NewDesc("rate_limit_active_buckets", "Scopes of which something was counted in the last full minute, of the 1,000 with the most and those that the policy observes.", nil, nil)
 	pressDesc   = prometheus.NewDesc("backpressure_level", "How much a queue is pressed that the policy has measured: 1 none, 2 low, 3 medium, 4 high, 5 critical.", []string{"service_id"}, nil)
@@ -44,8 +44,8 @@ func readNamed(ctx context.Context, store store.Deployment) (n named, err error)
 	return n, err
 }
 
-// collect shows them beside what queues, in the order of their names, have waiting.
-func (n *named) collect(to chan<- prometheus.Metric, queues []store.QueueState) {
+// collect shows them beside what queues, in the order of their names, have waiting, and what semaphores, running and most, hold and may hold.
+func (n *named) collect(to chan<- prometheus.Metric, queues []store.QueueState, running, most map[string]int) {
 	waiting, all := map[string]int64{}, int64(0)
 	for i := range queues {
 		name := queues[i].Name
@@ -59,14 +59,14 @@ func (n *named) collect(to chan<- prometheus.Metric, queues []store.QueueState) 
 		gaugeOf(to, queuedDesc, float64(jobs), name)
 	}
 	gaugeOf(to, systemDesc, float64(all))
-	running, most := map[string]int{}, map[string]int{}
+	downstreams := 0
 	slices.SortFunc(n.gates, func(a, b store.GateState) int { return cmp.Compare(a.Name, b.Name) })
 	for _, g := range n.gates {
 		name, is := strings.CutPrefix(string(g.Name), string(store.DownstreamGate("")))
 		if !is || g.Burst > 0 {
 			continue
 		}
-		if len(running) >= MaxDownstreams {
+		if downstreams++; downstreams > MaxDownstreams {
 			name = Other
 		}
 		running[name] += g.Held

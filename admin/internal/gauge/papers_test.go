@@ -72,3 +72,36 @@ throttle_queued_requests{queue_id="sms"} 2
 		}
 	}
 }
+
+// TestSemaphoresAreExported: what they hold, of the first 200 that were heard of, and what was refused, of the others together.
+func TestSemaphoresAreExported(t *testing.T) {
+	t.Parallel()
+	s, registry := newStore(t), prometheus.NewPedanticRegistry()
+	requests, err := Register(registry, s)
+	must(t, err)
+	_, err = s.Acquire(t.Context(), store.Acquire{Name: "gpu", Token: "a", Permits: 3, Max: 4, Lease: time.Minute})
+	must(t, err)
+	requests.Acquired("gpu", 4, false)
+	requests.Acquired("gpu", 4, true)
+	for n := range MaxSemaphores + 9 {
+		requests.Acquired(fmt.Sprint("zz", n), 1, true)
+	}
+	families, err := registry.Gather()
+	must(t, err)
+	got := map[string]map[string]float64{}
+	for _, family := range families {
+		got[family.GetName()] = map[string]float64{}
+		for _, m := range family.GetMetric() {
+			if len(m.GetLabel()) == 1 {
+				got[family.GetName()][m.GetLabel()[0].GetValue()] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
+			}
+		}
+	}
+	held, limit, rejected := got["concurrent_requests"], got["concurrent_limit"], got["concurrent_requests_rejected_total"]
+	if held["gpu"] != 3 || limit["gpu"] != 4 || rejected["gpu"] != 1 || len(limit) != MaxSemaphores {
+		t.Errorf("gpu: %g of %g, %g rejected; %d names", held["gpu"], limit["gpu"], rejected["gpu"], len(limit))
+	}
+	if rejected[Other] != 10 || len(rejected) != MaxSemaphores+1 {
+		t.Errorf("%g of others rejected, %d names", rejected[Other], len(rejected))
+	}
+}

@@ -14,6 +14,7 @@ import (
 // Requests counts calls.
 type Requests struct {
 	decisions
+	permits
 
 	calls  *prometheus.CounterVec
 	took   *prometheus.HistogramVec
@@ -55,7 +56,7 @@ func Register(to prometheus.Registerer, store store.Deployment) (*Requests, erro
 	r.refused = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "headgate_http_refused_total", Help: "Calls and connections that the server bounded, by cause.",
 	}, []string{"cause"})
-	return r, errors.Join(to.Register(r.refused), to.Register(r.signals), to.Register(r.decisions.took), to.Register(r.waits), to.Register(r.calls), to.Register(r.took), to.Register(r.checks), to.Register(r.tokens), to.Register(&collector{store: store}))
+	return r, errors.Join(to.Register(r.refused), to.Register(r.signals), to.Register(r.decisions.took), to.Register(r.waits), to.Register(r.calls), to.Register(r.took), to.Register(r.checks), to.Register(r.tokens), to.Register(&collector{store: store, permits: &r.permits}))
 }
 
 // Note counts a call. route is a pattern of the server's, never what was called.

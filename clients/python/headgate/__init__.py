@@ -19,7 +19,7 @@ from .errors import (
     Unauthenticated,
     Unavailable,
 )
-from .types import BatchResult, BatchResults, Decision, Ended, Extended, Lease, Leases, NewJob, Session, Verdict
+from .types import BatchResult, BatchResults, Decision, Ended, Extended, Lease, Leases, NewJob, NoPermit, Permit, Session, Verdict
 from .worker import Discard, Fail, Job, Snooze, Worker
 
 __all__ = [
@@ -40,8 +40,10 @@ __all__ = [
     "Leases",
     "NetworkError",
     "NewJob",
+    "NoPermit",
     "NotFound",
     "OutcomeUnknown",
+    "Permit",
     "Refused",
     "RefusedForGood",
     "Session",

@@ -16,7 +16,7 @@ from urllib.parse import quote, urlsplit
 
 from .connections import Connections
 from .errors import HeadgateError, NetworkError, OutcomeUnknown, TooManyRequests, Unavailable, error_of
-from .types import BatchResult, BatchResults, Decision, Ended, Extended, Leases, NewJob, Session, Verdict
+from .types import BatchResult, BatchResults, Decision, Ended, Extended, Leases, NewJob, NoPermit, Permit, Session, Verdict
 
 MAX_BATCH = 64  # jobs of a call
 _FIRST_BACKOFF, _LONGEST_BACKOFF = 0.1, 5.0  # seconds
@@ -177,6 +177,27 @@ class Client:
         body.update((name, value) for name, value in asked if value is not None)
         return cast(Decision, self._call("POST", "/api/v1/rate-limit/check", body, safe=peek)[0])
 
+    def acquire(
+        self, semaphore: str, permits: int = 1, *, lease: float = 30.0, wait: float = 0.0, token: Optional[str] = None
+    ) -> Union[Permit, NoPermit]:
+        """Lease permits of a semaphore, NAME or TENANT:NAME, all or none. What has no expires_at is a refusal.
+
+        wait is for how long to stand in line, up to 5 s; lease and wait are in seconds. It may be sent again, as the token is the same.
+        """
+        body: Dict[str, Any] = {"permits": permits, "lease": duration(lease), "token": token or str(uuid.uuid4())}
+        if wait > 0:
+            body["wait"] = duration(wait)
+        got = self._call("POST", _semaphore(semaphore, "acquire"), body, timeout=self._timeout + wait)[0]
+        return cast(Union[Permit, NoPermit], got)
+
+    def extend_permits(self, semaphore: str, token: str, *, lease: float = 30.0) -> Permit:
+        """Have a lease end so many seconds from now. Raises Conflict where it has ended: then somebody else may hold the permits."""
+        return cast(Permit, self._call("POST", _semaphore(semaphore, "extend"), {"token": token, "lease": duration(lease)})[0])
+
+    def release_permits(self, semaphore: str, token: str) -> None:
+        """Give permits back. Raises Conflict where their lease had ended by itself."""
+        self._call("POST", _semaphore(semaphore, "release"), {"token": token})
+
     # Workers. Worker makes these calls.
 
     def register(self, queues: Mapping[str, int], *, strict: bool = False, slots: int = 1, lease: float = 15.0) -> Session:
@@ -320,6 +341,10 @@ def _read(text: bytes) -> Any:
         return json.loads(text)
     except ValueError as error:
         raise NetworkError("the answer is no JSON") from error
+
+
+def _semaphore(name: str, call: str) -> str:
+    return "/api/v1/semaphores/" + quote(name, safe="") + "/" + call
 
 
 def _session(worker: str, call: str = "") -> str:

@@ -76,6 +76,25 @@ class Decision(_Decision, total=False):
     error: Dict[str, str]
 
 
+class Permit(TypedDict):
+    token: str
+    expires_at: str
+    limit: int
+    held: int
+    remaining: int
+
+
+class _NoPermit(TypedDict):
+    reason: str  # waiting, refused or crowded
+    limit: int
+    held: int
+    position: int
+
+
+class NoPermit(_NoPermit, total=False):
+    token: str
+
+
 class Session(TypedDict):
     worker: str
     pool: str

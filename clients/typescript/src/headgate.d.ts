@@ -1,4 +1,4 @@
-import type { BatchResult, Check, Completion, Decision, Ended, Extended, Failure, Fault, Leases, Lease, NewJob, NewLeases, NewSession, Release, Session, Verdict } from "./types.d.ts";
+import type { AcquireSemaphore, BatchResult, Check, Completion, Decision, Ended, Extended, ExtendSemaphore, Failure, Fault, Leases, Lease, NewJob, NewLeases, NewSession, NoPermit, Permit, Release, Session, Verdict } from "./types.d.ts";
 
 export type * from "./types.d.ts";
 
@@ -48,6 +48,12 @@ export declare class Client {
   enqueueBatch(jobs: NewJob[]): Promise<BatchResult[]>;
   /** Asks for tokens. A refusal is an answer. It is sent again only where nothing can have been charged. */
   check(asked: Check): Promise<Decision>;
+  /** Leases permits of a semaphore, all or none. What has no expires_at is a refusal. It may be sent again, as its token is the same. */
+  acquire(semaphore: string, asked?: AcquireSemaphore): Promise<Permit | NoPermit>;
+  /** Has a lease end so long from now. Rejects with Conflict where it has ended: then somebody else may hold the permits. */
+  extendPermits(semaphore: string, asked: ExtendSemaphore): Promise<Permit>;
+  /** Gives permits back. Rejects with Conflict where their lease had ended by itself. */
+  releasePermits(semaphore: string, token: string): Promise<void>;
   register(asked: NewSession): Promise<Session>;
   deregister(worker: string): Promise<void>;
   /** Takes jobs. It is not sent again: after a call without an answer ask once with held. retryAfter is in seconds. */

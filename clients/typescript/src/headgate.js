@@ -54,6 +54,8 @@ function sleep(ms, signal) {
 
 const session = (worker, call = "") => `/api/v1/workers/${encodeURIComponent(worker)}${call && "/" + call}`;
 
+const permits = (semaphore, call) => `/api/v1/semaphores/${encodeURIComponent(semaphore)}/${call}`;
+
 /** Calls a server. */
 export class Client {
   #url; #key; #timeout; #retries;
@@ -87,6 +89,19 @@ export class Client {
 
   async check(asked) {
     return (await this.#call("POST", "/api/v1/rate-limit/check", asked, { safe: asked.peek === true })).value;
+  }
+
+  async acquire(semaphore, asked = {}) {
+    const body = { ...asked, token: asked.token ?? crypto.randomUUID() };
+    return (await this.#call("POST", permits(semaphore, "acquire"), body, { timeout: this.#timeout + (asked.wait ? 5_000 : 0) })).value;
+  }
+
+  async extendPermits(semaphore, asked) {
+    return (await this.#call("POST", permits(semaphore, "extend"), asked)).value;
+  }
+
+  async releasePermits(semaphore, token) {
+    await this.#call("POST", permits(semaphore, "release"), { token });
   }
 
   async register(asked) {

@@ -1,5 +1,15 @@
 // Generated from the OpenAPI description: go test ./admin/internal/openapi -run TypeScript -update
 
+export type AcquireSemaphore = {
+  /** After what time it ends by itself: 1s to 1h */
+  lease?: Duration;
+  permits?: number;
+  /** Your name of this acquisition, unlike any other; without it the server makes one */
+  token?: LongName;
+  /** For how long to stand in line where there is no room, up to 5s */
+  wait?: Duration;
+};
+
 export type ActualCost = number;
 
 export type Answer = {
@@ -127,6 +137,12 @@ export type Ended = {
   tenant: string;
 };
 
+export type ExtendSemaphore = {
+  /** 1s to 1h */
+  lease?: Duration;
+  token: LongName;
+};
+
 export type Extended = {
   cancelled: Cancellations;
   lease_ms: number;
@@ -238,6 +254,28 @@ export type NewSession = {
   strict?: boolean;
 };
 
+export type NoPermit = {
+  held: Count;
+  limit: Count;
+  /** How many wait before this one */
+  position: Count;
+  /** waiting keeps a place in line for two seconds; crowded found no place in it */
+  reason: "waiting" | "refused" | "crowded";
+  /** Yours */
+  token?: string;
+};
+
+export type Permit = {
+  /** By the clock of Redis */
+  expires_at: Time;
+  /** Permits that are held, these included */
+  held: Count;
+  /** Permits there are */
+  limit: Count;
+  remaining: Count;
+  token: string;
+};
+
 export type Problem = {
   detail: string;
   errors?: Array<Fault>;
@@ -275,6 +313,10 @@ export type Release = {
   id: JobID;
   tenant: TenantName;
   token: Token;
+};
+
+export type ReleaseSemaphore = {
+  token: LongName;
 };
 
 export type Scope = string;

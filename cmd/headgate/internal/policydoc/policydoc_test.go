@@ -57,6 +57,7 @@ var places = map[string]string{
 	"overflow":   `{"overflows": {"acme:mail": {%s}}}`,
 	"downstream": `{"downstreams": {"smtp": {%s}}}`,
 	"breaker":    `{"downstreams": {"smtp": {"breaker": {%s}}}}`,
+	"semaphore":  `{"semaphores": {"gpu": {%s}}}`,
 	"adaptive":   `{"downstreams": {"smtp": {"max_running": 1000000}}, "adaptive": {"out": {%s}}}`,
 	"pressure":   `{"queues": {"mail": {"pressure": {%s}}}}`,
 	"shedding":   `{"shedding": {%s}}`,

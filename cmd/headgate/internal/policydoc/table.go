@@ -15,28 +15,29 @@ const (
 )
 
 var (
-	anyName    = name{`^` + part + `$`, "", "1 to 128 bytes of `A-Za-z0-9._@/-`"}
-	queueName  = name{`^` + part + `$`, "", "queue"}
-	tierName   = name{`^` + part + `$`, "", "tier"}
-	className  = name{`^` + part + `$`, "", "class"}
-	downstream = name{`^` + part + `$`, "", "downstream"}
-	tenantName = name{`^` + part + `$`, noTenant, "tenant"}
-	inQueue    = name{`^` + part + `:` + part + `$`, noTenant, "`tenant:queue`"}
-	inClass    = name{`^` + part + `:` + part + `:` + part + `$`, noTenant, "`tenant:queue:class`"}
-	bounded    = name{`^(\*|\*:\*|` + part + `(:` + part + `)?)$`, noTenant, "`tenant:queue`, `*:*`, `tenant` or `*`"}
-	moved      = name{`^downstream ` + part + `$`, "", "`downstream NAME`"}
-	signal     = name{`^(wait|depth|slots)$`, "", "`wait`, `depth`, `slots`"}
-	levelName  = name{`^(LOW|MEDIUM|HIGH|CRITICAL)$`, "", "`LOW`, `MEDIUM`, `HIGH`, `CRITICAL`"}
-	shed       = name{`^` + part + `(:` + part + `)?$`, "", "`class` or `class:tier`"}
-	anyScope   = name{`^` + part + `(:` + part + `){0,2}$`, `^global:`, "`global`, `tenant`, `tenant:queue` or `tenant:queue:class`"}
-	limit      = of("limit")
-	tokens     = whole{low: 1, high: int64(admission.MaxLimitTokens)}
-	running    = whole{low: 1, high: policy.MaxMaxRunning, zero: true}
-	calls      = whole{low: 1, high: 1_000_000, zero: true}
-	weights    = named{keys: className, value: whole{low: 1, high: int64(admission.MaxWeight)}}
-	overDay    = span{time.Millisecond, 24 * time.Hour}
-	overHour   = span{time.Millisecond, time.Hour}
-	weightsDoc = "Shares of the tenant among the tenants of a class: twice the weight is twice the service while both have work."
+	anyName       = name{`^` + part + `$`, "", "1 to 128 bytes of `A-Za-z0-9._@/-`"}
+	queueName     = name{`^` + part + `$`, "", "queue"}
+	tierName      = name{`^` + part + `$`, "", "tier"}
+	className     = name{`^` + part + `$`, "", "class"}
+	semaphoreName = name{`^(` + part + `:)?(` + part + `|\*)$`, `^global:`, "semaphore, `tenant:semaphore`, `tenant:*` or `*`"}
+	signal        = name{`^(wait|depth|slots)$`, "", "`wait`, `depth`, `slots`"}
+	levelName     = name{`^(LOW|MEDIUM|HIGH|CRITICAL)$`, "", "`LOW`, `MEDIUM`, `HIGH`, `CRITICAL`"}
+	shed          = name{`^` + part + `(:` + part + `)?$`, "", "`class` or `class:tier`"}
+	downstream    = name{`^` + part + `$`, "", "downstream"}
+	tenantName    = name{`^` + part + `$`, noTenant, "tenant"}
+	inQueue       = name{`^` + part + `:` + part + `$`, noTenant, "`tenant:queue`"}
+	inClass       = name{`^` + part + `:` + part + `:` + part + `$`, noTenant, "`tenant:queue:class`"}
+	bounded       = name{`^(\*|\*:\*|` + part + `(:` + part + `)?)$`, noTenant, "`tenant:queue`, `*:*`, `tenant` or `*`"}
+	moved         = name{`^downstream ` + part + `$`, "", "`downstream NAME`"}
+	anyScope      = name{`^` + part + `(:` + part + `){0,2}$`, `^global:`, "`global`, `tenant`, `tenant:queue` or `tenant:queue:class`"}
+	limit         = of("limit")
+	tokens        = whole{low: 1, high: int64(admission.MaxLimitTokens)}
+	running       = whole{low: 1, high: policy.MaxMaxRunning, zero: true}
+	calls         = whole{low: 1, high: 1_000_000, zero: true}
+	weights       = named{keys: className, value: whole{low: 1, high: int64(admission.MaxWeight)}}
+	overDay       = span{time.Millisecond, 24 * time.Hour}
+	overHour      = span{time.Millisecond, time.Hour}
+	weightsDoc    = "Shares of the tenant among the tenants of a class: twice the weight is twice the service while both have work."
 )
 
 // objects are the document itself and what it is made of.
@@ -54,6 +55,7 @@ var objects = []object{
 			field{"any_downstream", without{"downstream", "dispatch"}, "no bounds", "What holds for each downstream that is not named. A `dispatch` is refused here."},
 			field{"adaptive", named{keys: anyName, value: of("adaptive")}, "no limit moves", fmt.Sprintf("Limits that move by themselves, up to %d, each by a name of your choice.", policy.MaxAdaptive)},
 			field{"shedding", of("shedding"), "nothing is refused for pressure", "What is refused while a queue that has a `pressure` is pressed."},
+			field{"semaphores", named{keys: semaphoreName, value: of("semaphore")}, fmt.Sprintf("%d permits of each", policy.DefaultSemaphoreMax), fmt.Sprintf("Semaphores, up to %d: limits of what is done at a time outside of jobs. By name, `TENANT:NAME` for one of a tenant; `*` is each that is not named, `TENANT:*` each of a tenant. [Semaphores](guides/semaphores.md) tells how.", policy.MaxSemaphores)},
 			field{"observe", list{0, policy.MaxObserved, anyScope}, "none", "Scopes whose decisions are always counted; others are while they are among the busiest."},
 			field{"rollout", of("rollout"), "none", "A candidate that is in force for a part of the tenants. `headgate policy rollout` writes it."},
 			field{"dedup_window", span{policy.MinDedupWindow, policy.MaxDedupWindow}, "30s",
@@ -200,6 +202,14 @@ var objects = []object{
 			{"at", named{keys: levelName, value: list{0, policy.MaxTiersOrdered, shed}}, "refused", "What is refused from a level on, with all that comes before it in the order. A level that is not there refuses what the one before does."},
 		},
 		needs: []string{"order", "at"},
+	},
+	{
+		name: "semaphore", title: "semaphore",
+		doc: "How many permits there are. A lower number cuts nobody off: nobody is let in until fewer are held.",
+		fields: []field{
+			{"max", whole{low: 0, high: policy.MaxSemaphoreMax}, "refused", "Permits that are held at a time. 0 lets nobody in."},
+		},
+		needs: []string{"max"},
 	},
 	{
 		name: "rollout", title: "rollout",

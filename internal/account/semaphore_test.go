@@ -1,0 +1,48 @@
+package account_test
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/headgate/headgate/store"
+)
+
+// semaphoreRows are permits of a semaphore that others hold, too.
+func semaphoreRows() []row {
+	const others = 64
+	ask := store.Acquire{Name: "gpu", Permits: 1, Max: 1000, Lease: time.Minute}
+	acquire := func(s *site, token int) {
+		ask.Token = strconv.Itoa(token)
+		p, err := s.store.Acquire(s.Context(), ask)
+		s.check(err)
+		if !p.Granted() {
+			s.Fatalf("%+v", p)
+		}
+	}
+	crowd := func(s *site) {
+		for token := range others {
+			acquire(s, -1-token)
+		}
+	}
+	return []row{
+		{"Acquire of a semaphore", "semaphore: ask, grant", 1, func(s *site) func() func() {
+			crowd(s)
+			n := 0
+			return func() func() {
+				n++
+				if n > 500 { // Far from the limit.
+					n = 1
+				}
+				s.check(s.store.Release(s.Context(), ask.Name, strconv.Itoa(n)))
+				return func() { acquire(s, n) }
+			}
+		}},
+		{"Release", "semaphore: release", 1, func(s *site) func() func() {
+			crowd(s)
+			return func() func() {
+				acquire(s, 1)
+				return func() { s.check(s.store.Release(s.Context(), ask.Name, "1")) }
+			}
+		}},
+	}
+}

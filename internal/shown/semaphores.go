@@ -1,0 +1,81 @@
+package shown
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
+)
+
+// SemaphorePage is how many semaphores a page has where nobody says how many.
+const SemaphorePage = 50
+
+// Semaphore is a limit of what is done at a time outside of jobs.
+type Semaphore struct {
+	Name string `json:"name"`
+	// Limit is that of the policy in force, Held are permits.
+	Limit   int `json:"limit"`
+	Held    int `json:"held"`
+	Waiting int `json:"waiting"`
+	// Oldest is since when the first in line waits, absent where nobody does.
+	Oldest *time.Time `json:"oldest,omitempty"`
+}
+
+// Semaphores are a page of them, by name.
+type Semaphores struct {
+	Semaphores []Semaphore `json:"semaphores"`
+	// Cursor is that of the next page, empty at the end.
+	Cursor string `json:"cursor"`
+}
+
+// ReadSemaphore returns what one holds; nothing, where nobody uses it.
+func ReadSemaphore(ctx context.Context, s store.Deployment, limit func(name string) int, name string) (Semaphore, error) {
+	state, err := s.Semaphore(ctx, name)
+	v := Semaphore{Name: name, Limit: limit(name), Held: state.Held, Waiting: state.Waiting}
+	if err != nil || state.Waiting == 0 {
+		return v, err
+	}
+	now, err := s.Time(ctx)
+	v.Oldest = Stamp(now.Add(-state.Oldest).UTC())
+	return v, err
+}
+
+// ReadSemaphores returns up to most semaphores in use whose names are after the cursor, of one tenant, or of all where that is empty.
+func ReadSemaphores(ctx context.Context, s store.Deployment, limit func(name string) int, tenant, cursor string, most int) (Semaphores, error) {
+	page := Semaphores{Semaphores: []Semaphore{}}
+	names, err := s.SemaphoreNames(ctx)
+	if err != nil {
+		return page, err
+	}
+	names = slices.DeleteFunc(names, func(name string) bool {
+		return name <= cursor && cursor != "" || tenant != "" && !strings.HasPrefix(name, tenant+":")
+	})
+	if len(names) > most {
+		names = names[:most]
+		page.Cursor = names[most-1]
+	}
+	for _, name := range names {
+		v, err := ReadSemaphore(ctx, s, limit, name)
+		if err != nil {
+			return page, err
+		}
+		page.Semaphores = append(page.Semaphores, v)
+	}
+	return page, nil
+}
+
+// SemaphoreLimits returns the limit of each semaphore by the policy in force.
+func SemaphoreLimits(ctx context.Context, s store.Deployment) (func(name string) int, error) {
+	text, err := s.Policy(ctx)
+	if err != nil {
+		return nil, err
+	}
+	inForce, err := policy.PrepareStored(text)
+	if err != nil {
+		return nil, err
+	}
+	return inForce.SemaphoreMax, nil
+}

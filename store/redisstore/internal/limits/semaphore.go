@@ -1,0 +1,116 @@
+package limits
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/headgate/headgate/internal/redisconn"
+	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore/internal/codec"
+)
+
+// Acquire implements Partition.
+func (s *Limits) Acquire(ctx context.Context, ask store.Acquire) (store.Permit, error) {
+	if err := ask.Validate(); err != nil {
+		return store.Permit{}, err
+	}
+	queue := 0
+	if ask.Queue {
+		queue = 1
+	}
+	n, err := s.semaphore(ctx, "acquire", ask.Name, ask.Token, ask.Version, ask.Permits, ask.Max, codec.Micros(ask.Lease), queue)
+	if err != nil {
+		return store.Permit{}, err
+	}
+	return n.permit(), nil
+}
+
+// Extend implements Partition.
+func (s *Limits) Extend(ctx context.Context, name, token string, lease time.Duration) (store.Permit, error) {
+	if err := store.ValidateSemaphoreLease(lease); err != nil {
+		return store.Permit{}, err
+	}
+	n, err := s.semaphore(ctx, "extend", name, token, 0, 0, 0, codec.Micros(lease), 0)
+	if err != nil {
+		return store.Permit{}, err
+	}
+	if n.word != string(store.SemaphoreGranted) {
+		return store.Permit{}, store.ErrLeaseEnded
+	}
+	return n.permit(), nil
+}
+
+// Release implements Partition.
+func (s *Limits) Release(ctx context.Context, name, token string) error {
+	n, err := s.semaphore(ctx, "release", name, token, 0, 0, 0, 0, 0)
+	if err == nil && n.word != "back" {
+		err = store.ErrLeaseEnded
+	}
+	return err
+}
+
+// Semaphore implements Partition.
+func (s *Limits) Semaphore(ctx context.Context, name string) (store.SemaphoreState, error) {
+	n, err := s.semaphore(ctx, "look", name, "", 0, 0, 0, 0, 0)
+	if err != nil {
+		return store.SemaphoreState{}, err
+	}
+	return store.SemaphoreState{
+		Name: name, Max: int(n.max), Held: int(n.held), Waiting: int(n.waiting), Oldest: time.Duration(n.oldest) * time.Microsecond,
+	}, nil
+}
+
+// SemaphoreNames implements Partition.
+func (s *Limits) SemaphoreNames(ctx context.Context) ([]string, error) {
+	names, err := redisconn.Client(s.conn).ZRange(ctx, s.conn.Partition.Semaphores(), 0, -1).Result()
+	if err != nil {
+		return nil, fmt.Errorf("read semaphores: %w", redisconn.Unread(err))
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// semaphoreReply is what the script answers.
+type semaphoreReply struct {
+	word                                         string
+	held, waiting, ahead, left, oldest, now, max int64
+}
+
+func (n *semaphoreReply) permit() store.Permit {
+	p := store.Permit{
+		Answer: store.SemaphoreAnswer(n.word), Left: time.Duration(n.left) * time.Microsecond,
+		Max: int(n.max), Held: int(n.held), Waiting: int(n.waiting), Ahead: int(n.ahead),
+	}
+	if p.Granted() {
+		p.Expires = time.UnixMicro(n.now + n.left)
+	}
+	return p
+}
+
+func (s *Limits) semaphore(ctx context.Context, what, name, token string, args ...any) (*semaphoreReply, error) {
+	if err := store.ValidateSemaphore(name); err != nil {
+		return nil, err
+	}
+	reply, err := s.conn.Run(ctx, "semaphore", append([]any{s.conn.Now, what, name, token}, args...)...)
+	if err != nil {
+		return nil, err
+	}
+	if len(reply) == 1 && reply[0] == "stale" {
+		return nil, store.ErrStale
+	}
+	n := &semaphoreReply{}
+	to := []*int64{&n.held, &n.waiting, &n.ahead, &n.left, &n.oldest, &n.now, &n.max}
+	if len(reply) != len(to)+1 {
+		return nil, fmt.Errorf("semaphore: reply has %d words", len(reply))
+	}
+	n.word = reply[0]
+	for i, at := range to {
+		if *at, err = strconv.ParseInt(reply[i+1], 10, 64); err != nil {
+			return nil, fmt.Errorf("semaphore: reply %q: %w", reply[i+1], redisconn.ErrUnknownReply)
+		}
+	}
+	return n, nil
+}
