@@ -167,6 +167,7 @@ local function path_true_up(path, reserved, actual, elapsed, left, refunds)
       to = math.max(b.level, math.min(b.burst, b.level + math.min(back * 1000000, room)))
     end
     if b and to ~= b.level and (not b.absent or b.dirty or room_for(b)) then
+      if b.level == b.burst then b.stamp = call.filled_to end -- Work before this one has filled it: nothing came in since.
       if b.absent and not b.dirty and b.owner then b.owner.count = (b.owner.count or 0) + 1 end
       b.level, b.dirty = to, true
     end
