@@ -143,7 +143,7 @@ func TestWithoutRedisAllOrNone(t *testing.T) {
 	}
 	o.server.Restart(t)
 	for deadline := time.Now().Add(time.Minute); ; <-time.After(10 * time.Millisecond) {
-		if made := together(t, l, Request{Tenant: "zeta"}); made.Source == Exact {
+		if made := together(t, l, Request{Tenant: "other"}); made.Source == Exact { // One that was answered too late may be charged.
 			break
 		}
 		if time.Now().After(deadline) {
@@ -154,8 +154,8 @@ func TestWithoutRedisAllOrNone(t *testing.T) {
 	if left := leftOf(t, l, "acme"); left != 0 {
 		t.Errorf("acme, which has had 1 and then 10 without redis, has %d tokens left", left)
 	}
-	if left := leftOf(t, l, "zeta"); left != 8 {
-		t.Errorf("zeta, which has had 2 and owes nothing, has %d tokens left", left)
+	if left := leftOf(t, l, "zeta"); left != 9 {
+		t.Errorf("zeta, which has had 1 and owes nothing, has %d tokens left", left)
 	}
 }
 
