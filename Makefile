@@ -113,6 +113,13 @@ loadtest: ## Run every scenario of the load test beside asynq, three rounds each
 crash: deps ## Kill producers, schedulers, workers and Redis for CRASHTIME, ten minutes unless told otherwise, and count what is lost.
 	HEADGATE_CRASH_TIME=$(CRASHTIME) $(GO) test -race $(TESTCOMPILE) ./internal/crash -run 'TestStorm$$' -count 1 -v -timeout 2h
 
+# How long `make outbox-storm` lasts.
+STORMTIME ?= 10m
+
+.PHONY: outbox-storm
+outbox-storm: deps ## Kill applications, relays, PostgreSQL and Redis for STORMTIME, ten minutes unless told otherwise: each committed row is one job.
+	HEADGATE_OUTBOX_STORM=$(STORMTIME) $(GO) test ./outbox -run 'TestStorm$$' -count 1 -v -timeout 2h
+
 # Further flags for `make neighbour`, as in: make neighbour NEIGHBOURFLAGS='-span 3s'
 NEIGHBOURFLAGS ?=
 
@@ -235,14 +242,15 @@ clean: ## Remove what was built.
 	rm -rf bin
 
 # redis-server for the tests (redistest starts it, on ports of its own; no service is needed), promtool of Debian's prometheus
-# for the rules and metrics, python3 and node for the clients, nginx for the
-# configuration in deploy, a C compiler for the race detector. RUNLEVEL=1 keeps Debian from starting the services it installs;
+# for the rules and metrics, python3 and node for the clients, nginx for the configuration in deploy, postgresql for the outbox (pgtest starts
+# it, in a folder of its own), a C compiler for the race detector. RUNLEVEL=1 keeps Debian from starting the services it installs;
 # dpkg finishes first what an interrupted installation left, since apt-get refuses to work before.
 .PHONY: deps
 deps: ## Install what the tests need besides Go, if it is missing and you are root.
 	@missing=(); \
 	command -v redis-server >/dev/null || command -v valkey-server >/dev/null || missing+=(redis-server); \
 	command -v promtool >/dev/null || missing+=(prometheus); \
+	command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || missing+=(postgresql); \
 	command -v curl >/dev/null || missing+=(curl); \
 	command -v python3 >/dev/null || missing+=(python3); \
 	command -v node >/dev/null || missing+=(nodejs); \

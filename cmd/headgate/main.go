@@ -6,6 +6,7 @@
 //	policies                policy, limit, tenant, tier, downstream: the rules in force
 //	setup                   config, key: what processes are told
 //	work serve demo replay  the commands of these names
+//	relay                   outbox: jobs that applications committed in a database
 package main
 
 import (

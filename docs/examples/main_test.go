@@ -2,10 +2,12 @@ package examples_test
 
 import (
 	"context"
+	"database/sql"
 	"sync"
 	"testing"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/pgtest"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -25,6 +27,9 @@ func open(tb testing.TB) *headgate.Client {
 	tb.Cleanup(func() { check(tb, hg.Close()) })
 	return hg
 }
+
+// database returns a PostgreSQL of the test's own.
+func database(tb testing.TB) *sql.DB { return pgtest.Start(tb).Open(tb) }
 
 // work runs a worker until the test ends.
 func work(tb testing.TB, w *headgate.Worker) {

@@ -29,7 +29,7 @@ var (
 )
 
 // sdk are the packages that other people's programs import, but for the root, which may link what the services link.
-var sdk = []string{"admission", "breaker", "buckets", "httplimit", "limiter", "lua", "policy", "producer", "scheduler", "store", "store/redisstore", "telemetry", "worker"}
+var sdk = []string{"admission", "breaker", "buckets", "httplimit", "limiter", "lua", "outbox", "policy", "producer", "scheduler", "store", "store/redisstore", "telemetry", "worker"}
 
 // services are the packages of which the root's door is made.
 var services = []string{"limiter", "lua", "policy", "producer", "scheduler", "store", "store/redisstore", "worker"}
@@ -40,7 +40,7 @@ var linkedModules = []linked{
 	{"github.com/redis/go-redis/v9", "the client of Redis", redisRooms},
 	{"github.com/cespare/xxhash/v2", "go-redis finds the slot of a shard with it; client_golang hashes labels", []string{"store/redisstore", "telemetry"}},
 	{"go.uber.org/atomic", "go-redis counts its connections with it", redisRooms},
-	{"github.com/google/uuid", "ids of jobs are UUIDs of version 7, and the ids of others are read strictly", storeRooms},
+	{"github.com/google/uuid", "ids of jobs are UUIDs of version 7, and the ids of others are read strictly", append([]string{"outbox"}, storeRooms...)},
 	{"github.com/rs/zerolog", "the log of services, which whoever runs them hands in", loggingRooms},
 	{"github.com/mattn/go-colorable", "zerolog's console writer", loggingRooms},
 	{"github.com/mattn/go-isatty", "go-colorable asks it for a terminal", loggingRooms},

@@ -1,0 +1,125 @@
+package relay
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/spf13/cobra"
+
+	"github.com/headgate/headgate/cmd/headgate/internal/cli"
+	"github.com/headgate/headgate/cmd/headgate/internal/logs"
+	"github.com/headgate/headgate/outbox"
+	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/producer"
+	"github.com/headgate/headgate/store"
+)
+
+// databaseVariable names the environment variable with the address of the database, which holds a password.
+const databaseVariable = "HEADGATE_OUTBOX_DATABASE"
+
+// outboxFlags are the flags of headgate outbox.
+type outboxFlags struct {
+	cli.Target
+
+	file string
+	once bool
+}
+
+// NewCommand returns the command headgate outbox.
+func NewCommand() *cobra.Command {
+	var f outboxFlags
+	c := &cobra.Command{
+		Use: "outbox --database-file FILE", Short: "Move jobs from a PostgreSQL in which applications committed them", Args: cli.NoArgs,
+		Long: `Moves the rows that applications wrote into the table headgate_outbox with their own transactions
+(package outbox): each job enters once, by its id, and those of a tenant in order. A refused job
+waits as its verdict says and holds back its tenant's later ones; one that no wait helps goes to
+the table headgate_outbox_dead with its reason. The tables are made, or raised to the newest
+version, at the start.
+
+The address of the database, postgres://user:password@host/name, comes from a file or from
+` + databaseVariable + `; it is never shown. Several may run on one database: one works, the others stand by.
+SIGTERM ends it after the rows under way.
+
+Exit codes: 0 it was told to stop, or has moved all with --once, 1 a failure, 2 a wrong command line.`,
+		Example: `  headgate outbox --redis localhost:6379 --database-file /run/secrets/database
+  headgate outbox --redis localhost:6379 --database-file /run/secrets/database --once`,
+		RunE: func(c *cobra.Command, _ []string) error { return f.run(c) },
+	}
+	f.Add(c.Flags())
+	c.Flags().StringVar(&f.file, "database-file", "", "`FILE` with the address of the PostgreSQL (by default $"+databaseVariable+" is the address)")
+	c.Flags().BoolVar(&f.once, "once", false, "move what may be moved now, and end")
+	return c
+}
+
+func (f *outboxFlags) run(c *cobra.Command) (err error) {
+	if err := f.Validate(); err != nil {
+		return err
+	}
+	db, err := f.database()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	logger := logs.New(c.ErrOrStderr(), f.Loaded.Logs()).Logger(logs.Producer)
+	return f.With(c.Context(), c.ErrOrStderr(), func(ctx context.Context, s store.Deployment) error {
+		if err := outbox.Migrate(ctx, db); err != nil {
+			return err
+		}
+		p, err := producer.New(s, producer.Config{Logger: logger})
+		if err != nil {
+			return err
+		}
+		r, err := outbox.NewRelay(db, p, outbox.Config{
+			Window:  func(ctx context.Context) (time.Duration, error) { return dedupWindow(ctx, s) },
+			OnError: func(err error) { logger.Error().Err(err).Msg("outbox is not moved for now") },
+		})
+		if err != nil {
+			return err
+		}
+		move := r.Run
+		if f.once {
+			move = r.Once
+		}
+		err = move(ctx)
+		done := r.Stats()
+		logger.Info().Uint64("admitted", done.Admitted).Uint64("duplicates", done.Duplicates).Uint64("refused", done.Refused).
+			Uint64("dead", done.Dead).Msg("outbox stopped")
+		return err
+	})
+}
+
+func (f *outboxFlags) database() (*sql.DB, error) {
+	address := os.Getenv(databaseVariable)
+	if f.file != "" {
+		text, err := os.ReadFile(f.file)
+		if err != nil {
+			return nil, cli.Usage(fmt.Errorf("--database-file: %w", err))
+		}
+		address = strings.TrimSpace(string(text))
+	}
+	config, err := pgx.ParseConfig(address)
+	if address == "" || err != nil { // The error could hold the password.
+		return nil, cli.FieldError("database-file", "(not shown)", "the address of a PostgreSQL, postgres://user:password@host/name, there or in "+databaseVariable)
+	}
+	return stdlib.OpenDB(*config), nil
+}
+
+// dedupWindow returns how long the policy in force has ids remembered.
+func dedupWindow(ctx context.Context, s store.Deployment) (time.Duration, error) {
+	text, err := s.Policy(ctx)
+	if err != nil {
+		return 0, err
+	}
+	compiled, err := policy.PrepareStored(text)
+	if err != nil {
+		return 0, err
+	}
+	return compiled.DedupWindow(), nil
+}

@@ -1,0 +1,44 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/pgtest"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/outbox"
+)
+
+// TestOutboxMovesWhatWasCommitted: the command makes the tables and moves a row; an address that is none is not shown.
+func TestOutboxMovesWhatWasCommitted(t *testing.T) {
+	t.Parallel()
+	pg, file := pgtest.Start(t), filepath.Join(t.TempDir(), "database")
+	run := func(address string) (int, string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(address+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var out, notes bytes.Buffer
+		args := []string{"outbox", "--redis", redistest.Shared(t).Addr(), "--prefix", redistest.Prefix(t), "--database-file", file, "--once"}
+		code := execute(t.Context(), args, strings.NewReader(""), &out, &notes)
+		return code, out.String() + notes.String()
+	}
+	if code, said := run(pg.URL()); code != 0 {
+		t.Fatalf("%d: %s", code, said)
+	}
+	if _, err := outbox.Enqueue(t.Context(), pg.Open(t), admission.NewJob("acme", "mail", "send", nil)); err != nil {
+		t.Fatal(err)
+	}
+	if code, said := run(pg.URL()); code != 0 || !strings.Contains(said, `"admitted":1`) {
+		t.Errorf("%d: %s", code, said)
+	}
+	if code, said := run("postgres://me:hunter2@[bad"); code != 2 || strings.Contains(said, "hunter2") {
+		t.Errorf("%d: %s", code, said)
+	}
+}

@@ -1,0 +1,57 @@
+package outbox
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/headgate/headgate/admission"
+)
+
+// Execer is what Enqueue needs of a transaction: *sql.Tx is one, and *sql.Conn and *sql.DB, which commit at once. A transaction of pgx's own
+// becomes one by ExecFunc.
+type Execer interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+}
+
+// ExecFunc makes an Execer of a function, for transactions that are not those of database/sql. Of pgx's:
+//
+//	outbox.ExecFunc(func(ctx context.Context, query string, args ...any) error {
+//		_, err := tx.Exec(ctx, query, args...)
+//		return err
+//	})
+type ExecFunc func(ctx context.Context, query string, args ...any) error
+
+// ExecContext calls the function. The result is nil.
+func (f ExecFunc) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	return nil, f(ctx, query, args...)
+}
+
+const insertRow = `INSERT INTO headgate_outbox (id, tenant, job) VALUES ($1, $2, $3)`
+
+// Enqueue writes a job into the outbox, within the caller's transaction: it enters once that has committed, and never if it has not. The id
+// is the job's, a UUIDv7 where it has none; the payload has at most admission.DefaultMaxPayload bytes. The error is a *FieldError for each bad field, before anything is written, or the database's,
+// after which the transaction is of no use. What only the policy knows, as the classes of a queue, the relay finds out.
+func Enqueue(ctx context.Context, tx Execer, job admission.Job) (id string, err error) {
+	if job.ID == "" {
+		made, err := uuid.NewV7()
+		if err != nil {
+			return "", fmt.Errorf("make an id: %w", err)
+		}
+		job.ID = made.String()
+	}
+	if err := job.Validate(admission.DefaultMaxPayload); err != nil {
+		return job.ID, err
+	}
+	text, err := json.Marshal(job)
+	if err != nil {
+		return job.ID, fmt.Errorf("write job %s: %w", job.ID, err)
+	}
+	if _, err := tx.ExecContext(ctx, insertRow, job.ID, job.Tenant, string(text)); err != nil {
+		return job.ID, fmt.Errorf("put job %s into the outbox: %w", job.ID, err)
+	}
+	return job.ID, nil
+}

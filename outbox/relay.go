@@ -1,0 +1,182 @@
+package outbox
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate/headgate/admission"
+)
+
+// Batcher takes the jobs; *producer.Producer is one.
+type Batcher interface {
+	EnqueueBatch(ctx context.Context, jobs []admission.Job) ([]admission.EnqueueResult, error)
+}
+
+// Config is what a Relay is told. Only Window is needed.
+type Config struct {
+	// Window returns the dedup window of the policy in force. It is asked before a row is sent for the second time.
+	Window func(ctx context.Context) (time.Duration, error)
+	// Timeout is the longest that a call of the Batcher takes to reach Redis, 1 ms to 1 min; zero means 2 s, as a producer's.
+	Timeout time.Duration
+	// Poll is the time between two looks at an outbox that was empty, 10 ms to 1 min; zero means 250 ms.
+	Poll time.Duration
+	// Batch is how many rows are claimed at a time, 1 to 10,000; zero means 512.
+	Batch int
+	// OnError hears of errors of the database and of Redis; the relay goes on. It must not block. Nil hears nothing.
+	OnError func(err error)
+}
+
+func (c Config) withDefaults() Config {
+	if c.Timeout == 0 {
+		c.Timeout = 2 * time.Second
+	}
+	if c.Poll == 0 {
+		c.Poll = 250 * time.Millisecond
+	}
+	if c.Batch == 0 {
+		c.Batch = 512
+	}
+	if c.OnError == nil {
+		c.OnError = func(error) {}
+	}
+	return c
+}
+
+func (c Config) validate() error {
+	var bad []error
+	field := func(ok bool, name, value, allowed string) {
+		if !ok {
+			bad = append(bad, &admission.FieldError{Field: name, Value: value, Allowed: allowed})
+		}
+	}
+	field(c.Window != nil, "Window", "nil", "a function")
+	field(c.Timeout >= time.Millisecond && c.Timeout <= time.Minute, "Timeout", c.Timeout.String(), "1ms to 1m")
+	field(c.Poll >= 10*time.Millisecond && c.Poll <= time.Minute, "Poll", c.Poll.String(), "10ms to 1m")
+	field(c.Batch >= 1 && c.Batch <= 10_000, "Batch", strconv.Itoa(c.Batch), "1 to 10000")
+	return errors.Join(bad...)
+}
+
+// Stats are what a Relay has done since it was made.
+type Stats struct {
+	// Admitted and Duplicates are rows that are in; Refused are refusals that pass; Dead are rows that became dead.
+	Admitted, Duplicates, Refused, Dead uint64
+	// Working says that this relay is the one that works.
+	Working bool
+}
+
+// Relay moves the rows of an outbox. Its methods may be called from several goroutines; Run once at a time.
+type Relay struct {
+	db     *sql.DB
+	to     Batcher
+	config Config
+
+	admitted, duplicates, refused, dead atomic.Uint64
+	working                             atomic.Bool
+}
+
+// NewRelay returns a relay from a PostgreSQL, whose tables Migrate has made. The error names each bad field.
+func NewRelay(db *sql.DB, to Batcher, config Config) (*Relay, error) {
+	config = config.withDefaults()
+	if err := config.validate(); err != nil {
+		return nil, err
+	}
+	return &Relay{db: db, to: to, config: config}, nil
+}
+
+// Stats returns what the relay has done.
+func (r *Relay) Stats() Stats {
+	return Stats{
+		Admitted: r.admitted.Load(), Duplicates: r.duplicates.Load(), Refused: r.refused.Load(), Dead: r.dead.Load(), Working: r.working.Load(),
+	}
+}
+
+// Backoff while the database or Redis is away, and how long a statement may take.
+const (
+	leastBackoff     = 100 * time.Millisecond
+	mostBackoff      = 5 * time.Second
+	statementTimeout = 30 * time.Second
+)
+
+// Run moves rows until ctx ends, and returns nil then. What the database or Redis fails with goes to OnError, and Run comes again.
+func (r *Relay) Run(ctx context.Context) error {
+	backoff := leastBackoff
+	for ctx.Err() == nil {
+		err := r.session(ctx, func(conn *sql.Conn) error {
+			for ctx.Err() == nil {
+				n, err := r.move(ctx, conn)
+				if err != nil {
+					return err
+				}
+				backoff = leastBackoff
+				if n == 0 {
+					pause(ctx, r.config.Poll)
+				}
+			}
+			return nil
+		})
+		switch {
+		case ctx.Err() != nil:
+		case errors.Is(err, ErrStandby):
+			pause(ctx, r.config.Poll)
+		default:
+			r.config.OnError(err)
+			pause(ctx, backoff)
+			backoff = min(2*backoff, mostBackoff)
+		}
+	}
+	return nil
+}
+
+// ErrStandby means that another relay works on this database.
+var ErrStandby = errors.New("another relay moves the rows of this outbox")
+
+// Once moves what may be moved now and returns: rows that a refusal holds back stay. The error matches ErrStandby where another relay works.
+func (r *Relay) Once(ctx context.Context) error {
+	return r.session(ctx, func(conn *sql.Conn) error {
+		for {
+			if n, err := r.move(ctx, conn); n == 0 || err != nil {
+				return err
+			}
+		}
+	})
+}
+
+// session does something while this relay is the one that works. All statements are of one connection: the lock is its, so whoever has lost
+// the lock can claim nothing.
+func (r *Relay) session(ctx context.Context, do func(*sql.Conn) error) error {
+	conn, err := r.db.Conn(ctx)
+	if err != nil {
+		return fmt.Errorf("connect to the outbox: %w", err)
+	}
+	defer conn.Close()
+	var got bool
+	if err := conn.QueryRowContext(ctx, `SELECT pg_try_advisory_lock($1)`, int64(relayLock)).Scan(&got); err != nil {
+		return fmt.Errorf("lock the outbox: %w", err)
+	}
+	if !got {
+		return ErrStandby
+	}
+	r.working.Store(true)
+	defer func() {
+		r.working.Store(false)
+		// A connection that cannot unlock is broken, and with it the lock is gone.
+		free, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
+		defer cancel()
+		_, _ = conn.ExecContext(free, `SELECT pg_advisory_unlock($1)`, int64(relayLock))
+	}()
+	return do(conn)
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
