@@ -142,9 +142,14 @@ func TestWithoutRedisAllOrNone(t *testing.T) {
 		t.Errorf("%d pairs were admitted of a share of 10", admitted)
 	}
 	o.server.Restart(t)
+	late := admission.Tokens(0) // Questions that had no answer in time, which Redis may have charged all the same.
 	for deadline := time.Now().Add(time.Minute); ; <-time.After(10 * time.Millisecond) {
-		if made := together(t, l, Request{Tenant: "other"}); made.Source == Exact { // One that was answered too late may be charged.
+		asked := time.Now()
+		if made := together(t, l, Request{Tenant: "zeta"}); made.Source == Exact {
 			break
+		}
+		if time.Since(asked) >= 100*time.Millisecond { // A refused connection is known at once.
+			late++
 		}
 		if time.Now().After(deadline) {
 			t.Fatal("redis did not answer within a minute")
@@ -154,8 +159,8 @@ func TestWithoutRedisAllOrNone(t *testing.T) {
 	if left := leftOf(t, l, "acme"); left != 0 {
 		t.Errorf("acme, which has had 1 and then 10 without redis, has %d tokens left", left)
 	}
-	if left := leftOf(t, l, "zeta"); left != 9 {
-		t.Errorf("zeta, which has had 1 and owes nothing, has %d tokens left", left)
+	if left := leftOf(t, l, "zeta"); left > 8 || left < 8-late {
+		t.Errorf("zeta, which has had 2, perhaps %d more, and owes nothing, has %d tokens left", late, left)
 	}
 }
 

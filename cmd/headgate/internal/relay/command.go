@@ -21,8 +21,8 @@ import (
 	"github.com/headgate/headgate/store"
 )
 
-// databaseVariable names the environment variable with the address of the database, which holds a password.
-const databaseVariable = "HEADGATE_OUTBOX_DATABASE"
+// DatabaseVariable names the environment variable with the address of the database, which holds a password.
+const DatabaseVariable = "HEADGATE_OUTBOX_DATABASE"
 
 // outboxFlags are the flags of headgate outbox.
 type outboxFlags struct {
@@ -44,7 +44,7 @@ the table headgate_outbox_dead with its reason. The tables are made, or raised t
 version, at the start.
 
 The address of the database, postgres://user:password@host/name, comes from a file or from
-` + databaseVariable + `; it is never shown. Several may run on one database: one works, the others stand by.
+` + DatabaseVariable + `; it is never shown. Several may run on one database: one works, the others stand by.
 SIGTERM ends it after the rows under way.
 
 Exit codes: 0 it was told to stop, or has moved all with --once, 1 a failure, 2 a wrong command line.`,
@@ -53,7 +53,7 @@ Exit codes: 0 it was told to stop, or has moved all with --once, 1 a failure, 2 
 		RunE: func(c *cobra.Command, _ []string) error { return f.run(c) },
 	}
 	f.Add(c.Flags())
-	c.Flags().StringVar(&f.file, "database-file", "", "`FILE` with the address of the PostgreSQL (by default $"+databaseVariable+" is the address)")
+	c.Flags().StringVar(&f.file, "database-file", "", "`FILE` with the address of the PostgreSQL (by default $"+DatabaseVariable+" is the address)")
 	c.Flags().BoolVar(&f.once, "once", false, "move what may be moved now, and end")
 	return c
 }
@@ -96,7 +96,7 @@ func (f *outboxFlags) run(c *cobra.Command) (err error) {
 }
 
 func (f *outboxFlags) database() (*sql.DB, error) {
-	address := os.Getenv(databaseVariable)
+	address := os.Getenv(DatabaseVariable)
 	if f.file != "" {
 		text, err := os.ReadFile(f.file)
 		if err != nil {
@@ -106,7 +106,7 @@ func (f *outboxFlags) database() (*sql.DB, error) {
 	}
 	config, err := pgx.ParseConfig(address)
 	if address == "" || err != nil { // The error could hold the password.
-		return nil, cli.FieldError("database-file", "(not shown)", "the address of a PostgreSQL, postgres://user:password@host/name, there or in "+databaseVariable)
+		return nil, cli.FieldError("database-file", "(not shown)", "the address of a PostgreSQL, postgres://user:password@host/name, there or in "+DatabaseVariable)
 	}
 	return stdlib.OpenDB(*config), nil
 }
