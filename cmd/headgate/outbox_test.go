@@ -38,6 +38,33 @@ func TestOutboxMovesWhatWasCommitted(t *testing.T) {
 	if code, said := run(pg.URL()); code != 0 || !strings.Contains(said, `"admitted":1`) {
 		t.Errorf("%d: %s", code, said)
 	}
+	invalid := admission.NewJob("acme", "mail", "send", nil)
+	invalid.Priority = "nobody"
+	if _, err := outbox.Enqueue(t.Context(), pg.Open(t), invalid); err != nil {
+		t.Fatal(err)
+	}
+	if code, said := run(pg.URL()); code != 0 {
+		t.Fatalf("%d: %s", code, said)
+	}
+	ask := func(want int, args ...string) string {
+		t.Helper()
+		var out, notes bytes.Buffer
+		if code := execute(t.Context(), append(append([]string{"outbox"}, args...), "--database-file", file), strings.NewReader(""), &out, &notes); code != want {
+			t.Errorf("%v: exit code %d: %s", args, code, notes.String())
+		}
+		return out.String()
+	}
+	if said := ask(0, "status", "--json"); !strings.Contains(said, `"rows": 0`) || !strings.Contains(said, `"dead": 1`) || !strings.Contains(said, invalid.Tenant) {
+		t.Errorf("%s", said)
+	}
+	if said := ask(0, "redrive", "--all"); said != "1 rows are back in the outbox\n" {
+		t.Errorf("%s", said)
+	}
+	if said := ask(0, "status"); !strings.HasPrefix(said, "1 rows wait") {
+		t.Errorf("%s", said)
+	}
+	ask(3, "redrive", "--reason", "doubt")
+	ask(2, "redrive")
 	if code, said := run("postgres://me:hunter2@[bad"); code != 2 || strings.Contains(said, "hunter2") {
 		t.Errorf("%d: %s", code, said)
 	}

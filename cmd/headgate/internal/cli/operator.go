@@ -75,8 +75,13 @@ func (o *Operator) With(c *cobra.Command, do func(context.Context, store.Deploym
 
 // Print writes a value as JSON, or as table writes it.
 func (o *Operator) Print(c *cobra.Command, value any, table func(io.Writer)) error {
+	return Print(c, o.json, value, table)
+}
+
+// Print is Operator.Print of a command that asks no deployment.
+func Print(c *cobra.Command, asJSON bool, value any, table func(io.Writer)) error {
 	out := c.OutOrStdout()
-	if !o.json {
+	if !asJSON {
 		table(out)
 		return nil
 	}

@@ -53,20 +53,31 @@ Exit codes: 0 it was told to stop, or has moved all with --once, 1 a failure, 2 
 		RunE: func(c *cobra.Command, _ []string) error { return f.run(c) },
 	}
 	f.Add(c.Flags())
-	c.Flags().StringVar(&f.file, "database-file", "", "`FILE` with the address of the PostgreSQL (by default $"+DatabaseVariable+" is the address)")
+	c.PersistentFlags().StringVar(&f.file, "database-file", "", "`FILE` with the address of the PostgreSQL (by default $"+DatabaseVariable+" is the address)")
 	c.Flags().BoolVar(&f.once, "once", false, "move what may be moved now, and end")
+	c.AddCommand(newStatus(&f), newRedrive(&f))
 	return c
 }
 
-func (f *outboxFlags) run(c *cobra.Command) (err error) {
+func (f *outboxFlags) run(c *cobra.Command) error {
 	if err := f.Validate(); err != nil {
 		return err
 	}
+	return f.with(func(db *sql.DB) error { return f.move(c, db) })
+}
+
+// with opens the database for the time of a call.
+func (f *outboxFlags) with(do func(db *sql.DB) error) (err error) {
 	db, err := f.database()
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
+	return do(db)
+}
+
+// move runs the relay.
+func (f *outboxFlags) move(c *cobra.Command, db *sql.DB) error {
 	logger := logs.New(c.ErrOrStderr(), f.Loaded.Logs()).Logger(logs.Producer)
 	return f.With(c.Context(), c.ErrOrStderr(), func(ctx context.Context, s store.Deployment) error {
 		if err := outbox.Migrate(ctx, db); err != nil {
