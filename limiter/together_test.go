@@ -115,7 +115,7 @@ func TestWithoutRedisAllOrNone(t *testing.T) {
 	t.Parallel()
 	day := admission.Limit{Tokens: 1, Per: 24 * time.Hour, Burst: 10}
 	config := limitedBoth(day, day)
-	config.Timeout, config.OutageAt = time.Second, map[admission.Scope]Outage{"zeta": OutageClosed}
+	config.Timeout, config.OutageAt = patient, map[admission.Scope]Outage{"zeta": OutageClosed} // A refused connection takes none of it.
 	o := newOutage(t, config)
 	l := o.limiter
 	acme, zeta := Request{Tenant: "acme"}, Request{Tenant: "zeta"}

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -252,9 +253,14 @@ func TestSpinningCounts(t *testing.T) {
 		if spent-began >= 0.2 {
 			break
 		}
-		for i := range 1_000_000 {
-			_ = i * i
+		for range 1_000_000 {
+			continue
 		}
+		var waiting sync.WaitGroup // The runtime takes the latency of one goroutine in eight.
+		for range 100 {
+			waiting.Go(func() {})
+		}
+		waiting.Wait()
 	}
 	s, err := p.Sample(time.Unix(1, 1)) // As if a second had passed.
 	if err != nil || s.CPU < 0.2 || s.CPU > 10 || s.Goroutines == 0 || s.SchedLatency <= 0 {
