@@ -9,8 +9,7 @@ GO ?= go
 export GOGC ?= 400
 # go-redis compiles three times as fast without inlining, and is the longest part of a cold `make test`.
 TESTCOMPILE ?= -gcflags=github.com/redis/go-redis/v9=-l
-# Packages tested at a time, and tests of internal/crash: half as many again as there are cores, because they wait for Redis and for time
-# to pass.
+# Packages tested at a time: half as many again as there are cores, because tests wait for Redis and for time to pass.
 PARALLEL ?= $(shell echo $$((($$(nproc) * 3 + 1) / 2)))
 # Time for the tests of one package.
 TIMEOUT ?= 10m
@@ -52,7 +51,7 @@ demo: ## Run the demo; it brings its own store.
 test: ## Run all tests, with the race detector but for those that kill processes or count allocations. Installs redis-server and promtool if they are missing and you are root.
 	@{ $(GO) build -race $(TESTCOMPILE) $(PACKAGES) >/dev/null 2>&1 & } ; $(MAKE) --no-print-directory deps; code=$$?; wait; exit $$code
 	$(GO) test -race $(TESTCOMPILE) -p $(PARALLEL) -timeout $(TIMEOUT) $(TESTFLAGS) $$($(GO) list $(PACKAGES) | grep -vE '/internal/(crash|account)$$')
-	$(GO) test $(TESTCOMPILE) -parallel $(PARALLEL) -timeout $(TIMEOUT) $(TESTFLAGS) ./internal/crash ./internal/account
+	$(GO) test $(TESTCOMPILE) -timeout $(TIMEOUT) $(TESTFLAGS) ./internal/crash ./internal/account
 	$(PEERSTOO) $(GO) test -C $(PEERS) -race $(TESTCOMPILE) -timeout $(TIMEOUT) $(TESTFLAGS) ./...
 
 .PHONY: short

@@ -10,6 +10,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
+	"slices"
 	"syscall"
 	"time"
 
@@ -55,7 +57,8 @@ func Start(ctx context.Context, binary, redis string, notes io.Writer, others ..
 	}()
 	if binary == "" {
 		binary = filepath.Join(dir, "headgate")
-		build := exec.CommandContext(ctx, "go", "build", "-o", binary, "github.com/headgate/headgate/cmd/headgate") //nolint:gosec // The name is ours.
+		args := append(builtWith(), "-o", binary, "github.com/headgate/headgate/cmd/headgate")
+		build := exec.CommandContext(ctx, "go", append([]string{"build"}, args...)...) //nolint:gosec // The names are ours.
 		if out, err := build.CombinedOutput(); err != nil {
 			return server, fmt.Errorf("build headgate: %w; give the binary with -headgate, or a server with -serve\n%s", err, out)
 		}
@@ -95,6 +98,19 @@ func Start(ctx context.Context, binary, redis string, notes io.Writer, others ..
 		return Server{}, errors.Join(errNoAddress, process.Wait())
 	}
 	return server, nil
+}
+
+// builtWith returns the flags of this program's own build that have the compiler make something else: with others all that the server is
+// made of is compiled again, which takes a minute of CPU time.
+func builtWith() (flags []string) {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, setting := range info.Settings {
+			if slices.Contains([]string{"-gcflags", "-race", "-trimpath", "-tags"}, setting.Key) {
+				flags = append(flags, setting.Key+"="+setting.Value)
+			}
+		}
+	}
+	return flags
 }
 
 // listening reads a log until it names an address, and lets the rest of it go.
