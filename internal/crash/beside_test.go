@@ -30,14 +30,46 @@ type measurement struct {
 	took   time.Duration
 }
 
-// moved returns how far jobs were from their places in another measurement, as a part of their wait.
-func (m *measurement) moved(from *measurement) float64 {
+// moved returns how far jobs were from their places in another measurement, as a part of their wait. Places are those
+// among the jobs of all tenants but some.
+func (m *measurement) moved(from *measurement, but map[int]bool) float64 {
+	here, there := m.among(but), from.among(but)
 	far, wait := 0, 0
-	for i, place := range m.places {
-		far += max(place-from.places[i], from.places[i]-place)
-		wait += from.places[i]
+	for i, place := range here {
+		far += max(place-there[i], there[i]-place)
+		wait += there[i]
 	}
 	return float64(far) / float64(max(wait, 1))
+}
+
+// among returns the places of jobs, by their numbers, that they have without those of some tenants.
+func (m *measurement) among(but map[int]bool) map[int]int {
+	order := make([]int, len(m.places))
+	for number, place := range m.places {
+		order[place] = number
+	}
+	places := map[int]int{}
+	for _, number := range order {
+		if !but[number%offerTenants] {
+			places[number] = len(places)
+		}
+	}
+	return places
+}
+
+// tenantsServedByIll returns the tenants of which jobs of downstreams that fall ill were dispatched since a mark.
+func (o *outage) tenantsServedByIll(from mark) map[int]bool {
+	o.Helper()
+	served := map[int]bool{}
+	for _, d := range o.dispatches(from) {
+		if isWell(d.downstream) {
+			continue
+		}
+		tenant, err := strconv.Atoi(d.key[1:strings.IndexByte(d.key, ':')])
+		o.check(err)
+		served[tenant] = true
+	}
+	return served
 }
 
 // measure runs jobs of downstreams that are well twice: among jobs of those that fall ill for how they wait, and as many as costed
