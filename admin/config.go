@@ -190,7 +190,7 @@ func (c Config) validate() error {
 	if c.TLS != nil && c.TLS.MinVersion != 0 && c.TLS.MinVersion < minimumTLS {
 		bad = append(bad, &admission.FieldError{Field: "TLS version", Value: tls.VersionName(c.TLS.MinVersion), Allowed: "TLS 1.2 or TLS 1.3"})
 	}
-	return errors.Join(append(bad, c.AdminLimit.Validate("admin calls"), c.TenantLimit.Validate("a tenant's calls"))...)
+	return errors.Join(append(bad, c.AdminLimit.Validate("admin limit"), c.TenantLimit.Validate("tenant limit"))...)
 }
 
 func (c Config) validateBreakers() (bad []error) {

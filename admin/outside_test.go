@@ -336,7 +336,7 @@ func TestConfigsAreRefusedWithAllTheirFaults(t *testing.T) {
 		Breaker: breaker.Config{MaxProbes: -1}, Breakers: map[string]breaker.Config{"smtp": {Window: 1}},
 	})
 	for _, want := range []string{
-		"store", "enqueuer", "headgate key new", "max body", "timeout", "limit tokens of admin calls", "breaker: invalid MaxProbes", "breaker of downstream smtp: invalid Window",
+		"store", "enqueuer", "headgate key new", "max body", "timeout", "admin limit.tokens", "breaker: invalid MaxProbes", "breaker of downstream smtp: invalid Window",
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s is not told: %v", want, err)

@@ -172,23 +172,23 @@ func ParseBackoff(value string) (base, most time.Duration, err error) {
 	return base, most, nil
 }
 
-// Validate reports every bad field of the limit at once; scope names it in the errors.
-func (l Limit) Validate(scope string) error {
+// Validate reports every bad field of the limit at once. path is where the limit stands, as tiers.gold.limit; the errors name the field below it.
+func (l Limit) Validate(path string) error {
 	if l.Disabled {
 		return nil
 	}
 	var bad []error
 	if l.Tokens < 1 || l.Tokens > MaxLimitTokens {
-		bad = append(bad, intError("limit tokens of "+scope, int64(l.Tokens), 1, int64(MaxLimitTokens), "tokens"))
+		bad = append(bad, intError(path+".tokens", int64(l.Tokens), 1, int64(MaxLimitTokens), "tokens"))
 	}
 	if l.Burst < 1 || l.Burst > MaxLimitTokens {
-		bad = append(bad, intError("limit burst of "+scope, int64(l.Burst), 1, int64(MaxLimitTokens), "tokens"))
+		bad = append(bad, intError(path+".burst", int64(l.Burst), 1, int64(MaxLimitTokens), "tokens"))
 	}
 	if l.Per < MinLimitPer || l.Per > MaxLimitPer {
-		bad = append(bad, &FieldError{"limit duration of " + scope, l.Per.String(), MinLimitPer.String() + " to " + MaxLimitPer.String()})
+		bad = append(bad, &FieldError{path + ".per", l.Per.String(), MinLimitPer.String() + " to " + MaxLimitPer.String()})
 	}
 	if len(bad) == 0 && float64(l.Burst)/float64(l.Rate()) > MaxRefill.Seconds() {
-		bad = append(bad, &FieldError{"limit of " + scope, fmt.Sprintf("burst %d at %d per %s", l.Burst, l.Tokens, l.Per), "an empty bucket fills within " + MaxRefill.String()})
+		bad = append(bad, &FieldError{path, fmt.Sprintf("burst %d at %d per %s", l.Burst, l.Tokens, l.Per), "an empty bucket fills within " + MaxRefill.String()})
 	}
 	return errors.Join(bad...)
 }

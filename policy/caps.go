@@ -119,7 +119,7 @@ func (p Policy) validateCaps(bad *problems) {
 	for _, name := range sortedKeys(p.Tenants) {
 		bad.bound("tenants."+name+".max_running", p.Tenants[name].MaxRunning, MaxMaxRunning)
 		if own := p.Tenants[name].Dispatch; own != nil {
-			bad.add(own.Validate("dispatch of tenant " + name))
+			bad.add(own.Validate("tenants." + name + ".dispatch"))
 		}
 	}
 	for _, name := range sortedKeys(p.Queues) {
@@ -151,7 +151,7 @@ func (d Downstream) validate(bad *problems, owner string) {
 	bad.bound(owner+".max_parked", d.MaxParked, MaxOverflowJobs)
 	d.Breaker.validate(bad, owner+".breaker")
 	if d.Dispatch != nil {
-		bad.add(d.Dispatch.Validate("dispatch of " + owner))
+		bad.add(d.Dispatch.Validate(owner + ".dispatch"))
 	}
 }
 

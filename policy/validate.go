@@ -52,7 +52,7 @@ func (p Policy) Validate() error {
 	}
 	for _, name := range sortedKeys(p.Tiers) {
 		bad.add(admission.ValidateName("tier", name, true))
-		bad.add(p.Tiers[name].Limit.Validate("tier " + name))
+		bad.add(p.Tiers[name].Limit.Validate("tiers." + name + ".limit"))
 		bad.weights("tiers."+name, p.Tiers[name].Weights)
 	}
 	p.validateTenants(&bad)
@@ -81,7 +81,7 @@ func (p Policy) validateTenants(bad *problems) {
 			bad.field("tenants."+name+".tier", strconv.Quote(tenant.Tier), "one of "+quoteNames(sortedKeys(p.Tiers)))
 		}
 		if tenant.Limit != nil {
-			bad.add(tenant.Limit.Validate("tenant " + name))
+			bad.add(tenant.Limit.Validate("tenants." + name + ".limit"))
 		}
 		bad.weights("tenants."+name, tenant.Weights)
 	}
@@ -97,7 +97,7 @@ func (p Policy) validateScopes(bad *problems) {
 		}
 		bad.add(scopeError(scope, admission.ValidateTenant(parts[0])))
 		bad.add(scopeError(scope, admission.ValidateName("queue", parts[1], true)))
-		bad.add(p.QueueLimits[scope].Validate(string(scope)))
+		bad.add(p.QueueLimits[scope].Validate("queue_limits." + string(scope)))
 	}
 	for _, scope := range sortedKeys(p.PriorityLimits) {
 		parts := strings.Split(string(scope), ":")
@@ -111,7 +111,7 @@ func (p Policy) validateScopes(bad *problems) {
 		if names := classNames(queue.Classes); !slices.Contains(names, parts[2]) {
 			bad.field("priority_limits", strconv.Quote(string(scope)), "for a class of queue "+parts[1]+": "+quoteNames(names))
 		}
-		bad.add(p.PriorityLimits[scope].Validate(string(scope)))
+		bad.add(p.PriorityLimits[scope].Validate("priority_limits." + string(scope)))
 	}
 }
 
@@ -135,7 +135,7 @@ func scopeError(scope admission.Scope, err error) error {
 
 func (p *problems) weights(owner string, weights Weights) {
 	for _, class := range sortedKeys(weights) {
-		p.add(admission.ValidateName("class of "+owner, string(class), true))
+		p.add(admission.ValidateName(owner+".priority_weights", string(class), true))
 		p.integer(owner+".priority_weights."+string(class), int64(weights[class]), 1, int64(admission.MaxWeight))
 	}
 }

@@ -59,7 +59,7 @@ func TestQueuesTiersAndDownstreamsAreSetByPart(t *testing.T) {
 		"queue set mail --overflow away":      `invalid queues.mail.overflow.policy "away"`,
 		"queue set mail --classes high":       `invalid --classes "high": allowed is names with weights`,
 		"queue set a:b --max-running 1":       `invalid queue "a:b"`,
-		"tier set gold --max-running 1":       "invalid limit tokens of tier gold 0",
+		"tier set gold --max-running 1":       "invalid tiers.gold.limit.tokens 0",
 		"tier unset standard":                 `a set with "standard"`,
 		"downstream set x --max-running -1":   "invalid downstreams.x.max_running -1",
 		"downstream set x --dispatch 0":       "for no limit headgate downstream unset DOWNSTREAM dispatch",

@@ -112,7 +112,7 @@ func (f *limitFlags) json(flag, none string) (json.RawMessage, error) {
 	if f.burst == 0 {
 		limit.Burst = limit.Tokens
 	}
-	if err := limit.Validate("--" + flag); err != nil {
+	if err := limit.Validate("limit"); err != nil {
 		return nil, cli.Usage(err)
 	}
 	return json.Marshal(map[string]any{"tokens": limit.Tokens, "per": limit.Per.String(), "burst": limit.Burst})
