@@ -11,6 +11,8 @@ export GOGC ?= 400
 TESTCOMPILE ?= -gcflags=github.com/redis/go-redis/v9=-l
 # Packages tested at a time: half as many again as there are cores, because tests wait for Redis and for time to pass.
 PARALLEL ?= $(shell echo $$((($$(nproc) * 3 + 1) / 2)))
+# The packages whose tests take longest begin first, so that none of them runs alone at the end.
+LONGEST := /(store/redisstore|internal/laws|cmd/headgate|admin|limiter|asynqbridge|worker)$$
 # Time for the tests of one package.
 TIMEOUT ?= 10m
 # Further flags for `make test`, as in: make test TESTFLAGS='-run Conformance -v'
@@ -50,7 +52,9 @@ demo: ## Run the demo; it brings its own store.
 .PHONY: test
 test: ## Run all tests, with the race detector but for those that kill processes or count allocations. Installs redis-server and promtool if they are missing and you are root.
 	@{ $(GO) build -race $(TESTCOMPILE) $(PACKAGES) >/dev/null 2>&1 & } ; $(MAKE) --no-print-directory deps; code=$$?; wait; exit $$code
-	$(GO) test -race $(TESTCOMPILE) -p $(PARALLEL) -timeout $(TIMEOUT) $(TESTFLAGS) $$($(GO) list $(PACKAGES) | grep -vE '/internal/(crash|account)$$')
+	packages=$$($(GO) list $(PACKAGES) | grep -vE '/internal/(crash|account)$$' || true); \
+	$(GO) test -race $(TESTCOMPILE) -p $(PARALLEL) -timeout $(TIMEOUT) $(TESTFLAGS) \
+		$$(grep -E '$(LONGEST)' <<<"$$packages") $$(grep -vE '$(LONGEST)' <<<"$$packages")
 	$(GO) test $(TESTCOMPILE) -timeout $(TIMEOUT) $(TESTFLAGS) ./internal/crash ./internal/account
 	$(PEERSTOO) $(GO) test -C $(PEERS) -race $(TESTCOMPILE) -timeout $(TIMEOUT) $(TESTFLAGS) ./...
 
