@@ -105,8 +105,9 @@ type Receipt struct {
 	Duplicate bool
 	// Position is how many jobs of its lane are ahead of it or level with it, itself included; 0 when it went straight to a worker.
 	Position int
-	// EstimatedWait is a guess of the time until it starts, by how fast its queue's jobs were dispatched of late; negative where none was. What
-	// holds this job back, such as a pause, an open breaker, a rate or a cap, is not in it: Inspect().Explain says that.
+	// EstimatedWait is a guess of the time until it starts, by how fast its queue's jobs were dispatched of late; negative where none was, and
+	// where its queue is paused or its tenant or downstream stands behind a gate, such as an open breaker, a rate or a cap, so that nobody
+	// knows: Inspect().Explain says which. A gate that no dispatch has met yet is not in it.
 	EstimatedWait time.Duration
 	// Remaining is what the bucket on its way that holds least had left after it, in whole tokens, and Burst that bucket's size: what jobs of
 	// that way may still take at once. Both are zero for a duplicate, and where no limit is on the way.

@@ -119,7 +119,7 @@ type Verdict struct {
 	// when it went straight to a worker's stream.
 	Position int
 	// EstimatedWait is a guess of the time until the job starts, from the queue's recent rate of dispatch;
-	// negative when nothing was dispatched lately. For a job with a time of its own it is the time until then.
+	// negative when nothing was dispatched lately, or a pause, an open breaker, a rate or a cap holds the job back so that nobody knows. For a job with a time of its own it is the time until then.
 	EstimatedWait time.Duration
 	// Unreplicated is set on a job that entered, or had entered, where the store is told to wait for replicas and too few
 	// have confirmed it in time. A failover may lose it. The same Enqueue again, within the dedup window, waits again.

@@ -150,6 +150,9 @@ func (r *Room) guess(q *queue, pace float64, j *Job, position int) int64 {
 		return -1
 	}
 	weights, own := q.pattern.weights, j.Class
+	if r.heldBack(q, j) {
+		return -1
+	}
 	all := float64(q.classes[own].ahead(j.Tenant, position))
 	left := 0.0
 	if q.pattern.current == own {
@@ -177,6 +180,20 @@ func (r *Room) guess(q *queue, pace float64, j *Job, position int) int64 {
 		}
 	}
 	return int64(math.Floor(all*pace)) + delivery
+}
+
+// heldBack reports whether nobody knows when a job goes: its queue is paused, or its tenant or its lane stands behind a gate or on a
+// shelf.
+func (r *Room) heldBack(q *queue, j *Job) bool {
+	t := q.classes[j.Class].tenants[j.Tenant]
+	if t == nil || t.mode != runnable {
+		return true
+	}
+	if l := t.lanes[j.LaneName()]; l != nil && l.blocked {
+		return true
+	}
+	pause := r.Gates["q:"+j.Queue]
+	return pause != nil && pause.Limit <= 0
 }
 
 // ahead says how many jobs of a class are dispatched up to and with one of a tenant: of the tenants with a lower tag one each, itself,

@@ -47,7 +47,7 @@ local function lane_tell(r, tenant, position)
   tell('position', position + 1)
   local x = redis.call('HGET', call.prefix .. 'ten:' .. cq, tenant)
   tell('mode', sub(x, 1, 1))
-  tell('wait', format('%d', wait_guess({ tenant = tenant, queue = r.queue, class = r.class + 1 }, position + 1)))
+  tell('wait', format('%d', wait_guess({ tenant = tenant, queue = r.queue, class = r.class + 1 }, r.lane, position + 1)))
   local at = redis.call('ZSCORE', call.prefix .. 'lanes:' .. cq .. ':' .. tenant, r.lane)
   if at and score_of(at) >= 4e15 then tell('blocked', '1') end
   if gates_any() then

@@ -44,7 +44,7 @@ local function left_of(path)
 end
 
 local function admitted_line(job, position)
-  return format('admitted %d %d', position, wait_guess(job.path, position)) .. job.left
+  return format('admitted %d %d', position, wait_guess(job.path, record_lane(job.stamped), position)) .. job.left
 end
 
 -- memory_left returns how many bytes Redis may take until it has used MEMORY_FULL of its maxmemory, 0 where it has; nil while it has
