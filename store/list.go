@@ -2,7 +2,9 @@ package store
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/headgate/headgate/admission"
@@ -18,7 +20,8 @@ const (
 type ListQuery struct {
 	// Place is waiting, later, spilled, ready, running or dead; empty means all. Spilled ones are looked for among all.
 	Place admission.Place
-	// Queue, Tenant, Type and, of dead letters, Reason leave out all others when not empty.
+	// Queue, Tenant, Type and, of dead letters, Reason leave out all others when not empty. A reason is one of which jobs die:
+	// bad_payload, discarded, dropped, expired, max_attempts, poison, queue_timeout, record_gone or unreadable.
 	Queue, Tenant, Type, Reason string
 	// Before, of dead letters, leaves out those that died at that time or later, unless zero.
 	Before time.Time
@@ -50,6 +53,9 @@ type ListPage struct {
 	Cursor string
 }
 
+// deadReasons are those of which jobs die: in workers' hands, and in the scripts.
+var deadReasons = []string{"bad_payload", "discarded", "dropped", "expired", "max_attempts", "poison", "queue_timeout", "record_gone", "unreadable"}
+
 func (q ListQuery) Validate() error {
 	switch q.Place {
 	case "", admission.PlaceWaiting, admission.PlaceLater, admission.PlaceSpilled, admission.PlaceReady, PlaceRunning, PlaceDead:
@@ -69,6 +75,9 @@ func (q ListQuery) Validate() error {
 	}
 	if q.Place != PlaceDead && (q.Reason != "" || !q.Before.IsZero()) {
 		return &admission.FieldError{Field: "reason", Value: strconv.Quote(q.Reason), Allowed: "a reason or a time for dead letters only"}
+	}
+	if q.Reason != "" && !slices.Contains(deadReasons, q.Reason) {
+		return &admission.FieldError{Field: "reason", Value: strconv.Quote(q.Reason), Allowed: strings.Join(deadReasons, ", ")}
 	}
 	if q.Limit < 0 || q.Limit > MaxPage {
 		return &admission.FieldError{Field: "limit", Value: strconv.Itoa(q.Limit), Allowed: fmt.Sprintf("1 to %d jobs", MaxPage)}

@@ -159,7 +159,7 @@ func everywhere(p *pair) {
 	kill, retry, large, due := mail("acme", "killed"), mail("acme", "retried"), mail("acme", "large"), mail("acme", "dated")
 	large.Payload = make([]byte, store.LargePayload+1)
 	p.admit(kill)
-	p.finish("w1", mailPool, p.take("w1", mailPool, 1), store.Finish{Outcome: store.Kill, Reason: "failed", Text: "no such | address"})
+	p.finish("w1", mailPool, p.take("w1", mailPool, 1), store.Finish{Outcome: store.Kill, Reason: "discarded", Text: "no such | address"})
 	p.admit(retry)
 	p.finish("w1", mailPool, p.take("w1", mailPool, 1), store.Finish{Outcome: store.Retry, Delay: time.Hour, Text: "busy", Ran: 3 * time.Second})
 	p.move(time.Second)
@@ -225,13 +225,13 @@ func TestListsEveryPlace(t *testing.T) {
 			p.list(store.ListQuery{Place: place, Limit: limit, Type: "other"})
 		}
 	}
-	if rows := p.list(store.ListQuery{Place: store.PlaceDead, Reason: "failed", Queue: "mail", Before: p.now}); len(rows) != 1 {
+	if rows := p.list(store.ListQuery{Place: store.PlaceDead, Reason: "discarded", Queue: "mail", Before: p.now}); len(rows) != 1 {
 		t.Errorf("%d letters", len(rows))
 	}
 	p.list(store.ListQuery{Place: store.PlaceDead, Before: p.now.Add(-time.Hour)})
 	p.list(store.ListQuery{Place: store.PlaceDead, Reason: "expired"})
 	for _, q := range []store.ListQuery{
-		{Place: "nowhere"}, {Queue: "a b"}, {Tenant: ":"}, {Limit: -1}, {Limit: 1001}, {Reason: "failed"}, {Cursor: "what?"},
+		{Place: "nowhere"}, {Queue: "a b"}, {Tenant: ":"}, {Limit: -1}, {Limit: 1001}, {Reason: "failed"}, {Place: store.PlaceDead, Reason: "failed"}, {Cursor: "what?"},
 	} {
 		if r := p.same(fmt.Sprintf("%+v", q), func(s store.Partition) any { return replied(s.List(p.ctx, q)) }); r.(reply).Err == "" {
 			t.Errorf("%+v is no error", q)

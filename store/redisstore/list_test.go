@@ -171,7 +171,8 @@ func TestListRefusesBadCalls(t *testing.T) {
 		`invalid limit -1: allowed is 1 to 1000 jobs`:                                                             {Limit: -1},
 		`invalid queue "a b"`:  {Queue: "a b"},
 		`invalid tenant "a:b"`: {Tenant: "a:b"},
-		`invalid reason "expired": allowed is a reason or a time for dead letters only`: {Reason: "expired"},
+		`invalid reason "expired": allowed is a reason or a time for dead letters only`:                                                              {Reason: "expired"},
+		`invalid reason "failed": allowed is bad_payload, discarded, dropped, expired, max_attempts, poison, queue_timeout, record_gone, unreadable`: {Place: store.PlaceDead, Reason: "failed"},
 	} {
 		if _, err := y.store.List(t.Context(), q); !errors.Is(err, admission.ErrInvalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v", q, err)
