@@ -10,10 +10,11 @@ import (
 	"github.com/headgate/headgate/admission"
 )
 
-// Bounds of a stored bucket. The rates are those of the slowest and the fastest valid headgate.Limit.
+// Bounds of a stored bucket. The rates are that of the slowest valid limit, divided among the most partitions that may share it with a share of
+// a thousandth, and that of the fastest.
 const (
 	maxExact = 1 << 53
-	minRate  = 1 / (31 * 24 * 60 * 60.0)
+	minRate  = 1 / (31 * 24 * 60 * 60.0) / 256 / 1000
 	maxRate  = 1e12
 )
 
@@ -39,10 +40,19 @@ func appendRate(text []byte, rate admission.TokensPerSecond) []byte {
 	return strconv.AppendFloat(text, float64(rate), 'g', 17, 64)
 }
 
-// Parse reads what MarshalText writes, and nothing else: another spelling of the same numbers is an error, so
-// that two stores never differ in bytes alone. It reports every bad field at once; each error matches
+// packedSize is how long a packed bucket is, in bytes.
+const packedSize = 26
+
+// Parse reads a stored bucket: what MarshalText writes, and nothing else, or the same packed. Another spelling of the same numbers is
+// an error, so that two stores never differ in bytes alone. It reports every bad field at once; each error matches
 // headgate.ErrInvalid.
+//
+// A packed bucket is 26 bytes, numbers with their highest byte first: the stamp in 7, the level in 7 with a sign, the burst in
+// whole tokens in 4, the rate as a double in 8. Its first byte is below that of a digit or a minus until the year 2370.
 func Parse(text string) (Bucket, error) {
+	if len(text) == packedSize && text[0] < '-' {
+		return unpack(text)
+	}
 	fields := strings.Split(text, ":")
 	if len(fields) != 4 || len(text) > maxText {
 		return Bucket{}, &admission.FieldError{Field: "bucket", Value: quote(text), Allowed: "level:stamp:fill:rate"}
@@ -55,6 +65,22 @@ func Parse(text string) (Bucket, error) {
 		return Bucket{}, err
 	}
 	bucket := Bucket{Level: Micro(level), Stamp: Instant(stamp), Fill: Span(fill), Rate: rate}
+	if err := bucket.validate(); err != nil {
+		return Bucket{}, err
+	}
+	return bucket, nil
+}
+
+func unpack(packed string) (Bucket, error) {
+	number := func(from, to int) (n int64) {
+		for _, b := range []byte(packed[from:to]) {
+			n = n<<8 | int64(b)
+		}
+		return n
+	}
+	level := Micro(number(7, 14) << 8 >> 8) // with the sign of the highest of its seven bytes
+	limit := Limit{Rate: admission.TokensPerSecond(math.Float64frombits(uint64(number(18, 26)))), Burst: MicroOf(admission.Tokens(number(14, 18)))}
+	bucket := newBucket(level, Instant(number(0, 7)), limit)
 	if err := bucket.validate(); err != nil {
 		return Bucket{}, err
 	}

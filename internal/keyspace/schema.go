@@ -76,7 +76,7 @@ var Schema = []Kind{
 	{"refund:ID", "string", "that the tokens of a taking were refunded, for a minute"},
 	{"periodic", "hash", "the last tick of each periodic job, a hint for missed ones"},
 	{"followers", "hash", "up to which dead letter `OnDead` was told, up to which transition `OnBreaker`"},
-	{"b:TENANT", "hash", "a tenant's buckets by the rest of their scope; the global one is in `state`"},
+	{"b:TENANT", "hash", "a tenant's buckets by the rest of their scope, packed (fragments/bucket.lua); the global one is in `state`"},
 	{"shares", "hash", "of several partitions: a gate's whole bound and this one's fraction of it; that of the global rate is in `state`"},
 	{"adaptive", "hash", "gates whose limits move by themselves → what is in force, between which bounds, and why it was changed last"},
 	{"lease:SCOPE", "hash", "limiter → end and tokens of its lease, with a TTL"},

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/headgate/headgate/buckets"
 	"github.com/headgate/headgate/internal/keyspace"
 	"github.com/headgate/headgate/internal/redisconn"
 	"github.com/headgate/headgate/store"
@@ -196,7 +197,7 @@ func (m *Migration) eachGlobal(ctx context.Context) (each globalBucket, err erro
 	return globalBucket{level: math.Floor((sum.level + full) / parts), burst: sum.burst * before / found / parts, rate: sum.rate * before / found / parts}, nil
 }
 
-// globalBucket reads level:stamp:fill:rate as it stands now.
+// globalBucket reads the global bucket as it stands now.
 func (p *partition) globalBucket(ctx context.Context) (b globalBucket, found bool, err error) {
 	text, err := redisconn.Client(p.conn).HGet(ctx, p.conn.Partition.State(), "gb").Result()
 	if redisconn.IsNil(err) || err == nil && text == "" {
@@ -209,15 +210,13 @@ func (p *partition) globalBucket(ctx context.Context) (b globalBucket, found boo
 	if err != nil {
 		return b, false, err
 	}
-	parts := strings.Split(text, ":")
-	if len(parts) != 4 {
-		return b, false, fmt.Errorf("read global bucket %q: %w", text, redisconn.ErrUnknownReply)
+	stored, err := buckets.Parse(text)
+	if err != nil {
+		return b, false, fmt.Errorf("read global bucket: %w", err)
 	}
-	if b.rate, err = strconv.ParseFloat(parts[3], 64); err != nil {
-		return b, false, fmt.Errorf("read global bucket %q: %w", text, err)
-	}
-	level, passed := float64(redisconn.Whole(parts[0])), float64(max(0, redisconn.Whole(clock)-redisconn.Whole(parts[1])))
-	b.burst = level + float64(redisconn.Whole(parts[2]))*b.rate
+	level, passed := float64(stored.Level), float64(max(0, redisconn.Whole(clock)-int64(stored.Stamp)))
+	b.rate = float64(stored.Rate)
+	b.burst = level + float64(stored.Fill)*b.rate
 	b.level = min(b.burst, level+passed*b.rate)
 	return b, true, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/headgate/headgate/buckets"
 	"github.com/headgate/headgate/internal/keyspace"
 	"github.com/headgate/headgate/internal/redisconn"
 	"github.com/headgate/headgate/store"
@@ -357,15 +358,22 @@ func (d *redisDump) marks() {
 }
 
 func (d *redisDump) buckets() {
-	if text, ok := d.state["gb"]; ok {
-		d.add("bucket global %s", text)
+	text := func(stored string) []byte {
+		b, err := buckets.Parse(stored)
+		check(d.tb, err)
+		text, err := b.MarshalText()
+		check(d.tb, err)
+		return text
+	}
+	if stored, ok := d.state["gb"]; ok {
+		d.add("bucket global %s", text(stored))
 	}
 	for key := range d.keys {
 		tenant, ok := strings.CutPrefix(key, "b:")
 		if !ok {
 			continue
 		}
-		for field, text := range d.hash(key) {
+		for field, stored := range d.hash(key) {
 			if field == "!" {
 				continue
 			}
@@ -373,7 +381,7 @@ func (d *redisDump) buckets() {
 			if field != "" {
 				scope += ":" + field
 			}
-			d.add("bucket %s %s", scope, text)
+			d.add("bucket %s %s", scope, text(stored))
 		}
 	}
 }

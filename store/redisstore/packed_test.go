@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/buckets"
 	"github.com/headgate/headgate/internal/keyspace"
 	"github.com/headgate/headgate/internal/redisconn"
 	"github.com/headgate/headgate/internal/redistest"
@@ -23,7 +24,10 @@ func TestTextsArePackedOnceTheDataIsRaised(t *testing.T) {
 	check(t, client.HSet(t.Context(), state, redisconn.DataField, redisconn.TextData).Err())
 	s, err := openOnly(t.Context(), client, config)
 	check(t, err)
-	limits := &[admission.Levels]admission.Limit{}
+	limits := &[admission.Levels]admission.Limit{admission.LevelTenant: {Tokens: 1, Per: time.Hour, Burst: 1000}}
+	bucket := func(field string) string {
+		return client.HGet(t.Context(), keyspace.New(config.Prefix, 0).Buckets("acme"), field).Val()
+	}
 	admit := func(id string) {
 		t.Helper()
 		job := mail("acme", id)
@@ -50,6 +54,9 @@ func TestTextsArePackedOnceTheDataIsRaised(t *testing.T) {
 	if last := redisconn.Whole(texts["t"]); last == 0 || texts["seq"] != strconv.Itoa(4) { // A job and its tenant have one each.
 		t.Errorf("before the data is raised t is %q, seq %q", texts["t"], texts["seq"])
 	}
+	if text := bucket(""); !strings.HasPrefix(text, "99800000") {
+		t.Errorf("before the data is raised a bucket is %q", text)
+	}
 
 	check(t, client.HSet(t.Context(), state, redisconn.DataField, DataVersion).Err())
 	before := keyspace.Unpacked(texts)
@@ -59,6 +66,9 @@ func TestTextsArePackedOnceTheDataIsRaised(t *testing.T) {
 		if text, there := raw[field]; there {
 			t.Errorf("%s is still %q", field, text)
 		}
+	}
+	if b, err := buckets.Parse(bucket("")); err != nil || bucket("")[0] >= '-' || b.Level/1_000_000 != 997 {
+		t.Errorf("a bucket is still %q, %+v, %v", bucket(""), b, err)
 	}
 	if text := raw["q:mail"]; text[0] != 'Q' {
 		t.Errorf("a queue is still %q", text)

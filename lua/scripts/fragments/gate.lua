@@ -71,7 +71,9 @@ local function gate_parse(name, v)
     return g and { limit = g.limit, held = tonumber(held), default = true } or false
   end
   if gate_is_rate(name) then
-    return bucket_settle({ rate = tonumber(limit), burst = tonumber(held) }, rest ~= '' and rest, 0, state_num('bt'))
+    local rate, burst = tonumber(limit), tonumber(held)
+    local level, stamp = bucket_settle(rest ~= '' and rest, rate, burst, 0, state_num('bt'))
+    return { rate = rate, burst = burst, level = level, stamp = stamp }
   end
   return { limit = tonumber(limit), held = tonumber(held), rest = rest }
 end
@@ -150,7 +152,7 @@ end
 
 local function gate_text(g)
   if g.default then return format('*|%d', g.held) end
-  if g.burst then return format('%.17g|%d|%s', g.rate, g.burst, bucket_text(g, bucket_fill(g))) end
+  if g.burst then return format('%.17g|%d|%s', g.rate, g.burst, bucket_text(g.level, g.stamp, (g.burst - g.level) / g.rate, g.rate)) end
   return format('%d|%d|%s', g.limit, g.held, g.rest)
 end
 

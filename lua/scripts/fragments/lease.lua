@@ -19,21 +19,18 @@ end
 -- bucket_draw takes up to so many tokens, at most a part of what the bucket holds, and returns how many.
 local function bucket_draw(b, tokens, part)
   if not b or tokens <= 0 then return 0 end
-  local new = b.absent and not b.dirty and b.owner
-  if new and not room_for(b) then return 0 end
-  local drawn = math.max(0, math.min(tokens, floor(b.level * part / 1000000)))
-  if drawn == 0 then return 0 end
-  if new then b.owner.count = (b.owner.count or 0) + 1 end
-  b.level, b.dirty = b.level - drawn * 1000000, true
+  if bucket_absent[b] and not bucket_dirty[b] and not room_for(b) then return 0 end
+  local drawn = math.max(0, math.min(tokens, floor(bucket_levels[b] * part / 1000000)))
+  if drawn > 0 then bucket_put(b, bucket_levels[b] - drawn * 1000000) end
   return drawn
 end
 
 -- bucket_return gives tokens back, which refund must know of: it gives back less where others did meanwhile.
 local function bucket_return(b, tokens)
-  if not b or b.absent or tokens == 0 then return end
+  if not b or bucket_absent[b] or tokens == 0 then return end
   state_add('rf', tokens)
-  b.level, b.dirty = b.level + tokens * 1000000, true
-  if b.level >= b.burst then b.level, b.stamp = b.burst, call.filled_to end
+  bucket_put(b, math.min(bucket_levels[b] + tokens * 1000000, bucket_bursts[b]))
+  if bucket_levels[b] == bucket_bursts[b] then bucket_stamps[b] = call.filled_to end
 end
 
 -- leases_read returns this limiter's tokens on lease (nil without a lease), and those of the others and how many they are.

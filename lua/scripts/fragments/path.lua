@@ -4,80 +4,131 @@
 -- limits; each, of tenant, queue and priority, rate and burst, doubles of 8 bytes, the lowest first, where a rate of 0 is no bucket;
 -- then of each path tenant, queue, class from 0, its name, and its limits from 1. A class as CLASS:FROM is of a queue that is measured:
 -- from the level FROM on its jobs are refused (admit).
+-- What a call has of these is in tables that outlast it, to be written over by the next: that takes a third of what new ones take. Nobody reads
+-- beyond what its call has written, which call.owners and call.rows count.
 local PATH_SIZE = 5
--- the buckets' own time, which never goes back
-function reset.path() call.filled_to, call.paths, call.charged, call.measured = nil, {}, {}, false end
+-- OWNERS are the tenants of a call that have buckets: key, the first of the buckets, when the key ends, how many fields it has (false
+-- for unknown). PATHS are its paths: the buckets by level, false for none, tenant, queue, class from 1.
+local OWNERS, PATHS = {}, {}
+-- The columns of buckets, by row: field, tenant (false for the global one), limit, what there is at call.filled_to, whether it is
+-- stored, whether it is to be; the next of the same tenant.
+local bucket_fields, bucket_owners, bucket_rates, bucket_bursts, bucket_levels, bucket_stamps, bucket_absent, bucket_dirty, bucket_next = {}, {}, {}, {}, {}, {}, {}, {}, {}
 
--- path_bucket notes a bucket, false for no rate. Those of one tenant are read together.
-local function path_bucket(t, field, rate, burst)
-  if not rate then return false end
-  local list = t.list
-  for i = 1, #list do
-    if list[i].field == field then return list[i] end
-  end
-  local b = { field = field, owner = t, rate = rate, burst = burst, level = 0, stamp = 0, absent = false, dirty = false }
-  list[#list + 1], t.fields[#list + 2] = b, field
+-- filled_to is the buckets' own time, which never goes back.
+function reset.path()
+  call.filled_to, call.paths, call.charged, call.owners, call.rows, call.measured = nil, PATHS, {}, 0, 0, false
+end
+
+local function row_new(t, field, rate, burst)
+  local b = call.rows + 1
+  call.rows = b
+  bucket_fields[b], bucket_owners[b], bucket_rates[b], bucket_bursts[b], bucket_dirty[b] = field, t, rate, burst, false
   return b
 end
 
+-- path_bucket returns a bucket of a tenant, false for no rate.
+local function path_bucket(t, field, rate, burst)
+  if not rate then return false end
+  local b = t.first
+  while b do
+    if bucket_fields[b] == field then return b end
+    b = bucket_next[b]
+  end
+  b = row_new(t, field, rate, burst)
+  bucket_next[b], t.first = t.first, b
+  return b
+end
+
+-- path_owner returns the tenant of a path. Its buckets are read together.
+local function path_owner(tenant)
+  local t = call.charged[tenant]
+  if t then return t end
+  local n = call.owners + 1
+  t = OWNERS[n]
+  if not t then
+    t = { key = '', first = false, expires = 0, count = false }
+    OWNERS[n] = t
+  end
+  t.key, t.first, t.expires, t.count = call.prefix .. call.buckets .. tenant, false, 0, false
+  call.charged[tenant], call.owners = t, n
+  return t
+end
+
 local function limits_unpack(text)
-  local l = { struct.unpack('<dddddd', text) }
+  local l = { struct_unpack('<dddddd', text) }
   for level = 1, 5, 2 do l[level] = l[level] > 0 and l[level] end
   return l
 end
 local LIMITS = memory(limits_unpack)
 
+-- class_parse reads the class of a path: from 1, and the level from which on its jobs are refused, false for none.
+local function class_parse(text)
+  local class, from = match(text, '^(%d+):?(%d?)$')
+  return { class + 1, tonumber(from) or false }
+end
+local CLASSES = memory(class_parse)
+
 -- paths_read notes the paths and returns where what follows them begins.
 local function paths_read()
-  local limits, at = {}, call.paths_at + 1
-  for i = 1, tonumber(call.argv[call.paths_at]) do
-    limits[i], at = remembered(LIMITS, call.argv[at]), at + 1
+  local argv, limits, at = call.argv, {}, call.paths_at + 1
+  for i = 1, tonumber(argv[call.paths_at]) do
+    limits[i], at = remembered(LIMITS, argv[at]), at + 1
   end
   for i = 1, call.path_count do
-    local tenant, queue, l = call.argv[at], call.argv[at + 1], limits[tonumber(call.argv[at + 4])]
-    local class, from = tonumber(call.argv[at + 2]), nil
-    if not class then
-      class, from = match(call.argv[at + 2], '^(%d+):(%d)$')
-      call.measured = true
+    local tenant, queue, class, l = argv[at], argv[at + 1], remembered(CLASSES, argv[at + 2]), limits[argv[at + 4] + 0]
+    local t, p = path_owner(tenant), PATHS[i]
+    if not p then
+      p = {}
+      PATHS[i] = p
     end
-    local t = call.charged[tenant]
-    if not t then
-      t = { key = call.prefix .. call.buckets .. tenant, fields = { '!', false, false, false }, list = {}, expires = 0, count = false }
-      call.charged[tenant] = t
-    end
-    call.paths[i] = { path_bucket(t, '', l[1], l[2]), path_bucket(t, queue, l[3], l[4]),
-      l[5] and path_bucket(t, queue .. ':' .. call.argv[at + 3], l[5], l[6]),
-      [0] = false, tenant = tenant, queue = queue, class = class + 1, from = tonumber(from) }
+    p[0], p[1], p[2] = false, path_bucket(t, '', l[1], l[2]), path_bucket(t, queue, l[3], l[4])
+    p[3] = l[5] and path_bucket(t, queue .. ':' .. argv[at + 3], l[5], l[6])
+    p.tenant, p.queue, p.class, p.from, p.runnable = tenant, queue, class[1], class[2], nil
+    call.measured = call.measured or class[2]
     at = at + PATH_SIZE
   end
   return at
 end
 
 -- buckets_read needs `gm` and GLOBAL_BUCKET loaded.
+local ASKED = { '!' }
 local function buckets_read()
-  call.filled_to = state_num('bt')
-  local changed_at = state_num('pat')
-  for _, t in pairs(call.charged) do
-    if t.list[1] then
-      local values = redis.call('HMGET', t.key, unpack(t.fields, 1, #t.list + 1))
-      t.expires = tonumber(values[1] or 0)
-      for i, b in ipairs(t.list) do
-        local stored = values[i + 1]
-        b.absent = not stored
-        bucket_settle(b, stored, changed_at, call.filled_to)
+  local now, changed_at = state_num('bt'), state_num('pat')
+  call.filled_to = now
+  for i = 1, call.owners do
+    local t, n = OWNERS[i], 1
+    local b = t.first
+    while b do
+      n = n + 1
+      ASKED[n], b = bucket_fields[b], bucket_next[b]
+    end
+    if n > 1 then
+      local values = redis.call('HMGET', t.key, unpack(ASKED, 1, n))
+      if values[1] then
+        t.expires = values[1] + 0
+      else
+        t.count = 0
+      end
+      b, n = t.first, 1
+      while b do
+        n = n + 1
+        bucket_absent[b] = not values[n]
+        bucket_levels[b], bucket_stamps[b] = bucket_settle(values[n], bucket_rates[b], bucket_bursts[b], changed_at, now)
+        b = bucket_next[b]
       end
     end
   end
   if call.global_rate then
-    local rate = call.global_rate * (state_get('gm') or 1) -- fragment share has the multiple
-    local b = bucket_settle({ rate = rate, burst = call.global_burst }, state_get(call.global_bucket), changed_at, call.filled_to)
-    for i = 1, call.path_count do call.paths[i][0] = b end
+    local b = row_new(false, '', call.global_rate * (state_get('gm') or 1), call.global_burst) -- fragment share has the multiple
+    bucket_absent[b] = false
+    bucket_levels[b], bucket_stamps[b] = bucket_settle(state_get(call.global_bucket), bucket_rates[b], bucket_bursts[b], changed_at, now)
+    for i = 1, call.path_count do PATHS[i][0] = b end
   end
 end
 
 -- room_for reports whether the tenant may have one more bucket; full ones make room.
 local function room_for(b)
-  local t = b.owner
+  local t = bucket_owners[b]
   if not t then return true end
   t.count = t.count or redis.call('HLEN', t.key)
   return t.count < call.bucket_cap
@@ -88,18 +139,18 @@ local function refusal_of(path, cost)
   local worst, wait_most, burst
   for level = 0, 3 do
     local b = path[level]
-    if b and b.burst < cost then return format('costly %d %d', level, b.burst) end
+    if b and bucket_bursts[b] < cost then return format('costly %d %d', level, bucket_bursts[b]) end
   end
   for level = 0, 3 do
     local b = path[level]
-    if b and b.level < cost then
-      local wait = bucket_wait(b, cost, call.filled_to)
-      if not worst or wait > wait_most then worst, wait_most, burst = level, wait, b.burst end
-    elseif b and b.absent and not b.dirty and not room_for(b) then
+    if b and bucket_levels[b] < cost then
+      local wait = bucket_wait(bucket_levels[b], bucket_stamps[b], bucket_rates[b], cost, call.filled_to)
+      if not worst or wait > wait_most then worst, wait_most, burst = level, wait, bucket_bursts[b] end
+    elseif b and bucket_absent[b] and not bucket_dirty[b] and not room_for(b) then
       return format('buckets %d', level)
     end
   end
-  if worst then return format('limited %d %d %d %d', worst, path[worst].level, wait_most, burst) end
+  if worst then return format('limited %d %d %d %d', worst, bucket_levels[path[worst]], wait_most, burst) end
 end
 
 -- pressure_of returns the level of a queue that is measured, and level, score and hint as callers are told them: none, where nobody has
@@ -124,28 +175,32 @@ end
 local function decide(path, cost)
   for level = 0, 3 do
     local b = path[level]
-    if b and (b.level < cost or b.absent and not b.dirty) then return refusal_of(path, cost) end
+    if b and (bucket_levels[b] < cost or bucket_absent[b] and not bucket_dirty[b]) then return refusal_of(path, cost) end
   end
 end
 
--- path_least returns the level on a path whose bucket holds least, the outermost of equals, and that bucket; nil where there is none.
+-- path_least returns the level on a path whose bucket holds least, the outermost of equals, the whole tokens there, and the burst; nil
+-- where there is none.
 local function path_least(path)
   local at
   for level = 0, 3 do
     local b = path[level]
-    if b and (not at or b.level < path[at].level) then at = level end
+    if b and (not at or bucket_levels[b] < bucket_levels[path[at]]) then at = level end
   end
-  return at, path[at]
+  if at then return at, floor(bucket_levels[path[at]] / 1000000), bucket_bursts[path[at]] / 1000000 end
+end
+
+-- bucket_put has a bucket hold so much.
+local function bucket_put(b, level)
+  local t = bucket_owners[b]
+  if t and bucket_absent[b] and not bucket_dirty[b] then t.count = (t.count or 0) + 1 end
+  bucket_levels[b], bucket_dirty[b] = level, true
 end
 
 local function charge(path, cost)
   for level = 0, 3 do
     local b = path[level]
-    if b then
-      b.level = b.level - cost
-      if b.absent and not b.dirty and b.owner then b.owner.count = (b.owner.count or 0) + 1 end
-      b.dirty = true
-    end
+    if b then bucket_put(b, bucket_levels[b] - cost) end
   end
 end
 
@@ -156,20 +211,19 @@ local function path_true_up(path, reserved, actual, elapsed, left, refunds)
   local back = reserved - actual
   for level = 0, 3 do
     local b = path[level]
-    local to = b and b.level
+    local to = b and bucket_levels[b]
     if b and back < 0 then
-      to = math.max(b.level + back * 1000000, math.min(b.level, -b.burst))
+      to = math.max(to + back * 1000000, math.min(to, -bucket_bursts[b]))
     elseif b then
       -- Where the rate follows its use over partitions, it may have been all of it.
-      local rate = level == 0 and state_get('gm') and call.global_rate * state_num('partitions') or b.rate
+      local rate = level == 0 and state_get('gm') and call.global_rate * state_num('partitions') or bucket_rates[b]
       local came = math.ceil(elapsed * rate) + 1
-      local room = math.max(0, reserved * 1000000 - came, left and b.burst - left[level] - came - refunds or 0)
-      to = math.max(b.level, math.min(b.burst, b.level + math.min(back * 1000000, room)))
+      local room = math.max(0, reserved * 1000000 - came, left and bucket_bursts[b] - left[level] - came - refunds or 0)
+      to = math.max(to, math.min(bucket_bursts[b], to + math.min(back * 1000000, room)))
     end
-    if b and to ~= b.level and (not b.absent or b.dirty or room_for(b)) then
-      if b.level == b.burst then b.stamp = call.filled_to end -- Work before this one has filled it: nothing came in since.
-      if b.absent and not b.dirty and b.owner then b.owner.count = (b.owner.count or 0) + 1 end
-      b.level, b.dirty = to, true
+    if b and to ~= bucket_levels[b] and (not bucket_absent[b] or bucket_dirty[b] or room_for(b)) then
+      if bucket_levels[b] == bucket_bursts[b] then bucket_stamps[b] = call.filled_to end -- Work before this one has filled it: nothing came in since.
+      bucket_put(b, to)
     end
   end
   if back > 0 then state_add('rf', back) end
@@ -182,8 +236,8 @@ local function buckets_sweep(t)
   local values, out = redis.call('HGETALL', t.key), {}
   for i = 1, #values, 2 do
     if values[i] ~= '!' and #out < 16 then
-      local stamp, fill_us = match(values[i + 1], '^%-?%d+:(%d+):(%d+):')
-      if stamp + fill_us <= call.filled_to and tonumber(stamp) >= changed_at then out[#out + 1] = values[i] end
+      local _, stamp, span = bucket_parse(values[i + 1])
+      if stamp + span <= call.filled_to and stamp >= changed_at then out[#out + 1] = values[i] end
     end
   end
   if #out > 0 then redis.call('HDEL', t.key, unpack(out)) end
@@ -191,21 +245,30 @@ end
 
 -- buckets_write stores what was charged, the global bucket in the state. A tenant's buckets go when the last of them is full.
 local TTL_SLACK = 2000000
+local WRITTEN = {}
 local function buckets_write(now)
-  for _, t in pairs(call.charged) do
-    local args, n, full_at = {}, 0, 0
-    for _, b in ipairs(t.list) do
-      if b.dirty then
-        local span = bucket_fill(b)
-        args[n + 1], args[n + 2] = b.field, bucket_text(b, span)
+  local packs = state_packed()
+  for i = 1, call.owners do
+    local t, n, full_at = OWNERS[i], 0, 0
+    local b = t.first
+    while b do
+      if bucket_dirty[b] then
+        local span = (bucket_bursts[b] - bucket_levels[b]) / bucket_rates[b]
+        WRITTEN[n + 1] = bucket_fields[b]
+        WRITTEN[n + 2] = bucket_stored(bucket_levels[b], bucket_stamps[b], bucket_bursts[b], bucket_rates[b], packs)
         n = n + 2
-        if b.stamp + span > full_at then full_at = b.stamp + span end
+        if bucket_stamps[b] + span > full_at then full_at = bucket_stamps[b] + span end
       end
+      b = bucket_next[b]
     end
     if n > 0 then
+      full_at = math.ceil(full_at)
       local renew = full_at > t.expires
-      if renew then args[n + 1], args[n + 2] = '!', format('%d', full_at + TTL_SLACK) end
-      redis.call('HSET', t.key, unpack(args))
+      if renew then
+        WRITTEN[n + 1], WRITTEN[n + 2] = '!', format('%d', full_at + TTL_SLACK)
+        n = n + 2
+      end
+      redis.call('HSET', t.key, unpack(WRITTEN, 1, n))
       if renew then
         local at = format('%d', math.ceil((full_at - call.filled_to + now + TTL_SLACK) / 1000))
         if t.expires == 0 then
@@ -217,6 +280,8 @@ local function buckets_write(now)
       if t.count and t.count >= 128 then buckets_sweep(t) end
     end
   end
-  local b = call.global_rate and call.paths[1][0]
-  if b and b.dirty then state_set(call.global_bucket, bucket_text(b, bucket_fill(b))) end
+  local b = call.global_rate and PATHS[1][0]
+  if b and bucket_dirty[b] then
+    state_set(call.global_bucket, bucket_stored(bucket_levels[b], bucket_stamps[b], bucket_bursts[b], bucket_rates[b], packs))
+  end
 end

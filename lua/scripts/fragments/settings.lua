@@ -51,7 +51,7 @@ local function rate_want(name, text)
   local rate, burst = match(text, '^([^|]+)|(%d+)$')
   if not g then
     gate_count(name, 1)
-    g = bucket_settle({ rate = tonumber(rate), burst = tonumber(burst) }, false, 0, state_num('bt'))
+    g = { level = tonumber(burst) }
     call.gates[name] = g
   end
   g.rate, g.burst = tonumber(rate), tonumber(burst)

@@ -77,11 +77,13 @@ end
 -- global_level returns the level of the global bucket, what is missing to its burst, and its rate, as they stand at a time;
 -- nothing where it is full. What is missing may be a little too much.
 local function global_level(at)
-  local level, stamp, span, rate = match(state_get('gb') or '', '^(%-?%d+):(%d+):(%d+):(.+)$')
-  local passed = level and math.max(0, at - stamp)
-  if not level or passed >= tonumber(span) then return nil end
+  local stored = state_get('gb')
+  if not stored then return nil end
+  local level, stamp, span, rate = bucket_parse(stored)
+  local passed = math.max(0, at - stamp)
+  if passed >= span then return nil end
   local gained = floor(passed * rate)
-  return level + gained, math.max(0, span * rate - gained), tonumber(rate)
+  return level + gained, math.max(0, span * rate - gained), rate
 end
 
 -- gate_hunger tells who waits at a gate, in the form of queue_weigh: of a queue whose cap is reached what is runnable there, of

@@ -21,7 +21,7 @@ end
 -- rate_arm sets the timer of a rate that has nothing left but waiters.
 local function rate_arm(name, now)
   local g = gate(name)
-  if g and g.burst then due_add(keys.due, now + bucket_wait(g, DISPATCH, state_num('bt')), 'g' .. name) end
+  if g and g.burst then due_add(keys.due, now + bucket_wait(g.level, g.stamp, g.rate, DISPATCH, state_num('bt')), 'g' .. name) end
 end
 
 -- waiter_park parks a waiter behind the first closed one of several gates, and reports whether there is one.

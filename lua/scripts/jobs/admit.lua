@@ -39,8 +39,8 @@ end
 
 -- left_of returns what the bucket on a way has that holds least, and its burst; "" where there is none.
 local function left_of(path)
-  local at, least = path_least(path)
-  return at and format(' %d %d', floor(least.level / 1000000), least.burst / 1000000) or ''
+  local at, left, burst = path_least(path)
+  return at and format(' %d %d', left, burst) or ''
 end
 
 local function admitted_line(job, position)

@@ -26,12 +26,7 @@ function scripts.check(KEYS, ARGV)
   if (state_get('pv') or '0') ~= VERSION then return { 'stale', state_get('pv') or '0' } end
   buckets_read()
 
-  for i = 1, call.path_count do
-    for level = 0, 3 do
-      local b = call.paths[i][level]
-      if b then b.before = b.level end
-    end
-  end
+  local before = { unpack(bucket_levels, 1, call.rows) }
   local refusals, refused = {}, false
   for at = questions_at, #ARGV, 2 do
     local path, cost = call.paths[tonumber(ARGV[at])], ARGV[at + 1] * 1000000
@@ -49,7 +44,7 @@ function scripts.check(KEYS, ARGV)
     local path, line = call.paths[tonumber(ARGV[questions_at + 2 * (i - 1)])], {}
     for level = 0, 3 do
       local b = path[level]
-      line[#line + 1] = b and format('%d', granted and b.level or b.before) or '-'
+      line[#line + 1] = b and format('%d', granted and bucket_levels[b] or before[b]) or '-'
     end
     line[#line + 1] = refusal
     lines[i] = table.concat(line, ' ')

@@ -19,8 +19,8 @@
 
 -- granted_line tells what the bucket on a path has that holds least; nil where there is none.
 local function granted_line(path)
-  local at, b = path_least(path)
-  return at and format('granted %d %d %d', at, floor(b.level / 1000000), b.burst / 1000000)
+  local at, left, burst = path_least(path)
+  return at and format('granted %d %d %d', at, left, burst)
 end
 
 function scripts.grant(KEYS, ARGV)
@@ -49,7 +49,7 @@ function scripts.grant(KEYS, ARGV)
     local b = call.paths[tonumber(ARGV[at])][tonumber(ARGV[at + 1])]
     paid[at] = bucket_draw(b, tonumber(ARGV[at + 7]), 1)
     bucket_return(b, lease_return(ARGV[at + 2], tonumber(ARGV[at + 6])))
-    changed = changed or b and b.dirty
+    changed = changed or b and bucket_dirty[b]
   end
   for at = questions_at, accounts_at - 1, 2 do
     local path, cost = call.paths[tonumber(ARGV[at])], ARGV[at + 1] * 1000000

@@ -19,13 +19,13 @@ local RATE_PARTS = 1000
 -- change of policy that no admission has followed is not known: such time does not count.
 local function global_set(units, of)
   local multiple, stored, changed_at = units * call.parts / of, state_get('gb'), state_num('pat')
-  local stamp = stored and tonumber(match(stored, '^%-?%d+:(%d+):'))
+  local stamp = stored and select(2, bucket_parse(stored))
   local at = state_num('bt')
   if stamp and changed_at > stamp then at = math.min(at, changed_at) end
   local level, missing, rate = global_level(at)
   if level then
-    local b = { level = level, stamp = state_num('bt'), rate = rate * multiple / tonumber(state_get('gm') or 1) }
-    state_set('gb', bucket_text(b, math.ceil(missing / b.rate)))
+    rate = rate * multiple / tonumber(state_get('gm') or 1)
+    state_set('gb', bucket_text(level, state_num('bt'), missing / rate, rate))
   else
     state_set('gb', false)
   end
