@@ -34,7 +34,11 @@ func TestEveryScriptComparesTheLayout(t *testing.T) {
 			if slices.Contains([]string{"alive", "count", "probing", "start"}, name) {
 				continue
 			}
-			_, err := part.conn.Run(t.Context(), name, slices.Repeat([]any{"0"}, 24)...)
+			args := slices.Repeat([]any{"0"}, 24)
+			if at, ok := map[string]int{"admit": 4, "check": 5, "shadow": 5, "grant": 8}[name]; ok {
+				args[at-1] = string(make([]byte, 28)) // the head of no paths
+			}
+			_, err := part.conn.Run(t.Context(), name, args...)
 			if name == "refund" { // It reads its path first.
 				_, err = part.Refund(t.Context(), "id", receipt)
 			}

@@ -1,18 +1,16 @@
 -- bucket: token buckets, the arithmetic of package buckets, operation for operation. Levels are micro-tokens,
 -- rates micro-tokens a microsecond. A bucket that is not stored is full. One is stored as text, "level:stamp:fill:rate", or packed:
 -- stamp, level, the burst in tokens, rate. It is packed where the state is (state.lua) and the burst is whole tokens; those of gates are
--- texts. The first byte of a packed one is the highest of its stamp, which is below that of a digit or
--- a minus until the year 2370.
-local struct_pack, struct_unpack = struct.pack, struct.unpack
-local PACKED_BUCKET, FIRST_OF_TEXT = '>I7i7I4d', 45
+-- texts. A text of as many bytes as a packed one would be a stamp of the year 2370 or later: its first byte is a digit or a minus.
+local PACKED_BUCKET, PACKED_SIZE, STAMP_OF_TEXT = '>I7i7I4d', 26, 45 * 2 ^ 48
 local function rate_print(rate) return format('%.17g', rate) end
 local RATE_TEXTS = memory(rate_print)
 
 -- bucket_parse returns level, stamp, time to full and rate of a stored bucket.
 local function bucket_parse(stored)
-  if byte(stored) < FIRST_OF_TEXT then
+  if #stored == PACKED_SIZE then
     local stamp, level, burst, rate = struct_unpack(PACKED_BUCKET, stored)
-    return level, stamp, (burst * 1000000 - level) / rate, rate
+    if stamp < STAMP_OF_TEXT then return level, stamp, (burst * 1000000 - level) / rate, rate end
   end
   local level, stamp, span, rate = match(stored, '^(%-?%d+):(%d+):(%d+):(.+)$')
   return level + 0, stamp + 0, span + 0, rate + 0

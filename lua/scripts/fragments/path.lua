@@ -1,12 +1,12 @@
 -- path: the buckets on the way of a job, global, tenant, queue and priority, for scripts that charge them all or none.
--- A script sets path_count, paths_at, bucket_cap, global_rate, global_burst, what the keys of tenants' buckets begin with
--- (buckets), and the field of the state that has the global one (global_bucket). At paths_at stand the number of distinct
--- limits; each, of tenant, queue and priority, rate and burst, doubles of 8 bytes, the lowest first, where a rate of 0 is no bucket;
--- then of each path tenant, queue, class from 0, its name, and its limits from 1. A class as CLASS:FROM is of a queue that is measured:
--- from the level FROM on its jobs are refused (admit).
+-- A script sets what the keys of tenants' buckets begin with (call.buckets), and the field of the state that has the global one
+-- (call.global_bucket). Paths are the arguments a head, the distinct limits, and of each path tenant, queue and the name of the class.
+--   head    '<dddI2I2': rate (0 for no bucket) and burst of the global limit, the most buckets of a tenant, how many limits, how many
+--           paths; then of each path three bytes: class from 0, the level from which on its jobs are refused (admit, 0 for never where its
+--           queue is not measured), its limits from 1
+--   limits  '<dddddd': of tenant, queue and priority, rate (0 for no bucket) and burst
 -- What a call has of these is in tables that outlast it, to be written over by the next: that takes a third of what new ones take. Nobody reads
 -- beyond what its call has written, which call.owners and call.rows count.
-local PATH_SIZE = 5
 -- OWNERS are the tenants of a call that have buckets: key, the first of the buckets, when the key ends, how many fields it has (false
 -- for unknown). PATHS are its paths: the buckets by level, false for none, tenant, queue, class from 1.
 local OWNERS, PATHS = {}, {}
@@ -61,33 +61,37 @@ local function limits_unpack(text)
 end
 local LIMITS = memory(limits_unpack)
 
--- class_parse reads the class of a path: from 1, and the level from which on its jobs are refused, false for none.
-local function class_parse(text)
-  local class, from = match(text, '^(%d+):?(%d?)$')
-  return { class + 1, tonumber(from) or false }
-end
-local CLASSES = memory(class_parse)
-
--- paths_read notes the paths and returns where what follows them begins.
-local function paths_read()
-  local argv, limits, at = call.argv, {}, call.paths_at + 1
-  for i = 1, tonumber(argv[call.paths_at]) do
-    limits[i], at = remembered(LIMITS, argv[at]), at + 1
-  end
-  for i = 1, call.path_count do
-    local tenant, queue, class, l = argv[at], argv[at + 1], remembered(CLASSES, argv[at + 2]), limits[argv[at + 4] + 0]
+-- paths_read notes the paths that stand from an argument on, and returns where what follows them begins.
+local HEAD, HEAD_SIZE = '<dddI2I2', 28
+local function paths_read(at)
+  local argv, limits = call.argv, {}
+  local head, count, n = argv[at], nil, nil
+  call.global_rate, call.global_burst, call.bucket_cap, n, count = struct_unpack(HEAD, head)
+  for i = 1, n do limits[i] = remembered(LIMITS, argv[at + i]) end
+  at = at + n + 1
+  for i = 1, count do
+    local class, from, number = byte(head, HEAD_SIZE + 3 * i - 2, HEAD_SIZE + 3 * i)
+    local tenant, queue, l = argv[at], argv[at + 1], limits[number]
     local t, p = path_owner(tenant), PATHS[i]
     if not p then
       p = {}
       PATHS[i] = p
     end
     p[0], p[1], p[2] = false, path_bucket(t, '', l[1], l[2]), path_bucket(t, queue, l[3], l[4])
-    p[3] = l[5] and path_bucket(t, queue .. ':' .. argv[at + 3], l[5], l[6])
-    p.tenant, p.queue, p.class, p.from, p.runnable = tenant, queue, class[1], class[2], nil
-    call.measured = call.measured or class[2]
-    at = at + PATH_SIZE
+    p[3] = l[5] and path_bucket(t, queue .. ':' .. argv[at + 2], l[5], l[6])
+    p.tenant, p.queue, p.class, p.from, p.runnable = tenant, queue, class + 1, from > 0 and from, nil
+    call.measured = call.measured or p.from
+    at = at + 3
   end
+  call.path_count = count
   return at
+end
+
+-- question_at returns path and cost, in micro-tokens, of the question at a place of packed ones: path from 1 and tokens, '<I2I4'.
+local QUESTION, QUESTION_SIZE = '<I2I4', 6
+local function question_at(questions, at)
+  local path, tokens = struct_unpack(QUESTION, questions, at)
+  return PATHS[path], tokens * 1000000
 end
 
 -- buckets_read needs `gm` and GLOBAL_BUCKET loaded.
@@ -118,7 +122,7 @@ local function buckets_read()
       end
     end
   end
-  if call.global_rate then
+  if call.global_rate > 0 then
     local b = row_new(false, '', call.global_rate * (state_get('gm') or 1), call.global_burst) -- fragment share has the multiple
     bucket_absent[b] = false
     bucket_levels[b], bucket_stamps[b] = bucket_settle(state_get(call.global_bucket), bucket_rates[b], bucket_bursts[b], changed_at, now)
@@ -200,7 +204,11 @@ end
 local function charge(path, cost)
   for level = 0, 3 do
     local b = path[level]
-    if b then bucket_put(b, bucket_levels[b] - cost) end
+    if b and bucket_dirty[b] then
+      bucket_levels[b] = bucket_levels[b] - cost
+    elseif b then
+      bucket_put(b, bucket_levels[b] - cost)
+    end
   end
 end
 
@@ -280,7 +288,7 @@ local function buckets_write(now)
       if t.count and t.count >= 128 then buckets_sweep(t) end
     end
   end
-  local b = call.global_rate and PATHS[1][0]
+  local b = PATHS[1][0]
   if b and bucket_dirty[b] then
     state_set(call.global_bucket, bucket_stored(bucket_levels[b], bucket_stamps[b], bucket_bursts[b], bucket_rates[b], packs))
   end

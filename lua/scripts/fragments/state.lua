@@ -7,6 +7,7 @@
 -- `partitions` says how many the deployment has, absent for one. Who takes it for another number is refused before it has
 -- written anything: a migration may have moved what it looks for. layout.go puts another number there for others than one.
 local format, match = string.format, string.match
+local struct_pack, struct_unpack = struct.pack, struct.unpack
 -- go test ./internal/keyspace -run TestTheScriptsPackTheCore -update
 local CORE = {
   't', 'bt', 'dc', 'step', 'seq', 'gen',
@@ -25,12 +26,13 @@ local CORE_AT = {
 local CORE_SIZE, CORE_FORMAT = 25, '<ddddddddddddddddddddddddd'
 -- end
 local PACKED_DATA, FENCE = 3, 'packed'
-function reset.state() call.st, call.dirty, call.core, call.core_dirty, call.core_texts = {}, {}, nil, false, nil end
+-- core_text is the core as it was read, core_changed up to which of its numbers it has changed.
+function reset.state() call.st, call.dirty, call.core, call.core_text, call.core_changed, call.core_texts = {}, {}, nil, nil, 0, nil end
 
 -- core_read reads the numbers of the core from its text, false for none: then they are texts, or nobody has begun.
 local function core_read(text)
   if text then
-    call.core = { struct.unpack(CORE_FORMAT, text) }
+    call.core, call.core_text = { struct_unpack(CORE_FORMAT, text) }, text
     return
   end
   local values = redis.call('HMGET', call.state, 'data', unpack(CORE))
@@ -84,7 +86,8 @@ end
 local function state_set(field, v)
   local at = CORE_AT[field]
   if at then
-    (call.core or core_open())[at], call.core_dirty = v or 0, true
+    (call.core or core_open())[at] = v or 0
+    if at > call.core_changed then call.core_changed = at end
     return
   end
   call.st[field] = v
@@ -109,8 +112,8 @@ end
 
 -- core_write appends the core, or those of its texts that changed, to what is written, and what it takes the place of to what goes.
 local function core_write(args, gone)
-  local n, texts = #args, call.core_texts
-  call.core_dirty = false
+  local n, texts, changed, text = #args, call.core_texts, call.core_changed, call.core_text
+  call.core_changed = 0
   if texts and texts ~= 'pack' then
     for i = 1, CORE_SIZE do
       if call.core[i] ~= texts[i] then
@@ -120,7 +123,10 @@ local function core_write(args, gone)
     end
     return
   end
-  args[n + 1], args[n + 2] = 'core', struct.pack(CORE_FORMAT, unpack(call.core, 1, CORE_SIZE))
+  if not text then changed = CORE_SIZE end
+  local packed = struct_pack(sub(CORE_FORMAT, 1, changed + 1), unpack(call.core, 1, changed))
+  if changed < CORE_SIZE then packed = packed .. sub(text, 8 * changed + 1) end
+  args[n + 1], args[n + 2], call.core_text = 'core', packed, packed
   if texts then
     args[n + 3], args[n + 4] = CORE[1], FENCE
     for i = 2, CORE_SIZE do gone[#gone + 1] = CORE[i] end
@@ -141,7 +147,7 @@ local function state_write()
     end
   end
   call.dirty = {}
-  if call.core_dirty then core_write(args, gone) end
+  if call.core_changed > 0 then core_write(args, gone) end
   if #args > 0 then redis.call('HSET', call.state, unpack(args)) end
   if #gone > 0 then redis.call('HDEL', call.state, unpack(gone)) end
 end

@@ -3,11 +3,7 @@
 -- ARGV[1] now  microseconds, "" for Redis TIME
 -- ARGV[2] version  of the policy that the caller's limits come from
 -- ARGV[3] ended_cap  largest number of ended ids kept
--- ARGV[4] bucket_cap  largest number of buckets of a tenant
--- ARGV[5] global_rate  tokens a second, "" for no bucket
--- ARGV[6] global_burst  micro-tokens
--- ARGV[7] paths  number of P
--- ARGV[8] ...  what the fragment path says; then of each job: path from 1, negative to redrive a dead letter, id, record
+-- ARGV[4] ...  paths, as the fragment path says; then of each job: path from 1, negative to redrive a dead letter, id, record
 --   (with the letter's seq), of a redriven one who does it and why, as fragments/audit.lua reads it, and where the record's flags
 --   say so the name under which its payload was uploaded (a redriven one has it already), the time it starts (microseconds from now if negative), and its unique
 --   key with microseconds
@@ -340,13 +336,10 @@ end
 function scripts.admit(KEYS, ARGV)
   local STATE, NOW, VERSION = KEYS[1], ARGV[1], ARGV[2]
   local ENDED_CAP = tonumber(ARGV[3])
-  call.bucket_cap = tonumber(ARGV[4])
-  call.global_rate, call.global_burst = tonumber(ARGV[5]), tonumber(ARGV[6])
-  call.path_count, call.paths_at = tonumber(ARGV[7]), 8
   call.buckets, call.global_bucket = 'b:', 'gb'
   call.now = now_us(NOW)
   local state_fields = { 'pv', 'gb', 'gm' }
-  local jobs_at = paths_read()
+  local jobs_at = paths_read(4)
   for i = 1, call.path_count do
     local queue = call.paths[i].queue
     state_fields[#state_fields + 1] = 'q:' .. queue

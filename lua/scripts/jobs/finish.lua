@@ -3,9 +3,8 @@
 -- ARGV[1] now  microseconds, "" for Redis TIME
 -- ARGV[2] pool  id
 -- ARGV[3] worker  name
--- ARGV[4] ...  where jobs have told what they cost: "spent", the version of the policy that the limits come from, bucket_cap,
---   global_rate (tokens a second, "" for no bucket), global_burst (micro-tokens), number of paths, what the fragment path says, and of each
---   path the job from 1 and the tokens that it has cost; then of each job: lease token, key, outcome, delay in microseconds, reason, text, microseconds that it ran.
+-- ARGV[4] ...  where jobs have told what they cost: "spent", the version of the policy that the limits come from, paths as the
+--   fragment path says, and of each path the job from 1 and the tokens that it has cost; then of each job: lease token, key, outcome, delay in microseconds, reason, text, microseconds that it ran.
 --   Outcomes: complete (a job that owns nothing but its record, and no unit of a breaker; delay is what its entry says of caps
 --   that do not count it, see gate.lua, reason its downstream, text its queue),
 --   complete_full (any; with a delay, text is its result and is kept for so long), retry (an attempt burnt; delay),
@@ -131,11 +130,9 @@ end
 local function spent_read(at)
   call.spent = {}
   if call.argv[at] ~= 'spent' then return at end
-  call.spent_version, call.bucket_cap = call.argv[at + 1], tonumber(call.argv[at + 2])
-  call.global_rate, call.global_burst = tonumber(call.argv[at + 3]), tonumber(call.argv[at + 4])
-  call.path_count, call.paths_at = tonumber(call.argv[at + 5]), at + 6
+  call.spent_version = call.argv[at + 1]
   call.buckets, call.global_bucket = 'b:', 'gb'
-  at = paths_read()
+  at = paths_read(at + 2)
   for i = 1, call.path_count do
     call.spent[tonumber(call.argv[at])] = { path = call.paths[i], cost = tonumber(call.argv[at + 1]) }
     at = at + 2

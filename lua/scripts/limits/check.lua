@@ -3,11 +3,8 @@
 -- ARGV[1] now  microseconds, "" for Redis TIME
 -- ARGV[2] version  of the policy that the caller's limits come from
 -- ARGV[3] peek  "1" to charge nothing
--- ARGV[4] bucket_cap  largest number of buckets of a tenant
--- ARGV[5] global_rate  tokens a second, "" for no bucket
--- ARGV[6] global_burst  micro-tokens
--- ARGV[7] paths  number of P
--- ARGV[8] ...  what the fragment path says, then of each question: path from 1, tokens
+-- ARGV[4] questions  packed, as the fragment path says
+-- ARGV[5] ...  paths
 -- Reply {"stale", version} or {"granted" | "refused", the buckets' time and the tokens refunded so far, a line a
 --   question}: micro-tokens left of global, tenant, queue and
 --   priority, "-" where there is no bucket, after what was charged; then nothing where there is enough, else "limited
@@ -15,21 +12,19 @@
 --   "LEVEL SCORE HINT_US"
 -- Never writes when it refuses or peeks.
 function scripts.check(KEYS, ARGV)
-  local STATE, NOW, VERSION, PEEK = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
-  call.bucket_cap, call.global_rate, call.global_burst = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
-  call.path_count, call.paths_at = tonumber(ARGV[7]), 8
+  local STATE, NOW, VERSION, PEEK, QUESTIONS = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
   call.buckets, call.global_bucket = 'b:', 'gb'
   local time_us = now_us(NOW)
 
-  local questions_at = paths_read()
+  paths_read(5)
   clock_begin(time_us, { 'pv', 'gb', 'gm' })
   if (state_get('pv') or '0') ~= VERSION then return { 'stale', state_get('pv') or '0' } end
   buckets_read()
 
   local before = { unpack(bucket_levels, 1, call.rows) }
   local refusals, refused = {}, false
-  for at = questions_at, #ARGV, 2 do
-    local path, cost = call.paths[tonumber(ARGV[at])], ARGV[at + 1] * 1000000
+  for at = 1, #QUESTIONS, QUESTION_SIZE do
+    local path, cost = question_at(QUESTIONS, at)
     local refusal = decide(path, cost)
     if refusal then
       refused = true
@@ -41,7 +36,7 @@ function scripts.check(KEYS, ARGV)
   local granted = not refused and PEEK ~= '1'
   local lines = {}
   for i, refusal in ipairs(refusals) do
-    local path, line = call.paths[tonumber(ARGV[questions_at + 2 * (i - 1)])], {}
+    local path, line = question_at(QUESTIONS, (i - 1) * QUESTION_SIZE + 1), {}
     for level = 0, 3 do
       local b = path[level]
       line[#line + 1] = b and format('%d', granted and bucket_levels[b] or before[b]) or '-'

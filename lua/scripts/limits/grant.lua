@@ -2,16 +2,12 @@
 -- KEYS[1] state  hash; the partition's other keys share its hash tag and are named after it
 -- ARGV[1] now  microseconds, "" for Redis TIME
 -- ARGV[2] version  of the policy that the caller's limits come from
--- ARGV[3] bucket_cap  largest number of buckets of a tenant
--- ARGV[4] global_rate  tokens a second, "" for no bucket
--- ARGV[5] global_burst  micro-tokens
--- ARGV[6] member  name of the limiter
--- ARGV[7] ttl  microseconds that a lease lasts
--- ARGV[8] beat  microseconds for which the limiter counts as live from now on, 0 to forget it, "" to leave it as it is
--- ARGV[9] questions  number of Q, negative where grants are to say what they leave
--- ARGV[10] paths  number of P
--- ARGV[11] ...  what the fragment path says; then Q times: path from 1, tokens; then of each account: path from 1,
---   level, scope, tokens wanted, tokens still held, tokens that all may hold, tokens given back, tokens owed
+-- ARGV[3] member  name of the limiter
+-- ARGV[4] ttl  microseconds that a lease lasts
+-- ARGV[5] beat  microseconds for which the limiter counts as live from now on, 0 to forget it, "" to leave it as it is
+-- ARGV[6] told  "1" where grants are to say what they leave
+-- ARGV[7] questions  packed, as the fragment path says
+-- ARGV[8] ...  paths; then of each account: path from 1, level, scope, tokens wanted, tokens still held, tokens that all may hold, tokens given back, tokens owed
 -- Reply {"stale", version} or {"done", live limiters (-1 without a beat), a line a question: where it is granted nothing, or "granted
 --   LEVEL LEFT BURST", in whole tokens, of the bucket on its way that holds least after it, if there is one and that was asked; else
 --   as admit says it; a line an account: tokens leased, tokens paid of what is owed, holders of the scope}
@@ -25,16 +21,12 @@ end
 
 function scripts.grant(KEYS, ARGV)
   local STATE, NOW, VERSION = KEYS[1], ARGV[1], ARGV[2]
-  call.bucket_cap = tonumber(ARGV[3])
-  call.global_rate, call.global_burst = tonumber(ARGV[4]), tonumber(ARGV[5])
-  call.member, call.ttl = ARGV[6], tonumber(ARGV[7])
-  local BEAT, TOLD = ARGV[8], tonumber(ARGV[9]) < 0
-  local QUESTIONS = math.abs(tonumber(ARGV[9]))
-  call.path_count, call.paths_at = tonumber(ARGV[10]), 11
+  call.member, call.ttl = ARGV[3], ARGV[4] + 0
+  local BEAT, TOLD, QUESTIONS = ARGV[5], ARGV[6] == '1', ARGV[7]
   call.buckets, call.global_bucket = 'b:', 'gb'
   local time_us = now_us(NOW)
 
-  local questions_at = paths_read()
+  local accounts_at = paths_read(8)
   clock_begin(time_us, { 'pv', 'gb', 'gm' })
   if (state_get('pv') or '0') ~= VERSION then return { 'stale', state_get('pv') or '0' } end
   buckets_read()
@@ -42,7 +34,6 @@ function scripts.grant(KEYS, ARGV)
   local reply, changed = { 'done', '-1' }, false
   if BEAT ~= '' then reply[2] = format('%d', members_beat(tonumber(BEAT))) end
 
-  local accounts_at = questions_at + 2 * QUESTIONS
   local ACCOUNT_SIZE = 8
   local paid = {}
   for at = accounts_at, #ARGV, ACCOUNT_SIZE do
@@ -51,8 +42,8 @@ function scripts.grant(KEYS, ARGV)
     bucket_return(b, lease_return(ARGV[at + 2], tonumber(ARGV[at + 6])))
     changed = changed or b and bucket_dirty[b]
   end
-  for at = questions_at, accounts_at - 1, 2 do
-    local path, cost = call.paths[tonumber(ARGV[at])], ARGV[at + 1] * 1000000
+  for at = 1, #QUESTIONS, QUESTION_SIZE do
+    local path, cost = question_at(QUESTIONS, at)
     local answer = decide(path, cost)
     if not answer then
       charge(path, cost)

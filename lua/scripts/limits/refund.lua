@@ -2,33 +2,28 @@
 -- KEYS[1] state  hash; the partition's other keys share its hash tag and are named after it
 -- ARGV[1] now  microseconds, "" for Redis TIME
 -- ARGV[2] version  of the policy under which the tokens were taken
--- ARGV[3] bucket_cap  largest number of buckets of a tenant
--- ARGV[4] global_rate  tokens a second, "" for no bucket
--- ARGV[5] global_burst  micro-tokens
--- ARGV[6] id  of the work
--- ARGV[7] window  microseconds from the taking for which a refund may come and its id is remembered
--- ARGV[8] taken_at  the buckets' time at which the tokens were taken
--- ARGV[9] refunds  tokens that had been refunded until then, in all
--- ARGV[10] reserved  tokens that were taken
--- ARGV[11] cost  tokens in truth, 0 for work that never began
--- ARGV[12] left  micro-tokens that the taking left in the global bucket, 0 where there is none
--- ARGV[13] left_tenant  the same of the tenant's
--- ARGV[14] left_queue  of the queue's
--- ARGV[15] left_priority  of the priority's
--- ARGV[16] ...  what the fragment path says of one path
+-- ARGV[3] id  of the work
+-- ARGV[4] window  microseconds from the taking for which a refund may come and its id is remembered
+-- ARGV[5] taken_at  the buckets' time at which the tokens were taken
+-- ARGV[6] refunds  tokens that had been refunded until then, in all
+-- ARGV[7] reserved  tokens that were taken
+-- ARGV[8] cost  tokens in truth, 0 for work that never began
+-- ARGV[9] left  micro-tokens that the taking left in the global bucket, 0 where there is none
+-- ARGV[10] left_tenant  the same of the tenant's
+-- ARGV[11] left_queue  of the queue's
+-- ARGV[12] left_priority  of the priority's
+-- ARGV[13] ...  one path
 -- Reply {"refunded"}, {"again"} where the id had been refunded, {"late"} after the window, {"stale"} under another policy
 -- Never leaves more in a bucket than it would hold had the cost been taken at first, nor less than one burst below zero.
 function scripts.refund(KEYS, ARGV)
   local STATE, NOW, VERSION = KEYS[1], ARGV[1], ARGV[2]
-  call.bucket_cap, call.global_rate, call.global_burst = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
-  local ID, WINDOW, TAKEN_AT, REFUNDS = ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
-  local RESERVED, COST = tonumber(ARGV[10]), tonumber(ARGV[11])
-  local LEFT = { [0] = tonumber(ARGV[12]), tonumber(ARGV[13]), tonumber(ARGV[14]), tonumber(ARGV[15]) }
-  call.path_count, call.paths_at = 1, 16
+  local ID, WINDOW, TAKEN_AT, REFUNDS = ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+  local RESERVED, COST = tonumber(ARGV[7]), tonumber(ARGV[8])
+  local LEFT = { [0] = tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11]), tonumber(ARGV[12]) }
   call.buckets, call.global_bucket = 'b:', 'gb'
   local time_us = now_us(NOW)
 
-  paths_read()
+  paths_read(13)
   local path = call.paths[1]
   clock_begin(time_us, { 'pv', 'gb', 'gm' })
   if (state_get('pv') or '0') ~= VERSION then return { 'stale' } end

@@ -3,21 +3,16 @@
 -- ARGV[1] now  microseconds, "" for Redis TIME
 -- ARGV[2] version  of the policy that has the candidate
 -- ARGV[3] id  of the candidate; the counts of another begin anew
--- ARGV[4] bucket_cap  largest number of buckets of a tenant
--- ARGV[5] global_rate  tokens a second, "" for no bucket
--- ARGV[6] global_burst  micro-tokens
--- ARGV[7] paths  number of P
--- ARGV[8] ...  what the fragment path says, then of each question: path from 1, tokens
+-- ARGV[4] questions  packed, as the fragment path says
+-- ARGV[5] ...  paths
 -- Reply {"stale", version} or {"counted"}
 -- Never touches the buckets in force.
 function scripts.shadow(KEYS, ARGV)
-  local STATE, NOW, VERSION, ID = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
-  call.bucket_cap, call.global_rate, call.global_burst = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
-  call.path_count, call.paths_at = tonumber(ARGV[7]), 8
+  local STATE, NOW, VERSION, ID, QUESTIONS = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
   call.buckets, call.global_bucket = 'x:' .. ID .. ':', 'xgb'
   local time_us = now_us(NOW)
 
-  local questions_at = paths_read()
+  paths_read(5)
   clock_begin(time_us, { 'pv', 'xgb', 'gm' })
   if (state_get('pv') or '0') ~= VERSION then return { 'stale', state_get('pv') or '0' } end
   local COUNTS = keys.shadow
@@ -25,8 +20,8 @@ function scripts.shadow(KEYS, ARGV)
   if begins then state_set('xgb', false) end
   buckets_read()
   local counts = {}
-  for at = questions_at, #ARGV, 2 do
-    local path, cost = call.paths[tonumber(ARGV[at])], ARGV[at + 1] * 1000000
+  for at = 1, #QUESTIONS, QUESTION_SIZE do
+    local path, cost = question_at(QUESTIONS, at)
     local refusal = decide(path, cost)
     local field = refusal and 'refused:' .. match(refusal, ' (%d)') or 'allowed'
     if not refusal then charge(path, cost) end

@@ -48,13 +48,6 @@ func ParseMicros(text string) (time.Time, error) {
 	return time.UnixMicro(us), nil
 }
 
-func appendLimit(args []any, l *admission.Limit) []any {
-	if l.Disabled || l.Tokens == 0 {
-		return append(args, "", "")
-	}
-	return append(args, Rate(*l), Burst(*l))
-}
-
 // ParseQueueDemand reads weight:runnable of each class.
 func ParseQueueDemand(fields []string) (q store.QueueDemand, err error) {
 	for _, field := range fields {

@@ -3,7 +3,6 @@ package codec
 import (
 	"encoding/binary"
 	"math"
-	"strconv"
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/store"
@@ -32,7 +31,7 @@ func PathOf(q *store.Question) Path {
 const neverRefused = admission.PressureCritical + 1
 
 // PathSize is the arguments of a path.
-const PathSize = 5
+const PathSize = 3
 
 // limitsBytes are those of distinct limits: of three levels, rate and burst.
 const limitsBytes = 3 * 2 * 8
@@ -45,37 +44,47 @@ func packLimits(limits *[admission.Levels]admission.Limit) string {
 		if l := &limits[level]; !l.Disabled && l.Tokens > 0 {
 			rate, burst = float64(l.Rate()), float64(Burst(*l))
 		}
-		packed = binary.LittleEndian.AppendUint64(packed, math.Float64bits(rate))
-		packed = binary.LittleEndian.AppendUint64(packed, math.Float64bits(burst))
+		packed = appendDoubles(packed, rate, burst)
 	}
 	return string(packed)
 }
 
-// AppendPaths appends distinct limits, then the paths, which name theirs. Texts go as pointers, since an interface made of a
-// string is an allocation, three of them a path.
-func AppendPaths(args []any, paths []Path) []any {
-	countAt := len(args)
-	args = append(args, 0)
+// AppendPaths appends a head, distinct limits, and the texts of the paths, as fragments/path.lua reads them. global is the even part of the global
+// limit that one of so many partitions has, 0 for one: scripts multiply its rate by what the partition has of it (Balancer); bursts stay
+// even. A tenant has most buckets at the most. Texts go as pointers, since an interface made of a string is an allocation, three of them a path.
+func AppendPaths(args []any, most int, global *admission.Limit, parts int, paths []Path) []any {
+	const headBytes, pathBytes = 3*8 + 2*2, 3
+	head := make([]byte, 0, headBytes+pathBytes*len(paths))
+	rate, burst := globalPart(global, parts)
+	head = appendDoubles(head, rate, burst, float64(most))
+	countAt := len(head)
+	head = binary.LittleEndian.AppendUint16(head, 0)
+	head = binary.LittleEndian.AppendUint16(head, uint16(len(paths)))
+	headAt := len(args)
+	args = append(args, nil)
 	distinct := make([]*[admission.Levels]admission.Limit, 0, 4)
-	numbers := make([]int, len(paths))
-	for i := range paths {
-		at := limitsAt(distinct, paths[i].Limits)
-		if at == len(distinct) {
-			distinct = append(distinct, paths[i].Limits)
-			args = append(args, packLimits(paths[i].Limits))
-		}
-		numbers[i] = at + 1
-	}
-	args[countAt] = len(distinct)
 	for i := range paths {
 		p := &paths[i]
-		var class any = p.Class
-		if p.From > 0 {
-			class = strconv.Itoa(p.Class) + ":" + strconv.Itoa(int(p.From))
+		at := limitsAt(distinct, p.Limits)
+		if at == len(distinct) {
+			distinct = append(distinct, p.Limits)
+			args = append(args, packLimits(p.Limits))
 		}
-		args = append(args, &p.Tenant, &p.Queue, class, (*string)(&p.Name), numbers[i])
+		head = append(head, byte(p.Class), byte(p.From), byte(at+1))
+	}
+	binary.LittleEndian.PutUint16(head[countAt:], uint16(len(distinct)))
+	args[headAt] = head
+	for i := range paths {
+		args = append(args, &paths[i].Tenant, &paths[i].Queue, (*string)(&paths[i].Name))
 	}
 	return args
+}
+
+func appendDoubles(to []byte, values ...float64) []byte {
+	for _, v := range values {
+		to = binary.LittleEndian.AppendUint64(to, math.Float64bits(v))
+	}
+	return to
 }
 
 // limitsAt returns where the limits below the global one stand, or how many there are.
@@ -88,21 +97,34 @@ func limitsAt(distinct []*[admission.Levels]admission.Limit, limits *[admission.
 	return len(distinct)
 }
 
-// AppendQuestions appends the paths of questions.
-func AppendQuestions(args []any, questions []store.Question) []any {
+// AppendQuestions appends the paths of questions, all of one global limit.
+func AppendQuestions(args []any, most, parts int, questions []store.Question) []any {
 	paths := make([]Path, len(questions))
 	for i := range questions {
 		paths[i] = PathOf(&questions[i])
 	}
-	return AppendPaths(args, paths)
+	return AppendPaths(args, most, &questions[0].Limits[admission.LevelGlobal], parts, paths)
 }
 
-// AppendGlobal appends the even part of the global limit that one of so many partitions has, 0 for one. Scripts multiply the rate by
-// what the partition has of it (Balancer); bursts stay even.
-func AppendGlobal(args []any, limit *admission.Limit, parts int) []any {
-	if parts == 0 || limit.Disabled || limit.Tokens == 0 {
-		return appendLimit(args, limit)
+// PackQuestions writes the costs of questions, of those from a cost on, as fragments/path.lua reads them; the paths are those of
+// AppendQuestions.
+func PackQuestions(questions []store.Question, least admission.Tokens) []byte {
+	const questionBytes = 2 + 4
+	packed := make([]byte, 0, questionBytes*len(questions))
+	for i := range questions {
+		if cost := questions[i].Cost; cost >= least {
+			packed = binary.LittleEndian.AppendUint16(packed, uint16(i+1))
+			packed = binary.LittleEndian.AppendUint32(packed, uint32(cost))
+		}
 	}
-	part := float64(limit.Rate()) / float64(parts)
-	return append(args, strconv.FormatFloat(part, 'g', 17, 64), Burst(*limit)/int64(parts))
+	return packed
+}
+
+// globalPart returns rate and burst of one of so many partitions, 0 for no limit.
+func globalPart(limit *admission.Limit, parts int) (rate, burst float64) {
+	if limit.Disabled || limit.Tokens == 0 {
+		return 0, 0
+	}
+	parts = max(parts, 1)
+	return float64(limit.Rate()) / float64(parts), float64(Burst(*limit) / int64(parts))
 }

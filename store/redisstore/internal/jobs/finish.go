@@ -79,8 +79,6 @@ func (s *Jobs) appendSpent(args []any, jobs []store.Finish) (_ []any, same bool)
 	if first == nil {
 		return args, true
 	}
-	args = append(args, "spent", first.Version, s.conn.BucketCap)
-	args = codec.AppendGlobal(args, &first.Limits[admission.LevelGlobal], s.conn.Parts)
-	args = codec.AppendPaths(append(args, len(paths)), paths)
+	args = codec.AppendPaths(append(args, "spent", first.Version), s.conn.BucketCap, &first.Limits[admission.LevelGlobal], s.conn.Parts, paths)
 	return append(args, costs...), true
 }

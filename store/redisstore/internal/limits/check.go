@@ -86,14 +86,8 @@ func (s *Limits) checkArgs(version int64, peek bool, questions []store.Question)
 	if peek {
 		flag = "1"
 	}
-	args := append(make([]any, 0, 9+(codec.PathSize+2)*len(questions)), s.conn.Now, version, flag, s.conn.BucketCap)
-	args = codec.AppendGlobal(args, &questions[0].Limits[admission.LevelGlobal], s.conn.Parts)
-	args = append(args, len(questions))
-	args = codec.AppendQuestions(args, questions)
-	for i := range questions {
-		args = append(args, i+1, int64(questions[i].Cost))
-	}
-	return args
+	args := append(make([]any, 0, 9+codec.PathSize*len(questions)), s.conn.Now, version, flag, codec.PackQuestions(questions, 0))
+	return codec.AppendQuestions(args, s.conn.BucketCap, s.conn.Parts, questions)
 }
 
 func parseAnswer(line string, q *store.Question) (store.Answer, error) {

@@ -30,28 +30,16 @@ func (s *Limits) Grant(ctx context.Context, g *store.Grant) (store.Granted, erro
 }
 
 func (s *Limits) grantArgs(g *store.Grant) []any {
-	args := append(make([]any, 0, 12+(codec.PathSize+2)*len(g.Questions)+8*len(g.Accounts)), s.conn.Now, g.Version, s.conn.BucketCap)
-	args = codec.AppendGlobal(args, &g.Questions[0].Limits[admission.LevelGlobal], s.conn.Parts)
-	beat := ""
+	args := append(make([]any, 0, 12+codec.PathSize*len(g.Questions)+8*len(g.Accounts)), s.conn.Now, g.Version, g.Member, codec.Micros(g.Lease))
+	beat, told := "", ""
 	if g.Beat != 0 {
 		beat = codec.Micros(max(0, g.Beat))
 	}
-	asked := 0
-	for i := range g.Questions {
-		if g.Questions[i].Cost > 0 {
-			asked++
-		}
-	}
 	if g.Left {
-		asked = -asked
+		told = "1"
 	}
-	args = append(args, g.Member, codec.Micros(g.Lease), beat, asked, len(g.Questions))
-	args = codec.AppendQuestions(args, g.Questions)
-	for i := range g.Questions {
-		if cost := g.Questions[i].Cost; cost > 0 {
-			args = append(args, i+1, int64(cost))
-		}
-	}
+	args = append(args, beat, told, codec.PackQuestions(g.Questions, 1))
+	args = codec.AppendQuestions(args, s.conn.BucketCap, s.conn.Parts, g.Questions)
 	for i := range g.Accounts {
 		a := &g.Accounts[i]
 		q := &g.Questions[a.Question]

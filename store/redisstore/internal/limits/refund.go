@@ -50,13 +50,11 @@ func (s *Limits) Commit(ctx context.Context, id string, receipt store.Taken, act
 		return "", err
 	}
 	q := &receipt.Question
-	args := append(make([]any, 0, 24), s.conn.Now, receipt.Version, s.conn.BucketCap)
-	args = codec.AppendGlobal(args, &q.Limits[admission.LevelGlobal], s.conn.Parts)
-	args = append(args, id, codec.Micros(store.RefundWindow), receipt.At.Time, receipt.At.Refunds, int64(q.Cost), int64(actual))
+	args := append(make([]any, 0, 20), s.conn.Now, receipt.Version, id, codec.Micros(store.RefundWindow), receipt.At.Time, receipt.At.Refunds, int64(q.Cost), int64(actual))
 	for _, left := range receipt.Left {
 		args = append(args, left)
 	}
-	reply, err := s.conn.Run(ctx, "refund", codec.AppendPaths(args, []codec.Path{codec.PathOf(q)})...)
+	reply, err := s.conn.Run(ctx, "refund", codec.AppendQuestions(args, s.conn.BucketCap, s.conn.Parts, []store.Question{*q})...)
 	if err != nil {
 		return "", err
 	}

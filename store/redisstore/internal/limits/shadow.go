@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redisconn"
 	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/redisstore/internal/codec"
@@ -16,14 +15,8 @@ import (
 // charged. version is that of the policy that has the candidate; where another is in force nothing is done and the error
 // is ErrStale. It is not to be sent again after an error: it would count twice.
 func (s *Limits) Shadow(ctx context.Context, version int64, id string, questions []store.Question) error {
-	args := append(make([]any, 0, 9+(codec.PathSize+2)*len(questions)), s.conn.Now, version, id, s.conn.BucketCap)
-	args = codec.AppendGlobal(args, &questions[0].Limits[admission.LevelGlobal], s.conn.Parts)
-	args = append(args, len(questions))
-	args = codec.AppendQuestions(args, questions)
-	for i := range questions {
-		args = append(args, i+1, int64(questions[i].Cost))
-	}
-	reply, err := s.conn.Run(ctx, "shadow", args...)
+	args := append(make([]any, 0, 9+codec.PathSize*len(questions)), s.conn.Now, version, id, codec.PackQuestions(questions, 0))
+	reply, err := s.conn.Run(ctx, "shadow", codec.AppendQuestions(args, s.conn.BucketCap, s.conn.Parts, questions)...)
 	if err != nil {
 		return err
 	}
