@@ -25,6 +25,8 @@ PEERS := loadtest/peers
 PEERSTOO = [ '$(PACKAGES)' != ./... ] ||
 # The gRPC interceptors are a module of their own, too, with the tests that need grpc-go.
 GRPC := grpclimit
+# So is headgate outbox with SQLite, whose driver takes half a minute of a core to compile.
+SQLITE := cmd/headgate/sqlite
 # Flags for `make benchmarks`, as in: make benchmarks BENCH=Fill BENCHFLAGS='-count 5'
 BENCH ?= .
 BENCHFLAGS ?=
@@ -123,8 +125,9 @@ crash: deps ## Kill producers, schedulers, workers and Redis for CRASHTIME, ten 
 STORMTIME ?= 10m
 
 .PHONY: outbox-storm
-outbox-storm: deps ## Kill applications, relays, PostgreSQL and Redis for STORMTIME, ten minutes unless told otherwise: each committed row is one job.
+outbox-storm: deps ## Kill applications, relays, PostgreSQL, MariaDB and Redis for STORMTIME, ten minutes unless told otherwise, then all but the database on SQLite: each committed row is one job.
 	HEADGATE_OUTBOX_STORM=$(STORMTIME) $(GO) test ./outbox -run 'TestStorm$$' -count 1 -v -timeout 2h
+	HEADGATE_OUTBOX_STORM=$(STORMTIME) $(GO) test -C $(SQLITE) . -run 'TestStorm$$' -count 1 -v -timeout 2h
 
 # Further flags for `make neighbour`, as in: make neighbour NEIGHBOURFLAGS='-span 3s'
 NEIGHBOURFLAGS ?=
@@ -187,9 +190,11 @@ lint: $(LINT) ## Run the linters and the modernizers. Builds golangci-lint at th
 	$(LINT) run ./...
 	cd $(PEERS) && $(LINT) run ./...
 	cd $(GRPC) && $(LINT) run ./...
+	cd $(SQLITE) && $(LINT) run ./...
 	$(GO) fix -diff ./...
 	$(GO) fix -C $(PEERS) -diff ./...
 	$(GO) fix -C $(GRPC) -diff ./...
+	$(GO) fix -C $(SQLITE) -diff ./...
 
 .PHONY: fmt
 fmt: $(LINT) ## Format the Go files and apply the modernizers.
@@ -197,6 +202,7 @@ fmt: $(LINT) ## Format the Go files and apply the modernizers.
 	$(GO) fix ./...
 	$(GO) fix -C $(PEERS) ./...
 	$(GO) fix -C $(GRPC) ./...
+	$(GO) fix -C $(SQLITE) ./...
 
 # The sandbox of Redis has fewer globals than Lua 5.1.
 LUA_GLOBALS := redis cjson struct KEYS ARGV
@@ -228,15 +234,21 @@ deploy-check: $(HELM) ## Check deploy/k8s by the types of Kubernetes, the chart 
 grpc: deps ## Run the tests of the gRPC interceptors, and those of the rate limit service by grpc-go's client and Envoy's protos, with the race detector. Compiles grpc-go at the first time, some 20 s of a core.
 	$(GO) test -C $(GRPC) -race $(TESTCOMPILE) -count 1 -timeout $(TIMEOUT) $(TESTFLAGS) ./...
 
+.PHONY: sqlite
+sqlite: deps ## Build headgate-sqlite into bin, the command headgate outbox with SQLite, and run the rules of the outbox and a storm on SQLite. Compiles SQLite at the first time, some half a minute of a core.
+	$(GO) test -C $(SQLITE) $(TESTCOMPILE) -count 1 -timeout $(TIMEOUT) $(TESTFLAGS) ./...
+	$(GO) build -C $(SQLITE) -o $(CURDIR)/bin/headgate-sqlite .
+
 .PHONY: bench-grpc
 bench-grpc: deps ## Measure the rate limit service beside the HTTP API's check, 5,000 to 20,000 calls a second each, of one process of headgate serve; a minute and a half.
 	$(GO) test -C $(GRPC) -run '^$$' -bench Gateways -benchtime 1x -timeout 10m ./rlstest
 
 .PHONY: tidy-check
-tidy-check: ## Fail if go.mod or go.sum is not tidy, here, of the benchmarks beside peers or of the interceptors.
+tidy-check: ## Fail if go.mod or go.sum is not tidy, here, of the benchmarks beside peers, of the interceptors or of headgate-sqlite.
 	$(GO) mod tidy -diff
 	$(GO) mod tidy -C $(PEERS) -diff
 	$(GO) mod tidy -C $(GRPC) -diff
+	$(GO) mod tidy -C $(SQLITE) -diff
 	$(GO) mod verify
 
 .PHONY: vuln
@@ -248,8 +260,8 @@ clean: ## Remove what was built.
 	rm -rf bin
 
 # redis-server for the tests (redistest starts it, on ports of its own; no service is needed), promtool of Debian's prometheus
-# for the rules and metrics, python3 and node for the clients, nginx for the configuration in deploy, postgresql for the outbox (pgtest starts
-# it, in a folder of its own), a C compiler for the race detector. RUNLEVEL=1 keeps Debian from starting the services it installs;
+# for the rules and metrics, python3 and node for the clients, nginx for the configuration in deploy, postgresql and mariadb-server-core
+# for the outbox (pgtest and mariatest start them, in folders of their own), a C compiler for the race detector. RUNLEVEL=1 keeps Debian from starting the services it installs;
 # dpkg finishes first what an interrupted installation left, since apt-get refuses to work before.
 .PHONY: deps
 deps: ## Install what the tests need besides Go, if it is missing and you are root.
@@ -260,11 +272,12 @@ deps: ## Install what the tests need besides Go, if it is missing and you are ro
 	command -v curl >/dev/null || missing+=(curl); \
 	command -v python3 >/dev/null || missing+=(python3); \
 	command -v node >/dev/null || missing+=(nodejs); \
+	command -v mariadbd >/dev/null || [ -x /usr/sbin/mariadbd ] || missing+=(mariadb-server-core); \
 	command -v nginx >/dev/null || [ -x /usr/sbin/nginx ] || missing+=(nginx-light); \
 	command -v "$$($(GO) env CC | cut -d' ' -f1)" >/dev/null || missing+=(gcc libc6-dev); \
 	if [ $${#missing[@]} -eq 0 ]; then exit 0; fi; \
 	if [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then \
-		echo "The tests need: $${missing[*]}. On Debian: sudo apt-get install $${missing[*]}. On a Mac: brew install redis prometheus python node nginx."; \
+		echo "The tests need: $${missing[*]}. On Debian: sudo apt-get install $${missing[*]}. On a Mac: brew install redis prometheus python node nginx postgresql mariadb."; \
 		echo "Without them, 'make short' runs the tests that need no Redis."; \
 		exit 1; \
 	fi; \

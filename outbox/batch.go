@@ -6,9 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/headgate/headgate/admission"
@@ -52,12 +49,18 @@ const (
 )
 
 // The rows of tenants that wait are left out. Which rows are claimed is by their being there: numbers are given before transactions commit.
-const claimRows = `WITH batch AS (
-	SELECT seq, sent FROM headgate_outbox
-	WHERE tenant NOT IN (SELECT tenant FROM headgate_outbox WHERE not_before > now())
-	ORDER BY seq LIMIT $1)
-UPDATE headgate_outbox o SET sent = coalesce(o.sent, now()) FROM batch WHERE o.seq = batch.seq
-RETURNING o.seq, o.id, o.tenant, o.job, coalesce(extract(epoch FROM now() - batch.sent), -1)::float8`
+const claimRows = `SELECT seq, id, tenant, job, {age sent} FROM headgate_outbox
+	WHERE tenant NOT IN (SELECT tenant FROM headgate_outbox WHERE not_before > {now})
+	ORDER BY seq LIMIT `
+
+const (
+	refuseRow = `UPDATE {table} SET sent = NULL, attempts = attempts + 1, reason = ?, not_before = {later} WHERE seq = ?`
+	buryRow   = `INSERT INTO headgate_outbox_dead (seq, id, tenant, job, created, attempts, reason)
+	SELECT seq, id, tenant, job, created, attempts + 1, ? FROM headgate_outbox WHERE seq = ?`
+)
+
+// mostReason is how many characters of a reason are kept.
+const mostReason = 1000
 
 // move claims rows, sends them and settles what became of them. n is how many left the outbox or wait; the error is that of the database,
 // or of a Redis that is away.
@@ -74,7 +77,7 @@ func (r *Relay) move(ctx context.Context, conn *sql.Conn) (n int, err error) {
 		sendErr = r.send(ctx, rows)
 	}
 	// What was sent is settled also when ctx has ended.
-	settling, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
+	settling, cancel := detached(ctx)
 	defer cancel()
 	if err := r.settle(settling, conn, rows); err != nil {
 		return 0, errors.Join(sendErr, fmt.Errorf("settle rows of the outbox: %w", err))
@@ -87,10 +90,32 @@ func (r *Relay) move(ctx context.Context, conn *sql.Conn) (n int, err error) {
 	return n, sendErr
 }
 
-func (r *Relay) claim(ctx context.Context, conn *sql.Conn) (all []row, err error) {
+func (r *Relay) claim(ctx context.Context, conn *sql.Conn) ([]row, error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	rows, err := conn.QueryContext(ctx, claimRows, r.config.Batch)
+	if err := r.sql.keep(ctx, conn, r.who, r.lease); err != nil {
+		return nil, err
+	}
+	all, err := r.read(ctx, conn)
+	if err != nil {
+		return nil, err
+	}
+	var fresh []int64
+	for i := range all {
+		if all[i].sent < 0 {
+			fresh = append(fresh, all[i].seq)
+		}
+	}
+	if len(fresh) == 0 {
+		return all, nil
+	}
+	// No other relay works, so nobody has claimed a row since it was read.
+	_, err = conn.ExecContext(ctx, fmt.Sprintf(r.sql.sent, r.sql.now, list(fresh)))
+	return all, err
+}
+
+func (r *Relay) read(ctx context.Context, conn *sql.Conn) (all []row, err error) {
+	rows, err := conn.QueryContext(ctx, r.claimRows)
 	if err != nil {
 		return nil, err
 	}
@@ -98,16 +123,18 @@ func (r *Relay) claim(ctx context.Context, conn *sql.Conn) (all []row, err error
 	for rows.Next() {
 		var one row
 		var id, tenant, text string
-		var sent float64
+		var sent sql.NullInt64
 		if err := rows.Scan(&one.seq, &id, &tenant, &text, &sent); err != nil {
 			return nil, err
 		}
 		one.broken = json.Unmarshal([]byte(text), &one.job)
 		one.job.ID, one.job.Tenant = id, tenant
-		one.sent = time.Duration(sent * float64(time.Second))
+		one.sent = -1
+		if sent.Valid {
+			one.sent = max(0, time.Duration(sent.Int64)*time.Microsecond) // The clock may have been set back.
+		}
 		all = append(all, one)
 	}
-	slices.SortFunc(all, func(a, b row) int { return int(a.seq - b.seq) })
 	return all, rows.Err()
 }
 
@@ -242,67 +269,50 @@ func deadReason(result *admission.EnqueueResult) string {
 	if no, ok := errors.AsType[*admission.RefusedError](result.Err); ok {
 		return string(no.Verdict.Reason)
 	}
-	return reasonInvalid + ": " + result.Err.Error()
+	why := []rune(reasonInvalid + ": " + result.Err.Error())
+	return string(why[:min(len(why), mostReason)])
 }
 
 // settle writes down what became of the rows, in one transaction.
 func (r *Relay) settle(ctx context.Context, conn *sql.Conn, rows []row) error {
-	tx, err := conn.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = tx.Rollback() }() // After Commit it does nothing.
-	var gone, kept []int64
 	died := uint64(0)
-	for i := range rows {
-		switch one := &rows[i]; one.fate {
-		case entered:
-			gone = append(gone, one.seq)
-		case unsent:
-			if one.sent < 0 { // Otherwise it was sent before, and what became of that is still not known.
-				kept = append(kept, one.seq)
+	err := transact(ctx, conn, sql.LevelDefault, func(tx *sql.Tx) (err error) {
+		if err := r.sql.keep(ctx, tx, r.who, r.lease); err != nil {
+			return err
+		}
+		var gone, kept []int64
+		for i := range rows {
+			switch one := &rows[i]; one.fate {
+			case entered:
+				gone = append(gone, one.seq)
+			case unsent:
+				if one.sent < 0 { // Otherwise it was sent before, and what became of that is still not known.
+					kept = append(kept, one.seq)
+				}
+			case refused:
+				_, err = tx.ExecContext(ctx, r.refuseRow, one.reason, one.wait.Microseconds(), one.seq)
+			case dead:
+				died++
+				gone = append(gone, one.seq)
+				_, err = tx.ExecContext(ctx, r.buryRow, one.reason, one.seq)
+			case unknown:
 			}
-		case refused:
-			_, err = tx.ExecContext(ctx, `UPDATE headgate_outbox SET sent = NULL, attempts = attempts + 1, reason = $2,
-				not_before = now() + $3 * interval '1 microsecond' WHERE seq = $1`, one.seq, one.reason, one.wait.Microseconds())
-		case dead:
-			died++
-			_, err = tx.ExecContext(ctx, `WITH gone AS (DELETE FROM headgate_outbox WHERE seq = $1 RETURNING *)
-				INSERT INTO headgate_outbox_dead (seq, id, tenant, job, created, attempts, reason)
-				SELECT seq, id, tenant, job, created, attempts + 1, $2 FROM gone`, one.seq, one.reason)
-		case unknown:
+			if err != nil {
+				return err
+			}
 		}
-		if err != nil {
-			return err
+		if len(gone) > 0 {
+			if _, err := tx.ExecContext(ctx, fmt.Sprintf(r.sql.drop, list(gone))); err != nil {
+				return err
+			}
 		}
-	}
-	if len(gone) > 0 {
-		if _, err := tx.ExecContext(ctx, `DELETE FROM headgate_outbox WHERE seq = ANY($1::bigint[])`, array(gone)); err != nil {
-			return err
+		if len(kept) > 0 {
+			_, err = tx.ExecContext(ctx, fmt.Sprintf(r.sql.sent, "NULL", list(kept)))
 		}
-	}
-	if len(kept) > 0 {
-		if _, err := tx.ExecContext(ctx, `UPDATE headgate_outbox SET sent = NULL WHERE seq = ANY($1::bigint[])`, array(kept)); err != nil {
-			return err
-		}
-	}
-	if err := tx.Commit(); err != nil {
 		return err
+	})
+	if err == nil {
+		r.dead.Add(died)
 	}
-	r.dead.Add(died)
-	return nil
-}
-
-// array writes numbers as PostgreSQL does, which every driver can pass on.
-func array(numbers []int64) string {
-	var out strings.Builder
-	out.WriteByte('{')
-	for i, n := range numbers {
-		if i > 0 {
-			out.WriteByte(',')
-		}
-		out.WriteString(strconv.FormatInt(n, 10))
-	}
-	out.WriteByte('}')
-	return out.String()
+	return err
 }

@@ -1,13 +1,17 @@
 // Package outbox puts jobs in with the caller's own database transaction: a job enters if and only if the transaction commits.
 //
-//	application                        PostgreSQL                       relay (headgate outbox)          Headgate
+//	application                        database                         relay (headgate outbox)          Headgate
 //	tx: INSERT INTO orders …           ┌─────────────────────┐  claim   ┌───────────────────┐ EnqueueBatch
 //	    Enqueue(ctx, tx, job) ───────▶ │ headgate_outbox     │ ───────▶ │ tenant after      │ ─────────▶ admitted, duplicate: row deleted
 //	    COMMIT                         │ headgate_outbox_dead│ ◀─────── │ tenant in order   │            refused: waits as the verdict says
 //	                                   └─────────────────────┘  settle  └───────────────────┘            final: to the dead rows
 //
 // Enqueue is one INSERT; it needs database/sql and no driver, and asks nothing of Redis. Migrate makes the tables. A Relay moves the rows;
-// of several on one database one works, by an advisory lock, and the others stand by.
+// of several on one database one works, and the others stand by. The functions are those of PostgreSQL; MySQL (and MariaDB) and SQLite are a
+// Dialect, with the same as methods: outbox.MySQL.Enqueue(ctx, tx, job).
+//
+// The lock of the relay that works is its connection's, on PostgreSQL and MySQL: it is free once the database knows that the connection is gone. On
+// SQLite it is a row with a lease of five time-outs and two polls, 10.5 s unless they say otherwise, and a relay that took longer settles nothing.
 //
 // # What holds
 //

@@ -12,7 +12,7 @@ import (
 )
 
 // Execer is what Enqueue needs of a transaction: *sql.Tx is one, and *sql.Conn and *sql.DB, which commit at once. A transaction of pgx's own
-// becomes one by ExecFunc.
+// becomes one by ExecFunc. It has to be of the database that the dialect names.
 type Execer interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
@@ -30,12 +30,24 @@ func (f ExecFunc) ExecContext(ctx context.Context, query string, args ...any) (s
 	return nil, f(ctx, query, args...)
 }
 
-const insertRow = `INSERT INTO headgate_outbox (id, tenant, job) VALUES ($1, $2, $3)`
+const insertRow = `INSERT INTO headgate_outbox (id, tenant, job) VALUES (?, ?, ?)`
+
+// insertRows are its texts, for each dialect.
+var insertRows = [...]string{PostgreSQL: postgresql.text(insertRow), MySQL: mysql.text(insertRow), SQLite: sqlite.text(insertRow)}
+
+// Enqueue writes a job into the outbox of a PostgreSQL, within the caller's transaction; see Dialect.Enqueue.
+func Enqueue(ctx context.Context, tx Execer, job admission.Job) (id string, err error) {
+	return PostgreSQL.Enqueue(ctx, tx, job)
+}
 
 // Enqueue writes a job into the outbox, within the caller's transaction: it enters once that has committed, and never if it has not. The id
-// is the job's, a UUIDv7 where it has none; the payload has at most admission.DefaultMaxPayload bytes. The error is a *FieldError for each bad field, before anything is written, or the database's,
-// after which the transaction is of no use. What only the policy knows, as the classes of a queue, the relay finds out.
-func Enqueue(ctx context.Context, tx Execer, job admission.Job) (id string, err error) {
+// is the job's, a UUIDv7 where it has none; the payload has at most admission.DefaultMaxPayload bytes. The error is a *FieldError for each bad
+// field, before anything is written, or the database's, after which the transaction is of no use. What only the policy knows, as the classes of
+// a queue, the relay finds out.
+func (d Dialect) Enqueue(ctx context.Context, tx Execer, job admission.Job) (id string, err error) {
+	if err := d.validate(); err != nil {
+		return job.ID, err
+	}
 	if job.ID == "" {
 		made, err := uuid.NewV7()
 		if err != nil {
@@ -50,7 +62,7 @@ func Enqueue(ctx context.Context, tx Execer, job admission.Job) (id string, err 
 	if err != nil {
 		return job.ID, fmt.Errorf("write job %s: %w", job.ID, err)
 	}
-	if _, err := tx.ExecContext(ctx, insertRow, job.ID, job.Tenant, string(text)); err != nil {
+	if _, err := tx.ExecContext(ctx, insertRows[d], job.ID, job.Tenant, string(text)); err != nil {
 		return job.ID, fmt.Errorf("put job %s into the outbox: %w", job.ID, err)
 	}
 	return job.ID, nil

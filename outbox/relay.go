@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -19,6 +20,8 @@ type Batcher interface {
 
 // Config is what a Relay is told. Only Window is needed.
 type Config struct {
+	// Dialect is the SQL of the database; zero means PostgreSQL.
+	Dialect Dialect
 	// Window returns the dedup window of the policy in force. It is asked before a row is sent for the second time.
 	Window func(ctx context.Context) (time.Duration, error)
 	// Timeout is the longest that a call of the Batcher takes to reach Redis, 1 ms to 1 min; zero means 2 s, as a producer's.
@@ -54,6 +57,9 @@ func (c Config) validate() error {
 			bad = append(bad, &admission.FieldError{Field: name, Value: value, Allowed: allowed})
 		}
 	}
+	if err := c.Dialect.validate(); err != nil {
+		bad = append(bad, err)
+	}
 	field(c.Window != nil, "Window", "nil", "a function")
 	field(c.Timeout >= time.Millisecond && c.Timeout <= time.Minute, "Timeout", c.Timeout.String(), "1ms to 1m")
 	field(c.Poll >= 10*time.Millisecond && c.Poll <= time.Minute, "Poll", c.Poll.String(), "10ms to 1m")
@@ -74,18 +80,30 @@ type Relay struct {
 	db     *sql.DB
 	to     Batcher
 	config Config
+	sql    *grammar
+	// The statements as the database has them.
+	claimRows, refuseRow, buryRow string
+	// who and lease are for a lock that is a relay's for a time.
+	who   string
+	lease time.Duration
 
 	admitted, duplicates, refused, dead atomic.Uint64
 	working                             atomic.Bool
 }
 
-// NewRelay returns a relay from a PostgreSQL, whose tables Migrate has made. The error names each bad field.
+// NewRelay returns a relay from a database, whose tables Migrate has made. The error names each bad field.
 func NewRelay(db *sql.DB, to Batcher, config Config) (*Relay, error) {
 	config = config.withDefaults()
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
-	return &Relay{db: db, to: to, config: config}, nil
+	g := grammars[config.Dialect]
+	return &Relay{
+		db: db, to: to, config: config, sql: g,
+		claimRows: g.text(claimRows) + strconv.Itoa(config.Batch), refuseRow: g.text(refuseRow), buryRow: g.text(buryRow),
+		// A batch takes two time-outs and its statements; between two of them the relay sleeps for the time of a poll.
+		who: rand.Text(), lease: 5*config.Timeout + 2*config.Poll,
+	}, nil
 }
 
 // Stats returns what the relay has done.
@@ -154,8 +172,8 @@ func (r *Relay) session(ctx context.Context, do func(*sql.Conn) error) error {
 		return fmt.Errorf("connect to the outbox: %w", err)
 	}
 	defer conn.Close()
-	var got bool
-	if err := conn.QueryRowContext(ctx, `SELECT pg_try_advisory_lock($1)`, int64(relayLock)).Scan(&got); err != nil {
+	got, err := r.sql.take(ctx, conn, r.who, r.lease)
+	if err != nil {
 		return fmt.Errorf("lock the outbox: %w", err)
 	}
 	if !got {
@@ -164,10 +182,9 @@ func (r *Relay) session(ctx context.Context, do func(*sql.Conn) error) error {
 	r.working.Store(true)
 	defer func() {
 		r.working.Store(false)
-		// A connection that cannot unlock is broken, and with it the lock is gone.
-		free, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
+		free, cancel := detached(ctx)
 		defer cancel()
-		_, _ = conn.ExecContext(free, `SELECT pg_advisory_unlock($1)`, int64(relayLock))
+		r.sql.free(free, conn, r.who)
 	}()
 	return do(conn)
 }

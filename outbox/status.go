@@ -17,16 +17,22 @@ type Status struct {
 	Dead int64
 }
 
-// StatusOf returns what the outbox of a database holds.
-func StatusOf(ctx context.Context, db *sql.DB) (s Status, err error) {
-	var oldest float64
-	err = db.QueryRowContext(ctx, `SELECT count(*), coalesce(extract(epoch FROM clock_timestamp() - min(created)), 0)::float8,
-		count(DISTINCT tenant) FILTER (WHERE not_before > now()), (SELECT count(*) FROM headgate_outbox_dead) FROM headgate_outbox`).
+// StatusOf returns what the outbox of a PostgreSQL holds; see Dialect.Status.
+func StatusOf(ctx context.Context, db *sql.DB) (Status, error) { return PostgreSQL.Status(ctx, db) }
+
+// Status returns what the outbox of a database holds.
+func (d Dialect) Status(ctx context.Context, db *sql.DB) (s Status, err error) {
+	if err := d.validate(); err != nil {
+		return Status{}, err
+	}
+	var oldest int64
+	err = db.QueryRowContext(ctx, grammars[d].text(`SELECT count(*), coalesce({age min(created)}, 0),
+		count(DISTINCT CASE WHEN not_before > {now} THEN tenant END), (SELECT count(*) FROM headgate_outbox_dead) FROM headgate_outbox`)).
 		Scan(&s.Rows, &oldest, &s.Held, &s.Dead)
 	if err != nil {
 		return Status{}, fmt.Errorf("look at the outbox: %w", err)
 	}
-	s.Oldest = time.Duration(oldest * float64(time.Second))
+	s.Oldest = max(0, time.Duration(oldest)*time.Microsecond) // A transaction's time is that of its begin, and clocks step.
 	return s, nil
 }
 
@@ -39,31 +45,60 @@ type DeadRow struct {
 	Died       time.Time
 }
 
-// Dead returns the dead rows after a number, in their order, at most so many of them.
-func Dead(ctx context.Context, db *sql.DB, after int64, most int) (all []DeadRow, err error) {
-	rows, err := db.QueryContext(ctx, `SELECT seq, id, tenant, reason, created, died FROM headgate_outbox_dead WHERE seq > $1 ORDER BY seq LIMIT $2`,
-		after, most)
+// Dead returns the dead rows of a PostgreSQL; see Dialect.Dead.
+func Dead(ctx context.Context, db *sql.DB, after int64, most int) ([]DeadRow, error) {
+	return PostgreSQL.Dead(ctx, db, after, most)
+}
+
+// Dead returns the dead rows after a number, in their order, at most so many of them. Their times are in UTC, exact to the millisecond.
+func (d Dialect) Dead(ctx context.Context, db *sql.DB, after int64, most int) (all []DeadRow, err error) {
+	if err := d.validate(); err != nil {
+		return nil, err
+	}
+	rows, err := db.QueryContext(ctx, grammars[d].text(`SELECT seq, id, tenant, reason, {unix created}, {unix died} FROM headgate_outbox_dead
+		WHERE seq > ? ORDER BY seq LIMIT ?`), after, most)
 	if err != nil {
 		return nil, fmt.Errorf("list dead rows of the outbox: %w", err)
 	}
 	defer rows.Close()
 	for rows.Next() {
-		var d DeadRow
-		if err := rows.Scan(&d.Seq, &d.ID, &d.Tenant, &d.Reason, &d.Created, &d.Died); err != nil {
+		var one DeadRow
+		var created, died int64
+		if err := rows.Scan(&one.Seq, &one.ID, &one.Tenant, &one.Reason, &created, &died); err != nil {
 			return nil, fmt.Errorf("list dead rows of the outbox: %w", err)
 		}
-		all = append(all, d)
+		one.Created, one.Died = time.UnixMilli(created).UTC(), time.UnixMilli(died).UTC()
+		all = append(all, one)
 	}
 	return all, rows.Err()
 }
 
+// Redrive puts dead rows of a PostgreSQL back; see Dialect.Redrive.
+func Redrive(ctx context.Context, db *sql.DB, reason string) (n int64, err error) {
+	return PostgreSQL.Redrive(ctx, db, reason)
+}
+
 // Redrive puts dead rows back into the outbox, behind all others: those of a reason, or with an empty one all. Of the reason "doubt" the
 // caller has made sure that they have not run, or does not mind that they run twice.
-func Redrive(ctx context.Context, db *sql.DB, reason string) (n int64, err error) {
-	result, err := db.ExecContext(ctx, `WITH back AS (DELETE FROM headgate_outbox_dead WHERE $1 = '' OR reason = $1 RETURNING seq, id, tenant, job)
-		INSERT INTO headgate_outbox (id, tenant, job) SELECT id, tenant, job FROM back ORDER BY seq`, reason)
+func (d Dialect) Redrive(ctx context.Context, db *sql.DB, reason string) (n int64, err error) {
+	if err := d.validate(); err != nil {
+		return 0, err
+	}
+	g := grammars[d]
+	err = transact(ctx, db, g.isolation, func(tx *sql.Tx) error {
+		for i, statement := range g.redrive {
+			result, err := tx.ExecContext(ctx, g.text(statement), reason, reason)
+			if err == nil && i == 0 {
+				n, err = result.RowsAffected()
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 	if err != nil {
 		return 0, fmt.Errorf("redrive dead rows of the outbox: %w", err)
 	}
-	return result.RowsAffected()
+	return n, nil
 }

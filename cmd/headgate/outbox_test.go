@@ -10,10 +10,49 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/mariatest"
 	"github.com/headgate/headgate/internal/pgtest"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/outbox"
 )
+
+// TestOutboxMovesFromMariaDB: by its address, with a password that no error shows.
+func TestOutboxMovesFromMariaDB(t *testing.T) {
+	t.Parallel()
+	server := mariatest.Start(t)
+	db := server.Open(t)
+	if err := outbox.MySQL.Migrate(t.Context(), db); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := outbox.MySQL.Enqueue(t.Context(), db, admission.NewJob("acme", "mail", "send", nil)); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "database")
+	for _, row := range []struct {
+		address string
+		code    int
+		says    string
+	}{
+		{server.URL(), 0, `"admitted":1`},
+		{"mariadb" + strings.TrimPrefix(server.URL(), "mysql"), 0, `"admitted":0`},
+		{"mysql://me:hunter2@127.0.0.1/", 2, "database-file"},
+		{"mysql://me:hunter2@127.0.0.1/name?nosuch=%zz", 2, "database-file"},
+		{"mysql://me:hunter2@127.0.0.1/name?tls=nosuch", 2, "database-file"},
+		{"mysql://me:hunter2@127.0.0.1:1/name", 1, "migrate the outbox"},
+		{"oracle://me:hunter2@127.0.0.1/name", 2, "postgres://user:password@host/name, mysql://user:password@host/name or sqlite:FILE"},
+		{"sqlite:/tmp/hunter2.db", 2, "headgate-sqlite"},
+	} {
+		if err := os.WriteFile(file, []byte(row.address), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var notes bytes.Buffer
+		args := []string{"outbox", "--redis", redistest.Shared(t).Addr(), "--prefix", redistest.Prefix(t), "--database-file", file, "--once"}
+		code := execute(t.Context(), args, strings.NewReader(""), &notes, &notes)
+		if code != row.code || !strings.Contains(notes.String(), row.says) || strings.Contains(notes.String(), "hunter2") {
+			t.Errorf("%s: exit code %d: %s", row.address, code, notes.String())
+		}
+	}
+}
 
 // TestOutboxMovesWhatWasCommitted: the command makes the tables and moves a row; an address that is none is not shown.
 func TestOutboxMovesWhatWasCommitted(t *testing.T) {

@@ -9,7 +9,7 @@ const module = "github.com/headgate/headgate"
 const pureFloor = 1
 
 // beside are modules of their own, in the same house.
-var beside = []string{"loadtest/peers", "grpclimit"}
+var beside = []string{"loadtest/peers", "grpclimit", "cmd/headgate/sqlite"}
 
 // room is a tree of packages that stands on one floor.
 type room struct {
@@ -68,33 +68,36 @@ var rooms = []room{
 	{path: "internal/embedded", floor: 0, leaf: true},
 	{path: "internal/redistest", floor: 0, leaf: true},
 	{path: "internal/pgtest", floor: 0, leaf: true},
+	{path: "internal/mariatest", floor: 0, leaf: true},
 	{path: "internal/house", floor: 0, leaf: true},
 	{path: "internal/account", floor: 6},
 	{path: "internal/breaks", floor: 6},
 	{path: "internal/laws", floor: 6},
 	{path: "internal/crash", floor: 6},
+	{path: "internal/outboxtest", floor: 5},
 }
 
 // edge is an import that the floors forbid and the house wants.
 type edge struct{ from, to string }
 
 var mayAlso = []edge{
-	{"policy", "breaker"},                       // The rules of a breaker are of the policy, too.
-	{"policy", "internal/control"},              // By what a limit moves is of the policy, too.
-	{"policy", "internal/pressure"},             // What weighs how much in a score is of the policy, too.
-	{"worker", "scheduler"},                     // A worker runs a scheduler, so that a lone worker needs nobody.
-	{"internal/redisconn", "internal/keyspace"}, // A partition is known by its keys.
-	{"internal/redisconn", "lua"},               // It sends the scripts.
-	{"internal/explain", "internal/shown"},      // What a tenant's eyes may see is decided in one place.
-	{"internal/explain", "internal/rollout"},    // It names the rule of the policy in force.
-	{"internal/shown", "internal/rollout"},      // It shows what an edit of the policy changed.
-	{"producer", "internal/tally"},              // It counts as the admin API does.
-	{"limiter", "internal/tally"},               // So does this.
-	{"worker", "internal/outage"},               // Their goroutines share what they know of a Redis that is away.
-	{"scheduler", "internal/outage"},            // As above.
-	{"worker", "internal/guard"},                // It takes no jobs while the process uses too much, as a server takes no calls.
-	{"worker", "internal/share"},                // Its slots go to partitions as those of a session over HTTP do.
-	{"internal/redistest", "internal/embedded"}, // Tests use its care for a child.
+	{"policy", "breaker"},                         // The rules of a breaker are of the policy, too.
+	{"policy", "internal/control"},                // By what a limit moves is of the policy, too.
+	{"policy", "internal/pressure"},               // What weighs how much in a score is of the policy, too.
+	{"worker", "scheduler"},                       // A worker runs a scheduler, so that a lone worker needs nobody.
+	{"internal/redisconn", "internal/keyspace"},   // A partition is known by its keys.
+	{"internal/redisconn", "lua"},                 // It sends the scripts.
+	{"internal/explain", "internal/shown"},        // What a tenant's eyes may see is decided in one place.
+	{"internal/explain", "internal/rollout"},      // It names the rule of the policy in force.
+	{"internal/shown", "internal/rollout"},        // It shows what an edit of the policy changed.
+	{"producer", "internal/tally"},                // It counts as the admin API does.
+	{"limiter", "internal/tally"},                 // So does this.
+	{"worker", "internal/outage"},                 // Their goroutines share what they know of a Redis that is away.
+	{"scheduler", "internal/outage"},              // As above.
+	{"worker", "internal/guard"},                  // It takes no jobs while the process uses too much, as a server takes no calls.
+	{"worker", "internal/share"},                  // Its slots go to partitions as those of a session over HTTP do.
+	{"internal/outboxtest", "internal/redistest"}, // It is the tests of two modules.
+	{"internal/redistest", "internal/embedded"},   // Tests use its care for a child.
 	{"internal/redistest", "internal/redisclient"},
 	{"internal/redistest", "internal/keyspace"}, // Tests read and set what is packed.
 	{"internal/embedded", "internal/redisclient"},

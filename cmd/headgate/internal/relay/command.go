@@ -2,15 +2,9 @@ package relay
 
 import (
 	"context"
-	"database/sql"
 	"errors"
-	"fmt"
-	"os"
-	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/spf13/cobra"
 
 	"github.com/headgate/headgate/cmd/headgate/internal/cli"
@@ -36,16 +30,23 @@ type outboxFlags struct {
 func NewCommand() *cobra.Command {
 	var f outboxFlags
 	c := &cobra.Command{
-		Use: "outbox --database-file FILE", Short: "Move jobs from a PostgreSQL in which applications committed them", Args: cli.NoArgs,
+		Use: "outbox --database-file FILE", Short: "Move jobs from a database in which applications committed them", Args: cli.NoArgs,
 		Long: `Moves the rows that applications wrote into the table headgate_outbox with their own transactions
 (package outbox): each job enters once, by its id, and those of a tenant in order. A refused job
 waits as its verdict says and holds back its tenant's later ones; one that no wait helps goes to
 the table headgate_outbox_dead with its reason. The tables are made, or raised to the newest
 version, at the start.
 
-The address of the database, postgres://user:password@host/name, comes from a file or from
-` + DatabaseVariable + `; it is never shown. Several may run on one database: one works, the others stand by.
-SIGTERM ends it after the rows under way.
+The address of the database comes from a file or from ` + DatabaseVariable + `; it is never shown:
+
+  postgres://user:password@host/name    PostgreSQL 12 or later
+  mysql://user:password@host/name       MySQL 8.0.13, MariaDB 10.6 or later; mariadb:// is the same. It
+                                        takes the parameters of Go's driver, as ?tls=true, and
+                                        ?socket=/run/mysqld/mysqld.sock for a server on this machine
+  sqlite:/var/lib/app/app.db            by headgate-sqlite alone, which is built with SQLite
+
+Several may run on one database: one works, the others stand by. SIGTERM ends it after the rows
+under way.
 
 Exit codes: 0 it was told to stop, or has moved all with --once, 1 a failure, 2 a wrong command line.`,
 		Example: `  headgate outbox --redis localhost:6379 --database-file /run/secrets/database
@@ -53,7 +54,7 @@ Exit codes: 0 it was told to stop, or has moved all with --once, 1 a failure, 2 
 		RunE: func(c *cobra.Command, _ []string) error { return f.run(c) },
 	}
 	f.Add(c.Flags())
-	c.PersistentFlags().StringVar(&f.file, "database-file", "", "`FILE` with the address of the PostgreSQL (by default $"+DatabaseVariable+" is the address)")
+	c.PersistentFlags().StringVar(&f.file, "database-file", "", "`FILE` with the address of the database (by default $"+DatabaseVariable+" is the address)")
 	c.Flags().BoolVar(&f.once, "once", false, "move what may be moved now, and end")
 	c.AddCommand(newStatus(&f), newRedrive(&f))
 	return c
@@ -63,12 +64,12 @@ func (f *outboxFlags) run(c *cobra.Command) error {
 	if err := f.Validate(); err != nil {
 		return err
 	}
-	return f.with(func(db *sql.DB) error { return f.move(c, db) })
+	return f.with(func(db *database) error { return f.move(c, db) })
 }
 
 // with opens the database for the time of a call.
-func (f *outboxFlags) with(do func(db *sql.DB) error) (err error) {
-	db, err := f.database()
+func (f *outboxFlags) with(do func(db *database) error) (err error) {
+	db, err := f.open()
 	if err != nil {
 		return err
 	}
@@ -77,17 +78,18 @@ func (f *outboxFlags) with(do func(db *sql.DB) error) (err error) {
 }
 
 // move runs the relay.
-func (f *outboxFlags) move(c *cobra.Command, db *sql.DB) error {
+func (f *outboxFlags) move(c *cobra.Command, db *database) error {
 	logger := logs.New(c.ErrOrStderr(), f.Loaded.Logs()).Logger(logs.Producer)
 	return f.With(c.Context(), c.ErrOrStderr(), func(ctx context.Context, s store.Deployment) error {
-		if err := outbox.Migrate(ctx, db); err != nil {
+		if err := db.dialect.Migrate(ctx, db.DB); err != nil {
 			return err
 		}
 		p, err := producer.New(s, producer.Config{Logger: logger})
 		if err != nil {
 			return err
 		}
-		r, err := outbox.NewRelay(db, p, outbox.Config{
+		r, err := outbox.NewRelay(db.DB, p, outbox.Config{
+			Dialect: db.dialect,
 			Window:  func(ctx context.Context) (time.Duration, error) { return dedupWindow(ctx, s) },
 			OnError: func(err error) { logger.Error().Err(err).Msg("outbox is not moved for now") },
 		})
@@ -104,22 +106,6 @@ func (f *outboxFlags) move(c *cobra.Command, db *sql.DB) error {
 			Uint64("dead", done.Dead).Msg("outbox stopped")
 		return err
 	})
-}
-
-func (f *outboxFlags) database() (*sql.DB, error) {
-	address := os.Getenv(DatabaseVariable)
-	if f.file != "" {
-		text, err := os.ReadFile(f.file)
-		if err != nil {
-			return nil, cli.Usage(fmt.Errorf("--database-file: %w", err))
-		}
-		address = strings.TrimSpace(string(text))
-	}
-	config, err := pgx.ParseConfig(address)
-	if address == "" || err != nil { // The error could hold the password.
-		return nil, cli.FieldError("database-file", "(not shown)", "the address of a PostgreSQL, postgres://user:password@host/name, there or in "+DatabaseVariable)
-	}
-	return stdlib.OpenDB(*config), nil
 }
 
 // dedupWindow returns how long the policy in force has ids remembered.

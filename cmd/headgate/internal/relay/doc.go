@@ -1,2 +1,2 @@
-// Package relay holds the command headgate outbox, which moves jobs from a PostgreSQL in which applications committed them.
+// Package relay holds the command headgate outbox, which moves jobs from a database in which applications committed them.
 package relay

@@ -1,7 +1,6 @@
 package relay
 
 import (
-	"database/sql"
 	"errors"
 	"fmt"
 	"io"
@@ -11,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headgate/headgate/cmd/headgate/internal/cli"
-	"github.com/headgate/headgate/outbox"
 )
 
 // shownDead is how many dead rows are named.
@@ -56,12 +54,12 @@ and the first %d rows that no wait helps. It asks the database alone.`, shownDea
 		Example: `  headgate outbox status --database-file /run/secrets/database
   headgate outbox status --database-file /run/secrets/database --json`,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return f.with(func(db *sql.DB) error {
-				status, err := outbox.StatusOf(c.Context(), db)
+			return f.with(func(db *database) error {
+				status, err := db.dialect.Status(c.Context(), db.DB)
 				if err != nil {
 					return err
 				}
-				dead, err := outbox.Dead(c.Context(), db, 0, shownDead)
+				dead, err := db.dialect.Dead(c.Context(), db.DB, 0, shownDead)
 				if err != nil {
 					return err
 				}
@@ -92,8 +90,8 @@ Exit codes: 0 they are back, 1 a failure, 2 a wrong command line, 3 there was no
 			if all == (reason != "") {
 				return cli.Usage(errors.New("say which with --reason, or --all, and not both"))
 			}
-			return f.with(func(db *sql.DB) error {
-				n, err := outbox.Redrive(c.Context(), db, reason)
+			return f.with(func(db *database) error {
+				n, err := db.dialect.Redrive(c.Context(), db.DB, reason)
 				if err != nil {
 					return err
 				}
