@@ -71,6 +71,8 @@ func (c Config) validate() error {
 type Stats struct {
 	// Admitted and Duplicates are rows that are in; Refused are refusals that pass; Dead are rows that became dead.
 	Admitted, Duplicates, Refused, Dead uint64
+	// Errors are how often the database or Redis failed; OnError has heard of them.
+	Errors uint64
 	// Working says that this relay is the one that works.
 	Working bool
 }
@@ -87,8 +89,8 @@ type Relay struct {
 	who   string
 	lease time.Duration
 
-	admitted, duplicates, refused, dead atomic.Uint64
-	working                             atomic.Bool
+	admitted, duplicates, refused, dead, errors atomic.Uint64
+	working                                     atomic.Bool
 }
 
 // NewRelay returns a relay from a database, whose tables Migrate has made. The error names each bad field.
@@ -109,8 +111,19 @@ func NewRelay(db *sql.DB, to Batcher, config Config) (*Relay, error) {
 // Stats returns what the relay has done.
 func (r *Relay) Stats() Stats {
 	return Stats{
-		Admitted: r.admitted.Load(), Duplicates: r.duplicates.Load(), Refused: r.refused.Load(), Dead: r.dead.Load(), Working: r.working.Load(),
+		Admitted: r.admitted.Load(), Duplicates: r.duplicates.Load(), Refused: r.refused.Load(), Dead: r.dead.Load(),
+		Errors: r.errors.Load(), Working: r.working.Load(),
 	}
+}
+
+// Lag returns for how long the row at the head of the outbox has waited, zero where there is none. It reads one row, by a connection of its own.
+func (r *Relay) Lag(ctx context.Context) (time.Duration, error) {
+	var age int64
+	err := r.db.QueryRowContext(ctx, r.sql.text(`SELECT {age created} FROM headgate_outbox ORDER BY seq LIMIT 1`)).Scan(&age)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return 0, fmt.Errorf("look at the head of the outbox: %w", err)
+	}
+	return max(0, time.Duration(age)*time.Microsecond), nil
 }
 
 // Backoff while the database or Redis is away, and how long a statement may take.
@@ -142,6 +155,7 @@ func (r *Relay) Run(ctx context.Context) error {
 		case errors.Is(err, ErrStandby):
 			pause(ctx, r.config.Poll)
 		default:
+			r.errors.Add(1)
 			r.config.OnError(err)
 			pause(ctx, backoff)
 			backoff = min(2*backoff, mostBackoff)

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -107,4 +108,21 @@ func TestOutboxMovesWhatWasCommitted(t *testing.T) {
 	if code, said := run("postgres://me:hunter2@[bad"); code != 2 || strings.Contains(said, "hunter2") {
 		t.Errorf("%d: %s", code, said)
 	}
+}
+
+// scrapeRelay returns the metrics of headgate outbox once it has moved a row.
+func scrapeRelay(t *testing.T) (said string) {
+	t.Helper()
+	server, file := mariatest.Start(t), filepath.Join(t.TempDir(), "database")
+	must(t, os.WriteFile(file, []byte(server.URL()), 0o600))
+	relay := addressOf(newDeployment(t), "outbox", "--database-file", file, "--metrics", "127.0.0.1:0")
+	db := server.Open(t)
+	_, err := outbox.MySQL.Enqueue(t.Context(), db, admission.NewJob("acme", "mail", "send", nil))
+	must(t, err)
+	eventually(t, func() bool {
+		said = call(t, http.MethodGet, relay, "", http.StatusOK)
+		return strings.Contains(said, `headgate_outbox_rows_total{result="admitted"} 1`) &&
+			strings.Contains(said, "headgate_outbox_working 1\n") && strings.Contains(said, "headgate_outbox_lag_seconds 0\n")
+	})
+	return said
 }

@@ -250,12 +250,13 @@ func scrapeLimiter(t *testing.T) string {
 func TestRulesAndDashboardReadWhatIsExported(t *testing.T) {
 	t.Parallel()
 	ofServer, ofWorker := scrape(t)
-	ofLimiter := scrapeLimiter(t)
+	ofLimiter, ofRelay := scrapeLimiter(t), scrapeRelay(t)
 	promtool(t, ofServer, "check", "metrics")
 	promtool(t, ofWorker, "check", "metrics")
 	promtool(t, ofLimiter, "check", "metrics")
+	promtool(t, ofRelay, "check", "metrics")
 	known := map[string]bool{}
-	for line := range strings.SplitSeq(ofServer+ofWorker+ofLimiter, "\n") {
+	for line := range strings.SplitSeq(ofServer+ofWorker+ofLimiter+ofRelay, "\n") {
 		name, _, sample := strings.Cut(line, "{")
 		if !sample {
 			name, _, _ = strings.Cut(line, " ")

@@ -194,6 +194,10 @@ func testHeld(t *testing.T, b *Bench) {
 	b.Put(t, true, Job("first"), push, other)
 	b.Once(t)
 	b.Expect(t, 2, 1, 0) // push asks for something else, so it is in a later call, and that waits; the other tenant's goes.
+	b.exec(t, "UPDATE headgate_outbox SET created = "+ago(b.database.Dialect, 5))
+	if lag, err := b.relay.Lag(t.Context()); err != nil || lag < 4*time.Second || lag > time.Minute {
+		t.Errorf("the head of the outbox has waited for %s, %v", lag, err)
+	}
 	to.id = ""
 	b.Once(t)
 	if len(to.sent) != 2 {
@@ -203,6 +207,9 @@ func testHeld(t *testing.T, b *Bench) {
 		b.Once(t)
 	}
 	b.Expect(t, 0, 0, 0)
+	if lag, err := b.relay.Lag(t.Context()); lag != 0 || err != nil {
+		t.Errorf("an empty outbox is late by %s, %v", lag, err)
+	}
 	if got := strings.Join(to.sent, " "); got != "first other first push" {
 		t.Errorf("sent were %s", got)
 	}

@@ -185,7 +185,7 @@ type Guard struct {
 	WarnAt            float64
 }
 
-// Metrics is where a worker shows its own.
+// Metrics is where a worker or a relay shows its own.
 type Metrics struct {
 	Address string
 }

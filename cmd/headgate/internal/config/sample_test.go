@@ -64,7 +64,7 @@ func samples(t *testing.T, o *Option) (all []string) {
 		all = []string{`["true","a,b"]`, `["false"]`}
 	case o.Path == PathURL:
 		all = []string{"rediss://one:6379", "rediss://ada:sesame@two:6380/1"}
-	case o.Path == pathMetrics, o.Path == pathAddress:
+	case o.Path == PathMetrics, o.Path == pathAddress:
 		all = []string{"127.0.0.1:9091", ":9091"}
 	case o.Path == pathTraces:
 		all = []string{"https://example.com:4318/sesame", "https://example.org"}

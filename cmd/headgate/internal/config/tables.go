@@ -290,13 +290,14 @@ var components = map[logs.Component]string{
 	logs.Worker: "workers", logs.Scheduler: "schedulers", logs.Producer: "producers", logs.Admin: "the admin API", logs.Breaker: "circuit breakers",
 }
 
-const pathMetrics = "metrics.address"
+// PathMetrics names the option of where a process serves its own metrics.
+const PathMetrics = "metrics.address"
 
 func metricsOptions() []Option {
 	return []Option{
 		{
-			Path: pathMetrics, Flag: "metrics", Unset: "none are served",
-			Doc:   "Where a worker serves its own metrics, at /metrics, to whoever reaches that address. Those of the whole deployment are `headgate serve`'s.",
+			Path: PathMetrics, Flag: "metrics", Unset: "none are served",
+			Doc:   "Where a worker or `headgate outbox` serves its own metrics, at /metrics, to whoever reaches that address. Those of the whole deployment are `headgate serve`'s.",
 			value: address(func(c *Config) *string { return &c.Metrics.Address }),
 		},
 	}

@@ -3,16 +3,22 @@ package relay
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
 	"github.com/headgate/headgate/cmd/headgate/internal/cli"
+	"github.com/headgate/headgate/cmd/headgate/internal/config"
 	"github.com/headgate/headgate/cmd/headgate/internal/logs"
+	"github.com/headgate/headgate/cmd/headgate/internal/scrape"
 	"github.com/headgate/headgate/outbox"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/telemetry"
 )
 
 // DatabaseVariable names the environment variable with the address of the database, which holds a password.
@@ -50,11 +56,14 @@ under way.
 
 Exit codes: 0 it was told to stop, or has moved all with --once, 1 a failure, 2 a wrong command line.`,
 		Example: `  headgate outbox --redis localhost:6379 --database-file /run/secrets/database
-  headgate outbox --redis localhost:6379 --database-file /run/secrets/database --once`,
+  headgate outbox --redis localhost:6379 --database-file /run/secrets/database --once
+  headgate outbox --redis localhost:6379 --database-file /run/secrets/database --metrics :9092`,
 		RunE: func(c *cobra.Command, _ []string) error { return f.run(c) },
 	}
 	f.Add(c.Flags())
 	c.PersistentFlags().StringVar(&f.file, "database-file", "", "`FILE` with the address of the database (by default $"+DatabaseVariable+" is the address)")
+	c.Flags().String("metrics", "", "`HOST:PORT` at which to serve the relay's own metrics, /metrics, to whoever reaches it")
+	f.Paths = append(slices.Clone(f.Paths), config.PathMetrics)
 	c.Flags().BoolVar(&f.once, "once", false, "move what may be moved now, and end")
 	c.AddCommand(newStatus(&f), newRedrive(&f))
 	return c
@@ -79,7 +88,12 @@ func (f *outboxFlags) with(do func(db *database) error) (err error) {
 
 // move runs the relay.
 func (f *outboxFlags) move(c *cobra.Command, db *database) error {
-	logger := logs.New(c.ErrOrStderr(), f.Loaded.Logs()).Logger(logs.Producer)
+	log := logs.New(c.ErrOrStderr(), f.Loaded.Logs())
+	logger, registry := log.Logger(logs.Producer), prometheus.NewRegistry()
+	metrics, err := scrape.Listen(c.Context(), f.Loaded.Config.Metrics.Address, registry, log, logs.Producer)
+	if err != nil {
+		return fmt.Errorf("serve metrics: %w", err)
+	}
 	return f.With(c.Context(), c.ErrOrStderr(), func(ctx context.Context, s store.Deployment) error {
 		if err := db.dialect.Migrate(ctx, db.DB); err != nil {
 			return err
@@ -96,6 +110,10 @@ func (f *outboxFlags) move(c *cobra.Command, db *database) error {
 		if err != nil {
 			return err
 		}
+		if err := registry.Register(telemetry.Outbox(r)); err != nil {
+			return err
+		}
+		defer metrics.Start(ctx)()
 		move := r.Run
 		if f.once {
 			move = r.Once

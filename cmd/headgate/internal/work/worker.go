@@ -158,7 +158,7 @@ func (f *workerFlags) run(c *cobra.Command, args []string) error {
 		logger.Info().Stringer("to", to).Strs("queues", queueNames(options.Queues)).Strs("types", types).Int("concurrency", options.Concurrency).
 			Msg("worker starts")
 		follow := newFollower(f, loaded, log, serving)
-		stop, unmeter := follow.Start(ctx), meter.start(ctx)
+		stop, unmeter := follow.Start(ctx), meter.server.Start(ctx)
 		err = w.Run(ctx)
 		unmeter()
 		stop()
