@@ -22,6 +22,8 @@ PACKAGES ?= ./...
 # The benchmarks beside peers are a module of their own, so that no user of Headgate has the peers in a go.sum. Targets that
 # take PACKAGES include them where it is everything.
 PEERS := loadtest/peers
+# What of them tests anything: river is compiled for its benchmark alone.
+PEERTESTS := . ./targets
 PEERSTOO = [ '$(PACKAGES)' != ./... ] ||
 # The gRPC interceptors are a module of their own, too, with the tests that need grpc-go.
 GRPC := grpclimit
@@ -58,12 +60,12 @@ test: ## Run all tests, with the race detector but for those that kill processes
 	$(GO) test -race $(TESTCOMPILE) -p $(PARALLEL) -timeout $(TIMEOUT) $(TESTFLAGS) \
 		$$(grep -E '$(LONGEST)' <<<"$$packages") $$(grep -vE '$(LONGEST)' <<<"$$packages")
 	$(GO) test $(TESTCOMPILE) -timeout $(TIMEOUT) $(TESTFLAGS) ./internal/crash ./internal/account
-	$(PEERSTOO) $(GO) test -C $(PEERS) -race $(TESTCOMPILE) -timeout $(TIMEOUT) $(TESTFLAGS) ./...
+	$(PEERSTOO) $(GO) test -C $(PEERS) -race $(TESTCOMPILE) -timeout $(TIMEOUT) $(TESTFLAGS) $(PEERTESTS)
 
 .PHONY: short
 short: ## Run the tests that need no Redis.
 	$(GO) test -short -timeout $(TIMEOUT) $(TESTFLAGS) $(PACKAGES)
-	$(PEERSTOO) $(GO) test -C $(PEERS) -short -timeout $(TIMEOUT) $(TESTFLAGS) ./...
+	$(PEERSTOO) $(GO) test -C $(PEERS) -short -timeout $(TIMEOUT) $(TESTFLAGS) $(PEERTESTS)
 
 # Rounds of `make bench`, and where their output goes.
 ROUNDS ?= 5

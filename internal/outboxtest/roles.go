@@ -69,12 +69,15 @@ func (p *part) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	made, err := producer.New(s, producer.Config{})
+	config := outbox.Config{Dialect: p.Dialect, Window: window, Poll: 10 * time.Millisecond}
+	if p.Dialect == outbox.SQLite { // Its lease is five of them: a relay that is killed each second must be followed sooner than after ten.
+		config.Timeout = 200 * time.Millisecond
+	}
+	made, err := producer.New(s, producer.Config{Timeout: config.Timeout})
 	if err != nil {
 		return err
 	}
 	var to outbox.Batcher = made
-	config := outbox.Config{Dialect: p.Dialect, Window: window, Poll: 10 * time.Millisecond}
 	if p.Role == roleHang {
 		to, config.Timeout = hanging{to}, timeout
 	}
@@ -162,7 +165,9 @@ func start(tb testing.TB, role string, d *Database, redis part) *process {
 	must(tb, err)
 	p := &process{command: exec.CommandContext(tb.Context(), self), said: make(chan string, 1)}
 	p.command.Env = append(os.Environ(), roleVariable+"="+string(text))
-	p.command.Stderr = os.Stderr
+	if role == roleHang { // What others say in a storm is what one would think.
+		p.command.Stderr = os.Stderr
+	}
 	out, err := p.command.StdoutPipe()
 	must(tb, err)
 	must(tb, p.command.Start())

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestHelloCompiles: the programs that docs/perf/dependencies.md measures, but for river's, which this module does not require.
+// TestHelloCompiles: the programs that docs/perf/dependencies.md measures, but for river's, which takes half a minute to compile.
 func TestHelloCompiles(t *testing.T) {
 	t.Parallel()
 	// go-redis as `make test` compiles it, so that it is compiled once.
