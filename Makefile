@@ -262,9 +262,9 @@ clean: ## Remove what was built.
 	rm -rf bin
 
 # redis-server for the tests (redistest starts it, on ports of its own; no service is needed), promtool of Debian's prometheus
-# for the rules and metrics, python3 and node for the clients, nginx for the configuration in deploy, postgresql and mariadb-server-core
-# for the outbox (pgtest and mariatest start them, in folders of their own), a C compiler for the race detector. RUNLEVEL=1 keeps Debian from starting the services it installs;
-# dpkg finishes first what an interrupted installation left, since apt-get refuses to work before.
+# for the rules and metrics, python3 and node for the clients, nginx, haproxy and caddy for the configurations in deploy, postgresql and
+# mariadb-server-core for the outbox (pgtest and mariatest start them, in folders of their own), a C compiler for the race detector. RUNLEVEL=1 keeps
+# Debian from starting the services it installs; dpkg finishes first what an interrupted installation left, since apt-get refuses to work before.
 .PHONY: deps
 deps: ## Install what the tests need besides Go, if it is missing and you are root.
 	@missing=(); \
@@ -276,10 +276,12 @@ deps: ## Install what the tests need besides Go, if it is missing and you are ro
 	command -v node >/dev/null || missing+=(nodejs); \
 	command -v mariadbd >/dev/null || [ -x /usr/sbin/mariadbd ] || missing+=(mariadb-server-core); \
 	command -v nginx >/dev/null || [ -x /usr/sbin/nginx ] || missing+=(nginx-light); \
+	command -v haproxy >/dev/null || [ -x /usr/sbin/haproxy ] || missing+=(haproxy); \
+	command -v caddy >/dev/null || missing+=(caddy); \
 	command -v "$$($(GO) env CC | cut -d' ' -f1)" >/dev/null || missing+=(gcc libc6-dev); \
 	if [ $${#missing[@]} -eq 0 ]; then exit 0; fi; \
 	if [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then \
-		echo "The tests need: $${missing[*]}. On Debian: sudo apt-get install $${missing[*]}. On a Mac: brew install redis prometheus python node nginx postgresql mariadb."; \
+		echo "The tests need: $${missing[*]}. On Debian: sudo apt-get install $${missing[*]}. On a Mac: brew install redis prometheus python node nginx haproxy caddy postgresql mariadb."; \
 		echo "Without them, 'make short' runs the tests that need no Redis."; \
 		exit 1; \
 	fi; \

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -22,6 +23,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/httplimit"
 	"github.com/headgate/headgate/internal/memory"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/policy"
@@ -69,49 +71,69 @@ func startNginx(t *testing.T, headgate, application string) (url string) {
 	if err != nil {
 		binary = "/usr/sbin/nginx" // Debian's, which is in nobody's PATH but root's.
 	}
-	text, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "deploy", "nginx", "nginx.conf"))
-	must(t, err)
 	folder, address := t.TempDir(), free(t)
 	must(t, os.Chmod(folder, 0o755)) //nolint:gosec // Workers of a master that is root are somebody else.
 	spool := "access_log off;"
 	for _, kind := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
 		spool += " " + kind + "_temp_path " + filepath.Join(folder, kind) + ";"
 	}
-	changed := string(text)
-	for from, to := range map[string]string{
+	changed := deployed(t, "nginx/nginx.conf", map[string]string{
 		"127.0.0.1:9081; keepalive": headgate + "; keepalive", "127.0.0.1:8000; keepalive": application + "; keepalive", "listen 127.0.0.1:8080": "listen " + address,
 		"/tmp/headgate-nginx.pid": filepath.Join(folder, "pid"), "access_log off;": spool, "worker_processes auto": "worker_processes 1",
-	} {
-		if strings.Count(changed, from) != 1 {
-			t.Fatalf("nginx.conf has %q not once", from)
-		}
-		changed = strings.Replace(changed, from, to, 1)
-	}
+	})
 	file := filepath.Join(folder, "nginx.conf")
 	must(t, os.WriteFile(file, []byte(changed), 0o600))
-	said := &bytes.Buffer{}
-	nginx := exec.CommandContext(context.WithoutCancel(t.Context()), binary, "-p", folder, "-c", file, "-e", "stderr", "-g", "daemon off;") //nolint:gosec // It is nginx.
-	nginx.Stderr = said
-	must(t, nginx.Start())
-	ended := make(chan error, 1)
-	go func() { ended <- nginx.Wait() }()
-	t.Cleanup(func() {
-		_ = nginx.Process.Signal(syscall.SIGTERM)
-		<-ended
-	})
-	answers(t, address, ended, said)
+	run(t, address, exec.CommandContext(context.WithoutCancel(t.Context()), binary, "-p", folder, "-c", file, "-e", "stderr", "-g", "daemon off;")) //nolint:gosec // It is nginx.
 	return "http://" + address
 }
 
-// TestNginxAsks: nginx itself, by the configuration in deploy, lets pass what a limit admits, answers 429 with a time to come back beyond it, and 503 while headgate is
-// away.
+// deployed returns a file of deploy, with the addresses of a test.
+func deployed(t *testing.T, name string, changes map[string]string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "deploy", filepath.FromSlash(name)))
+	must(t, err)
+	changed := string(text)
+	for from, to := range changes {
+		if strings.Count(changed, from) != 1 {
+			t.Fatalf("%s has %q not once", name, from)
+		}
+		changed = strings.Replace(changed, from, to, 1)
+	}
+	return changed
+}
+
+// run runs a proxy until the test ends.
+func run(t *testing.T, address string, proxy *exec.Cmd) {
+	t.Helper()
+	said := &bytes.Buffer{}
+	proxy.Stderr = said
+	must(t, proxy.Start())
+	ended := make(chan error, 1)
+	go func() { ended <- proxy.Wait() }()
+	t.Cleanup(func() {
+		_ = proxy.Process.Signal(syscall.SIGTERM)
+		<-ended
+	})
+	answers(t, address, ended, said)
+}
+
+// TestNginxAsks runs nginx by the configuration in deploy.
 func TestNginxAsks(t *testing.T) {
 	t.Parallel()
+	asks(t, startNginx, http.StatusServiceUnavailable)
+}
+
+// asks holds a proxy to what all do: it lets pass what a limit admits, answers 429 with a time to come back beyond it, and with away while headgate is.
+func asks(t *testing.T, start func(t *testing.T, headgate, application string) (url string), away int) {
+	t.Helper()
 	if testing.Short() {
-		t.Skip("it needs nginx")
+		t.Skip("it needs a proxy")
 	}
 	p := policy.Unlimited()
-	p.Tiers[policy.StandardTier] = policy.Tier{Limit: admission.Limit{Tokens: 60, Per: time.Hour, Burst: 2}}
+	p.QueueLimits = map[admission.Scope]admission.Limit{}
+	for _, tenant := range []string{"ip-127.0.0.1", httplimit.KeyName("sesame")} { // A client that could say who and where it is had no limit.
+		p.QueueLimits[admission.Scope(tenant+":"+httplimit.RouteName("POST /orders/{id}"))] = admission.Limit{Tokens: 60, Per: time.Hour, Burst: 2}
+	}
 	limits, err := limiter.New(store.Single(memory.New(memory.Config{}), nil), limiter.Config{Policy: &p, Timeout: 10 * time.Second})
 	must(t, err)
 	address := free(t)
@@ -134,15 +156,22 @@ func TestNginxAsks(t *testing.T) {
 		}
 	}))
 	defer application.Close()
-	url := startNginx(t, address, strings.TrimPrefix(application.URL, "http://"))
+	url := start(t, address, strings.TrimPrefix(application.URL, "http://"))
+	asked := 0
 	ask := func(key string) (*http.Response, string) {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/orders/7?a=b", strings.NewReader("a body"))
 		must(t, err)
 		if key != "" {
 			r.Header.Set("X-API-Key", key)
 		}
-		r.Header.Set("X-Forwarded-For", "203.0.113.7") // Which nginx replaces: else each request could be somebody else's.
-		r.Header.Set("X-Original-URI", "/free")
+		asked++
+		r.Header.Set("X-Forwarded-For", fmt.Sprint("203.0.113.", asked)) // Which the proxy replaces: else each request could be somebody else's.
+		for _, field := range []string{"X-Original-URI", "X-Forwarded-URI"} {
+			r.Header.Set(field, "/free")
+		}
+		for _, field := range []string{"X-Original-Method", "X-Forwarded-Method"} {
+			r.Header.Set(field, http.MethodGet)
+		}
 		answer, err := http.DefaultClient.Do(r)
 		must(t, err)
 		body, err := io.ReadAll(answer.Body)
@@ -159,7 +188,7 @@ func TestNginxAsks(t *testing.T) {
 		}
 	}
 	end()
-	if got, body := ask("another"); got.StatusCode != http.StatusServiceUnavailable || strings.Contains(body, "POST") {
+	if got, body := ask("another"); got.StatusCode != away || strings.Contains(body, "POST") {
 		t.Errorf("without headgate: %d %q", got.StatusCode, body)
 	}
 }
