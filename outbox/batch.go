@@ -215,7 +215,13 @@ func (r *Relay) call(ctx context.Context, call []*row, held map[string]bool) (er
 	if ctx.Err() != nil {
 		return nil // Nothing was sent.
 	}
-	results, _ := r.to.EnqueueBatch(ctx, jobs) // What failed is in the results.
+	results, failure := r.to.EnqueueBatch(ctx, jobs) // What failed is in the results.
+	if len(results) != len(jobs) {
+		for _, one := range call {
+			one.fate = unknown
+		}
+		return errors.Join(fmt.Errorf("the Batcher answers on %d of %d jobs", len(results), len(jobs)), failure)
+	}
 	for i, one := range call {
 		result := &results[i]
 		one.fate = fateOf(result)

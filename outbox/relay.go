@@ -13,7 +13,7 @@ import (
 	"github.com/headgate/headgate/admission"
 )
 
-// Batcher takes the jobs; *producer.Producer is one.
+// Batcher takes the jobs, and answers on each of them in their order, also where it fails; *producer.Producer is one.
 type Batcher interface {
 	EnqueueBatch(ctx context.Context, jobs []admission.Job) ([]admission.EnqueueResult, error)
 }

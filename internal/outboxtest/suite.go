@@ -26,6 +26,7 @@ func Suite(t *testing.T, d *Database) {
 		{"a late commit of an early number is found", testLateCommit},
 		{"what was sent and not deleted is not sent twice", testSentAgain},
 		{"a relay is killed after it sent", testKilled},
+		{"a batch without answers is sent again", testUnanswered},
 		{"what may be forgotten is not sent", testDoubt},
 		{"a final refusal holds nobody back", testFinal},
 		{"a passing refusal holds back its tenant", testHeld},
@@ -118,6 +119,27 @@ func testKilled(t *testing.T, b *Bench) {
 	b.Expect(t, 0, 0, 0)
 	if s := b.relay.Stats(); s.Admitted != 0 || s.Duplicates != 2 {
 		t.Errorf("%+v, want 2 duplicates", s)
+	}
+}
+
+// mute sends and gives no answer.
+type mute struct{ outbox.Batcher }
+
+func (m mute) EnqueueBatch(ctx context.Context, jobs []admission.Job) ([]admission.EnqueueResult, error) {
+	_, err := m.Batcher.EnqueueBatch(ctx, jobs)
+	return nil, err
+}
+
+func testUnanswered(t *testing.T, b *Bench) {
+	b.Put(t, true, Job("one"))
+	if err := b.newRelay(t, mute{b.producer(t)}).Once(t.Context()); err == nil || !strings.Contains(err.Error(), "answers on 0 of 1 jobs") {
+		t.Errorf("without an answer: %v", err)
+	}
+	b.Expect(t, 1, 0, 0)
+	b.Once(t)
+	b.Expect(t, 0, 0, 0)
+	if s := b.relay.Stats(); s.Duplicates != 1 {
+		t.Errorf("%+v, want 1 duplicate", s)
 	}
 }
 
