@@ -93,7 +93,8 @@ type Relay struct {
 	working                                     atomic.Bool
 }
 
-// NewRelay returns a relay from a database, whose tables Migrate has made. The error names each bad field.
+// NewRelay returns a relay from a database, whose tables Migrate has made. While it works it holds one connection of db. The error names each bad
+// field.
 func NewRelay(db *sql.DB, to Batcher, config Config) (*Relay, error) {
 	config = config.withDefaults()
 	if err := config.validate(); err != nil {

@@ -3,6 +3,7 @@
 package outbox_test
 
 import (
+	"context"
 	"database/sql"
 	"os"
 	"testing"
@@ -12,9 +13,12 @@ import (
 	"github.com/headgate/headgate/internal/outboxtest"
 	"github.com/headgate/headgate/internal/pgtest"
 	"github.com/headgate/headgate/outbox"
+	"github.com/headgate/headgate/policy"
 )
 
 func TestMain(m *testing.M) { outboxtest.Main(m) }
+
+func window(context.Context) (time.Duration, error) { return policy.DefaultDedupWindow, nil }
 
 func postgresql(tb testing.TB) *outboxtest.Database {
 	tb.Helper()

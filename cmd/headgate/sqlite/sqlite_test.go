@@ -16,26 +16,32 @@ import (
 
 func TestMain(m *testing.M) { outboxtest.Main(m) }
 
-func sqlite(tb testing.TB) *outboxtest.Database {
+// sqlite is a file with a journal of some mode.
+func sqlite(tb testing.TB, journal string) *outboxtest.Database {
 	tb.Helper()
 	if testing.Short() {
 		tb.Skip("needs Redis, which -short leaves out")
 	}
-	source := "file:" + filepath.Join(tb.TempDir(), "app.db") + "?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)"
+	source := "file:" + filepath.Join(tb.TempDir(), "app.db") + "?_pragma=busy_timeout(10000)&_pragma=journal_mode(" + journal + ")"
 	return &outboxtest.Database{Dialect: outbox.SQLite, Driver: "sqlite", Source: source}
 }
 
 func TestOutbox(t *testing.T) {
 	t.Parallel()
-	outboxtest.Suite(t, sqlite(t))
+	for _, journal := range []string{"WAL", "DELETE"} {
+		t.Run(journal, func(t *testing.T) {
+			t.Parallel()
+			outboxtest.Suite(t, sqlite(t, journal))
+		})
+	}
 }
 
 func TestStorm(t *testing.T) {
 	t.Parallel()
-	outboxtest.Storm(t, sqlite(t), 3*time.Second)
+	outboxtest.Storm(t, sqlite(t, "WAL"), 3*time.Second)
 }
 
-func BenchmarkRelay(b *testing.B) { outboxtest.BenchmarkRelay(b, sqlite(b)) }
+func BenchmarkRelay(b *testing.B) { outboxtest.BenchmarkRelay(b, sqlite(b, "WAL")) }
 
 // TestCommand: the command makes the tables in a file and moves a row.
 func TestCommand(t *testing.T) {

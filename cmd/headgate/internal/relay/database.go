@@ -101,7 +101,7 @@ func openMySQL(address string) (*sql.DB, error) {
 	return sql.OpenDB(connector), nil
 }
 
-// openSQLite waits for whoever writes, for ten seconds, and has readers and the writer not wait for each other.
+// openSQLite waits for whoever writes, for ten seconds. How the file keeps its journal is the application's to say.
 func openSQLite(address string) (*sql.DB, error) {
 	if !slices.Contains(sql.Drivers(), sqliteDriver) {
 		return nil, cli.Usage(errors.New("this program has no SQLite: let your own run outbox.NewRelay, or build headgate-sqlite with " +
@@ -114,5 +114,5 @@ func openSQLite(address string) (*sql.DB, error) {
 	if options != "" {
 		options += "&"
 	}
-	return sql.Open(sqliteDriver, "file:"+file+"?"+options+"_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)")
+	return sql.Open(sqliteDriver, "file:"+file+"?"+options+"_pragma=busy_timeout(10000)")
 }
