@@ -130,7 +130,7 @@ func (s *Server) Restart(tb testing.TB) {
 	db := s.open(tb, "")
 	defer db.Close()
 	for end := time.Now().Add(startTimeout); ; {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		ctx, cancel := context.WithTimeout(tb.Context(), time.Second)
 		err := db.PingContext(ctx)
 		cancel()
 		if err == nil {

