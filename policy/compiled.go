@@ -39,6 +39,12 @@ type Compiled struct {
 	shedding   *Shedding
 	sheds      [admission.PressureCritical + 1]int
 	semaphores map[string]SemaphoreRules
+	// each is what each tenant has in a queue, Every in those for which nothing says more; queues that say nothing are not there.
+	each map[string]*EachTenant
+	// tierBounds are the bounds of each tenant of a tier in a queue, by both; tiers that say nothing are not there.
+	tierBounds map[string]map[string]Overflow
+	// tiers are the names of all tiers, those that only a candidate has among them.
+	tiers []string
 	// anyDownstream is every downstream that nobody configured.
 	anyDownstream Downstream
 	// other is every queue that nobody configured.
@@ -54,13 +60,8 @@ type tenantView struct {
 	maxRunning int
 	dispatch   *admission.Limit
 	tier       string
-	queues     map[string]*queueView
-}
-
-// queueView holds the limits of one tenant in one queue.
-type queueView struct {
-	limit   admission.Limit
-	classes map[admission.Priority]admission.Limit
+	// queues are its own limits in queues, and inTier those of its tier, which all tenants of the tier share.
+	queues, inTier map[string]*EachTenant
 }
 
 // Prepare validates the policy and returns it in the form that answers without allocating. Later changes to the
@@ -72,7 +73,7 @@ func (p Policy) Prepare() (*Compiled, error) {
 	p = p.withDefaults()
 	c := &Compiled{
 		version: p.Version, dedupWindow: p.DedupWindow, global: p.Global, rollout: p.Rollout.inForce(),
-		tenants: make(map[string]*tenantView), queues: p.Queues, other: Queue{}.withDefaults(),
+		tenants: make(map[string]*tenantView), queues: p.Queues, other: p.Queues[Every].withDefaults(),
 		overflows: make(map[admission.Scope]Overflow), maxRunning: make(map[admission.Scope]int),
 		downstreams: p.Downstreams, anyDownstream: p.AnyDownstream, adaptive: p.Adaptive, shedding: p.Shedding, semaphores: p.Semaphores,
 	}
@@ -96,13 +97,15 @@ func (p Policy) Prepare() (*Compiled, error) {
 
 // resolve fills in all that is chosen by tenant.
 func (c *Compiled) resolve(p Policy) {
-	candidate := p.Promoted() // It has all names of p.
-	c.standard, c.candidate = p.viewOf(Tenant{Tier: StandardTier}), candidate.viewOf(Tenant{Tier: StandardTier})
-	of := func(tenant string) *Policy {
+	candidate := p.Promoted().side() // It has all names of p.
+	base := p.side()
+	c.standard, c.candidate = base.viewOf(Tenant{Tier: StandardTier}), candidate.viewOf(Tenant{Tier: StandardTier})
+	c.resolveEach(candidate.Policy)
+	of := func(tenant string) *side {
 		if c.rollout.Has(tenant) {
 			return &candidate
 		}
-		return &p
+		return &base
 	}
 	for name := range candidate.Tenants {
 		if tenant, ok := of(name).Tenants[name]; ok {
@@ -112,14 +115,14 @@ func (c *Compiled) resolve(p Policy) {
 	for scope := range candidate.QueueLimits {
 		tenant, queue, _ := strings.Cut(string(scope), ":")
 		if limit, ok := of(tenant).QueueLimits[scope]; ok {
-			c.queueViewOf(tenant, queue).limit = limit
+			c.ownIn(tenant, queue).Limit = limit
 		}
 	}
 	for scope := range candidate.PriorityLimits {
 		tenant, rest, _ := strings.Cut(string(scope), ":")
 		queue, class, _ := strings.Cut(rest, ":")
 		if limit, ok := of(tenant).PriorityLimits[scope]; ok {
-			c.queueViewOf(tenant, queue).classes[admission.Priority(class)] = limit
+			c.ownIn(tenant, queue).PriorityLimits[admission.Priority(class)] = limit
 		}
 	}
 	for scope := range candidate.Overflows {
@@ -136,9 +139,61 @@ func (c *Compiled) resolve(p Policy) {
 	}
 }
 
-func (p Policy) viewOf(tenant Tenant) tenantView {
-	tier := p.Tiers[tenant.Tier]
-	view := tenantView{limit: tier.Limit, weights: make(Weights), maxRunning: cmp.Or(tenant.MaxRunning, tier.MaxRunning), dispatch: tenant.Dispatch, tier: tenant.Tier}
+// side is a policy as those have it who have it: who is in a roll-out, or the others. inTier are the limits of tiers in queues, which all
+// tenants of a tier share.
+type side struct {
+	Policy
+	inTier map[string]map[string]*EachTenant
+}
+
+func (p Policy) side() side {
+	s := side{p, map[string]map[string]*EachTenant{}}
+	for name, tier := range p.Tiers {
+		for queue, in := range tier.Queues {
+			if each := in.limits(); !each.empty() {
+				if s.inTier[name] == nil {
+					s.inTier[name] = map[string]*EachTenant{}
+				}
+				s.inTier[name][queue] = &each
+			}
+		}
+	}
+	return s
+}
+
+// resolveEach fills in what is said of each tenant in queues, and of each tenant of a tier. p has the tiers of both sides.
+func (c *Compiled) resolveEach(p Policy) {
+	c.tiers = sortedKeys(p.Tiers)
+	for name, queue := range p.Queues {
+		if each := queue.EachTenant; !each.empty() {
+			if c.each == nil {
+				c.each = map[string]*EachTenant{}
+			}
+			c.each[name] = &each
+		}
+	}
+	for name, tier := range p.Tiers {
+		for queue, in := range tier.Queues {
+			if in.Overflow == (Overflow{}) {
+				continue
+			}
+			if c.tierBounds == nil {
+				c.tierBounds = map[string]map[string]Overflow{}
+			}
+			if c.tierBounds[name] == nil {
+				c.tierBounds[name] = map[string]Overflow{}
+			}
+			c.tierBounds[name][queue] = in.Overflow
+		}
+	}
+}
+
+func (s *side) viewOf(tenant Tenant) tenantView {
+	tier := s.Tiers[tenant.Tier]
+	view := tenantView{
+		limit: tier.Limit, weights: make(Weights), maxRunning: cmp.Or(tenant.MaxRunning, tier.MaxRunning), dispatch: tenant.Dispatch,
+		tier: tenant.Tier, inTier: s.inTier[tenant.Tier],
+	}
 	if tenant.Limit != nil {
 		view.limit = *tenant.Limit
 	}
@@ -147,18 +202,18 @@ func (p Policy) viewOf(tenant Tenant) tenantView {
 	return view
 }
 
-// queueViewOf returns the view to fill in, made when it is the first of its tenant and queue.
-func (c *Compiled) queueViewOf(tenant, queue string) *queueView {
+// ownIn returns what a tenant has of its own in a queue, to fill in, made when it is the first of its tenant and queue.
+func (c *Compiled) ownIn(tenant, queue string) *EachTenant {
 	view := c.tenants[tenant]
 	if view == nil {
 		view = new(*c.strangerOf(tenant))
 		c.tenants[tenant] = view
 	}
 	if view.queues == nil {
-		view.queues = make(map[string]*queueView)
+		view.queues = make(map[string]*EachTenant)
 	}
 	if view.queues[queue] == nil {
-		view.queues[queue] = &queueView{limit: noLimit, classes: make(map[admission.Priority]admission.Limit)}
+		view.queues[queue] = &EachTenant{PriorityLimits: make(map[admission.Priority]admission.Limit)}
 	}
 	return view.queues[queue]
 }
@@ -172,17 +227,33 @@ func (c *Compiled) DedupWindow() time.Duration { return c.dedupWindow }
 // Observes reports whether the decisions of a scope are to be counted always.
 func (c *Compiled) Observes(scope admission.Scope) bool { return c.observed[scope] }
 
-// LimitsFor returns the limits on the way of a job. It does not allocate.
+// LimitsFor returns the limits on the way of a job. A way without a queue ends at its tenant, one without a class at its queue. It does
+// not allocate.
 func (c *Compiled) LimitsFor(tenant, queue string, class admission.Priority) Limits {
 	view := c.viewOf(tenant)
 	limits := Limits{c.global, view.limit, noLimit, noLimit}
-	if inQueue := view.queues[queue]; inQueue != nil {
-		limits[admission.LevelQueue] = inQueue.limit
-		if limit, ok := inQueue.classes[class]; ok {
-			limits[admission.LevelPriority] = limit
-		}
+	if queue == "" {
+		return limits
+	}
+	rules := [...]*EachTenant{view.queues[queue], view.inTier[queue], c.each[queue], view.inTier[Every], c.each[Every]}
+	limits[admission.LevelQueue] = firstOf(&rules, admission.LevelQueue, class)
+	if class != "" {
+		limits[admission.LevelPriority] = firstOf(&rules, admission.LevelPriority, class)
 	}
 	return limits
+}
+
+// firstOf returns the limit of the first rule that says something of a level.
+func firstOf(rules *[5]*EachTenant, level admission.Level, class admission.Priority) admission.Limit {
+	for _, rule := range rules {
+		if rule == nil {
+			continue
+		}
+		if limit, said := rule.at(level, class); said {
+			return limit
+		}
+	}
+	return noLimit
 }
 
 // ShadowID names the candidate that is in shadow; empty for none.
@@ -221,10 +292,11 @@ func (c *Compiled) WeightOf(tenant string, class admission.Priority) admission.W
 	return cmp.Or(c.viewOf(tenant).weights[class], 1)
 }
 
-// QueueOf returns what applies to a queue, with every default filled in. The Classes are the caller's.
+// QueueOf returns what applies to a queue, with every default filled in. The Classes and the
+// PriorityLimits are the caller's.
 func (c *Compiled) QueueOf(queue string) Queue {
 	q := c.queueOf(queue)
-	q.Classes = slices.Clone(q.Classes)
+	q.Classes, q.EachTenant.PriorityLimits = slices.Clone(q.Classes), maps.Clone(q.EachTenant.PriorityLimits)
 	return q
 }
 

@@ -22,8 +22,20 @@ func (p Policy) LongestFill() time.Duration {
 	if tiers == nil {
 		tiers = Default().Tiers
 	}
+	in := func(e EachTenant) {
+		see(e.Limit)
+		for _, l := range e.PriorityLimits {
+			see(l)
+		}
+	}
 	for _, tier := range tiers {
 		see(tier.Limit)
+		for _, queue := range tier.Queues {
+			in(queue.limits())
+		}
+	}
+	for _, queue := range p.Queues {
+		in(queue.EachTenant)
 	}
 	for _, tenant := range p.Tenants {
 		if tenant.Limit != nil {

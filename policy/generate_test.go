@@ -90,12 +90,13 @@ func drawPolicy(t *rapid.T) Policy {
 		}
 	}
 	drawShedding(t, &p, queues)
+	drawEachTenant(t, &p, queues)
 	p.Tenants, p.QueueLimits, p.PriorityLimits, p.Queues = orNil(tenants), orNil(queueLimits), orNil(priorityLimits), orNil(queues)
 	if rapid.Bool().Draw(t, "observed") {
 		p.Observe = []admission.Scope{admission.Global, "acme:mail", "bolt"}
 	}
 	if rapid.Bool().Draw(t, "roll-out") {
-		p.Rollout = drawRollout(t, p.Tiers[StandardTier])
+		p.Rollout = drawRollout(t, &p)
 	}
 	return p.withDefaults()
 }
@@ -124,8 +125,65 @@ func drawShedding(t *rapid.T, p *Policy, queues map[string]Queue) {
 	}
 }
 
-// drawRollout draws a candidate that leaves the standard tier its weights and its cap.
-func drawRollout(t *rapid.T, standard Tier) *Rollout {
+// drawIn draws what each tenant has in a queue.
+func drawIn(t *rapid.T) (e EachTenant) {
+	if rapid.Bool().Draw(t, "limit in queue") {
+		e.Limit = drawLimit(t)
+	}
+	for _, class := range someClasses {
+		if rapid.IntRange(0, 2).Draw(t, "limit of class") == 0 {
+			if e.PriorityLimits == nil {
+				e.PriorityLimits = map[admission.Priority]admission.Limit{}
+			}
+			e.PriorityLimits[class] = drawLimit(t)
+		}
+	}
+	return e
+}
+
+// drawEachTenant draws what each tenant has in queues, and each tenant of a tier.
+func drawEachTenant(t *rapid.T, p *Policy, queues map[string]Queue) {
+	bounds := rapid.SampledFrom([]Overflow{{}, {}, {Policy: NoBound}, {Policy: Reject, MaxJobs: 2}, {Policy: DropOldest, MaxBytes: 77}, {Policy: Spillover, MaxJobs: 4}})
+	for _, name := range []string{"mail", Every} {
+		queue, named := queues[name]
+		if !named && rapid.Bool().Draw(t, "queue "+name) {
+			continue
+		}
+		queue.EachTenant = drawIn(t)
+		queue.Overflow = bounds.Draw(t, "bound in "+name)
+		queues[name] = queue
+	}
+	if queues[Every].Overflow == (Overflow{}) && rapid.IntRange(0, 2).Draw(t, "bound of each other") == 0 {
+		p.Overflows = overlay(p.Overflows, map[admission.Scope]Overflow{"*:*": {Policy: Reject, MaxJobs: 6}})
+	}
+	for _, name := range sortedKeys(p.Tiers) {
+		tier := p.Tiers[name]
+		tier.Queues = drawTierQueues(t, bounds)
+		p.Tiers[name] = tier
+	}
+}
+
+func drawTierQueues(t *rapid.T, bounds *rapid.Generator[Overflow]) map[string]TierQueue {
+	in := map[string]TierQueue{}
+	for _, queue := range append([]string{Every}, someQueues...) {
+		if rapid.IntRange(0, 2).Draw(t, "tier in queue") == 0 {
+			e := drawIn(t)
+			in[queue] = TierQueue{Limit: e.Limit, PriorityLimits: e.PriorityLimits, Overflow: bounds.Draw(t, "bound of tier").withDefaults()}
+		}
+	}
+	return orNil(in)
+}
+
+// drawRollout draws a candidate that leaves the standard tier its weights and its cap, and tiers their bounds.
+func drawRollout(t *rapid.T, p *Policy) *Rollout {
+	standard := p.Tiers[StandardTier]
+	in := drawTierQueues(t, rapid.Just(Overflow{}))
+	for queue, one := range standard.Queues {
+		if one.Overflow != (Overflow{}) {
+			in = overlay(in, map[string]TierQueue{queue: {Limit: in[queue].Limit, PriorityLimits: in[queue].PriorityLimits, Overflow: one.Overflow}})
+		}
+	}
+	standard.Queues = in
 	r := &Rollout{ID: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "id"), Percent: rapid.IntRange(0, MaxPercent).Draw(t, "percent")}
 	standard.Limit = drawLimit(t)
 	r.Rules.Tiers = map[string]Tier{StandardTier: standard}
@@ -208,13 +266,38 @@ func naiveLimits(p Policy, tenant, queue string, class admission.Priority) Limit
 			limits[admission.LevelTenant] = *own.Limit
 		}
 	}
-	if limit, ok := p.QueueLimits[admission.ScopeAt(admission.LevelQueue, tenant, queue, class)]; ok {
-		limits[admission.LevelQueue] = limit
-	}
-	if limit, ok := p.PriorityLimits[admission.ScopeAt(admission.LevelPriority, tenant, queue, class)]; ok {
-		limits[admission.LevelPriority] = limit
-	}
+	tier, each, every := p.Tiers[p.TierOf(tenant)].Queues, p.Queues[queue].EachTenant, p.Queues[Every].EachTenant
+	limits[admission.LevelQueue] = naiveFirst(
+		p.QueueLimits[admission.Scope(tenant+":"+queue)], tier[queue].Limit, each.Limit, tier[Every].Limit, every.Limit)
+	limits[admission.LevelPriority] = naiveFirst(
+		p.PriorityLimits[admission.Scope(tenant+":"+queue+":"+string(class))], tier[queue].PriorityLimits[class], each.PriorityLimits[class],
+		tier[Every].PriorityLimits[class], every.PriorityLimits[class])
 	return limits
+}
+
+// naiveFirst is the first limit that is there.
+func naiveFirst(limits ...admission.Limit) admission.Limit {
+	for _, l := range limits {
+		if l != (admission.Limit{}) {
+			return l
+		}
+	}
+	return noLimit
+}
+
+// naiveBound is what bounds a tenant's depth in a queue, as doc.go says it.
+func naiveBound(p Policy, tenant, queue string) Overflow {
+	p = sideOf(p, tenant)
+	if own, ok := p.Overflows[admission.Scope(tenant+":"+queue)]; ok {
+		return own
+	}
+	tier := p.Tiers[p.TierOf(tenant)].Queues
+	for _, bound := range []Overflow{tier[queue].Overflow, p.Queues[queue].Overflow, tier[Every].Overflow, p.Queues[Every].Overflow, p.Overflows["*:*"]} {
+		if bound != (Overflow{}) {
+			return bound
+		}
+	}
+	return Overflow{}
 }
 
 func naiveWeight(p Policy, tenant string, class admission.Priority) admission.Weight {

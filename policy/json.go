@@ -41,9 +41,18 @@ type (
 		MaxRunning     map[admission.Scope]int       `json:"max_running,omitempty"`
 	}
 	tierJSON struct {
-		Limit      *limitJSON `json:"limit,omitempty"`
-		Weights    Weights    `json:"priority_weights,omitempty"`
-		MaxRunning int        `json:"max_running,omitempty"`
+		Limit      *limitJSON               `json:"limit,omitempty"`
+		Weights    Weights                  `json:"priority_weights,omitempty"`
+		MaxRunning int                      `json:"max_running,omitempty"`
+		Queues     map[string]tierQueueJSON `json:"queues,omitempty"`
+	}
+	eachTenantJSON struct {
+		Limit          *limitJSON                       `json:"limit,omitempty"`
+		PriorityLimits map[admission.Priority]limitJSON `json:"priority_limits,omitempty"`
+	}
+	tierQueueJSON struct {
+		eachTenantJSON
+		Overflow Overflow `json:"overflow,omitzero"`
 	}
 	tenantJSON struct {
 		Tier       string     `json:"tier,omitempty"`
@@ -72,6 +81,7 @@ type (
 		MostAttempts  int               `json:"most_attempts,omitempty"`
 		LeastBackoff  string            `json:"least_backoff,omitempty"`
 		Pressure      *pressureJSON     `json:"pressure,omitempty"`
+		EachTenant    eachTenantJSON    `json:"each_tenant,omitzero"`
 	}
 )
 
@@ -118,6 +128,35 @@ func Unmarshal(text []byte) (Policy, error) {
 		return Policy{}, err
 	}
 	return p, nil
+}
+
+// ErrStored matches a stored policy that is of no use. That is no fault of what a caller gave, so it does not match
+// headgate.ErrInvalid.
+var ErrStored = errors.New("the stored policy is of no use")
+
+// Stored reads what a store holds as its policy; nil, where none was stored, is Default.
+func Stored(text []byte) (Policy, error) {
+	if text == nil {
+		return Default(), nil
+	}
+	p, err := Unmarshal(text)
+	if err != nil {
+		return Policy{}, fmt.Errorf("%w: %s", ErrStored, err.Error())
+	}
+	return p, nil
+}
+
+// PrepareStored is Stored and Prepare.
+func PrepareStored(text []byte) (*Compiled, error) {
+	p, err := Stored(text)
+	if err != nil {
+		return nil, err
+	}
+	c, err := p.Prepare()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s", ErrStored, err.Error())
+	}
+	return c, nil
 }
 
 // MarshalJSON is Marshal, for policies inside larger documents.
@@ -181,6 +220,7 @@ func (p Policy) wire() policyJSON {
 			MaxWait: formatBound(queue.MaxWait), PoisonLimit: queue.PoisonLimit, KeepDead: formatBound(queue.KeepDead), MaxDead: queue.MaxDead,
 			Overflow: queue.Overflow, MaxRunning: queue.MaxRunning, PerTenant: queue.MaxRunningPerTenant,
 			MostAttempts: queue.MostAttempts, LeastBackoff: formatBound(queue.LeastBackoff), Pressure: queue.Pressure.wire(),
+			EachTenant: queue.EachTenant.wire(),
 		}
 	})
 	downstream := func(_ string, d Downstream) downstreamJSON {
@@ -217,7 +257,7 @@ func (w *policyJSON) policy(bad *problems) Policy {
 			KeepDead: bad.parseDuration(at+".keep_dead", queue.KeepDead), MaxDead: queue.MaxDead,
 			Overflow: queue.Overflow, MaxRunning: queue.MaxRunning, MaxRunningPerTenant: queue.PerTenant,
 			MostAttempts: queue.MostAttempts, LeastBackoff: bad.parseDuration(at+".least_backoff", queue.LeastBackoff),
-			Pressure: queue.Pressure.pressure(at+".pressure", bad),
+			Pressure: queue.Pressure.pressure(at+".pressure", bad), EachTenant: queue.EachTenant.eachTenant(at+".each_tenant.", bad),
 		}
 	})
 	downstream := func(at string, d downstreamJSON) Downstream {

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"cmp"
+	"maps"
 	"strconv"
 	"strings"
 
@@ -84,6 +85,73 @@ func (o Overflow) validate(bad *problems, owner string) {
 	} else if o.MaxSpilled != 0 || o.LowWaterPercent != 0 {
 		bad.field(owner+".policy", strconv.Quote(string(o.Policy)), `"spillover" beside max_spilled or low_water_percent`)
 	}
+}
+
+// QueueNames returns, in order, the queues that have settings: those of Queues, and those in which a tier has a bound. Every is among them
+// where it is in Queues.
+func (c *Compiled) QueueNames() []string {
+	names := maps.Clone(c.queues)
+	if names == nil {
+		names = map[string]Queue{}
+	}
+	for _, bounds := range c.tierBounds {
+		for queue := range bounds {
+			if queue != Every {
+				names[queue] = Queue{}
+			}
+		}
+	}
+	return sortedKeys(names)
+}
+
+// BoundsIn returns what bounds each tenant in a queue that has no bound of its own there: where the tier says nothing else, and by tier
+// where it does. Of Every it is that of each queue that QueueNames does not name. A zero Overflow is that of Every.
+func (c *Compiled) BoundsIn(queue string) (Overflow, map[string]Overflow) {
+	if len(c.tierBounds) == 0 {
+		if own := c.queues[queue].Overflow; queue != Every || own != (Overflow{}) {
+			return own, nil
+		}
+		return c.overflows[Every+":"+Every], nil
+	}
+	standard := c.tierBound(StandardTier, queue)
+	var others map[string]Overflow
+	for _, tier := range c.tiers {
+		bound := c.tierBound(tier, queue)
+		if bound == standard {
+			continue
+		}
+		if others == nil {
+			others = map[string]Overflow{}
+		}
+		bound.Policy = cmp.Or(bound.Policy, NoBound)
+		others[tier] = bound
+	}
+	return standard, others
+}
+
+// tierBound returns what bounds a tenant of a tier in a queue where it has no bound of its own.
+func (c *Compiled) tierBound(tier, queue string) Overflow {
+	return cmp.Or(c.tierBounds[tier][queue], c.queues[queue].Overflow, c.tierBounds[tier][Every], c.queues[Every].Overflow, c.overflows[Every+":"+Every])
+}
+
+// BoundTiers returns the tiers of those configured tenants whose tier has other bounds somewhere than StandardTier.
+func (c *Compiled) BoundTiers() map[string]string {
+	differ, tiers := map[string]bool{}, map[string]string{}
+	for _, queue := range append(c.QueueNames(), Every) {
+		_, others := c.BoundsIn(queue)
+		for tier := range others {
+			differ[tier] = true
+		}
+	}
+	if len(differ) == 0 {
+		return nil
+	}
+	for name, view := range c.tenants {
+		if differ[view.tier] {
+			tiers[name] = view.tier
+		}
+	}
+	return tiers
 }
 
 // validateOverflows checks the bounds of single tenants.

@@ -31,7 +31,8 @@ type Policy struct {
 	// each tenant in each queue that has none. By "tenant" they bound it over all its queues, and by "*" each that has none of its
 	// own: by Reject alone. Unique keys that stay after their jobs count there, too, some 300 bytes each.
 	Overflows map[admission.Scope]Overflow
-	// Queues are the queues that have something of their own, by name.
+	// Queues are the queues that have something of their own, by name; Every is each queue that is not named. That one has the default
+	// classes, and neither a MaxRunning nor a Pressure.
 	Queues map[string]Queue
 	// MaxRunning is how many jobs of one tenant in one queue workers hold at a time, by "tenant:queue"; it replaces the
 	// queue's MaxRunningPerTenant.
@@ -67,6 +68,8 @@ type Tier struct {
 	Weights Weights
 	// MaxRunning is how many jobs of each tenant workers hold at a time, 1 to MaxMaxRunning; zero means no bound.
 	MaxRunning int
+	// Queues are what each tenant has in single queues, by name; Every is each queue for which nothing says more.
+	Queues map[string]TierQueue
 }
 
 // Tenant is what one tenant has of its own.
@@ -102,6 +105,8 @@ type Queue struct {
 	// many are kept, 1 to 100,000; zero means DefaultMaxDead. The oldest of the tenant that has the most go first.
 	KeepDead time.Duration
 	MaxDead  int
+	// EachTenant is what each tenant has in the queue.
+	EachTenant EachTenant
 	// Overflow bounds the depth of each tenant in the queue.
 	Overflow Overflow
 	// MaxRunning is how many of its jobs workers hold at a time, MaxRunningPerTenant how many of each tenant, 1 to
@@ -204,6 +209,7 @@ func (p Policy) withDefaults() Policy {
 	if p.Tiers == nil {
 		p.Tiers = defaultTiers()
 	}
+	p.Tiers = tiersWithDefaults(p.Tiers)
 	p.DedupWindow = cmp.Or(p.DedupWindow, DefaultDedupWindow)
 	p.Tenants = maps.Clone(p.Tenants)
 	for name, tenant := range p.Tenants {
@@ -236,6 +242,7 @@ func (q Queue) withDefaults() Queue {
 	q.ExpiredPolicy = cmp.Or(q.ExpiredPolicy, DeadLetter)
 	q.PoisonLimit = cmp.Or(q.PoisonLimit, DefaultPoisonLimit)
 	q.MaxDead = cmp.Or(q.MaxDead, DefaultMaxDead)
+	q.EachTenant.PriorityLimits = maps.Clone(q.EachTenant.PriorityLimits)
 	q.Overflow, q.Pressure = q.Overflow.withDefaults(), q.Pressure.withDefaults()
 	return q
 }

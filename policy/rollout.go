@@ -112,7 +112,7 @@ func (r *Rollout) withDefaults() *Rollout {
 	}
 	rules := Policy{Tenants: r.Rules.Tenants, Overflows: r.Rules.Overflows, Tiers: defaultTiers()}.withDefaults()
 	filled := *r
-	filled.Rules.Tenants, filled.Rules.Overflows = rules.Tenants, rules.Overflows
+	filled.Rules.Tenants, filled.Rules.Overflows, filled.Rules.Tiers = rules.Tenants, rules.Overflows, tiersWithDefaults(r.Rules.Tiers)
 	return &filled
 }
 
@@ -139,6 +139,15 @@ func (p Policy) validateRollout(bad *problems) {
 	for _, scope := range []admission.Scope{Every, Every + ":" + Every} {
 		if _, ok := r.Rules.Overflows[scope]; ok {
 			bad.field("rollout.rules.overflows", strconv.Quote(string(scope)), "bounds of single tenants: Redis knows the others only together")
+		}
+	}
+	for _, name := range sortedKeys(r.Rules.Tiers) {
+		before, after := p.Tiers[name].Queues, r.Rules.Tiers[name].Queues
+		for _, queue := range sortedKeys(overlay(before, after)) {
+			if was, is := before[queue].Overflow, after[queue].Overflow; was != is {
+				bad.field("rollout.rules.tiers."+name+".queues."+queue+".overflow", strconv.Quote(string(is.Policy)),
+					"the bound in force, or none where there is none: Redis knows the tenants of a tier only together")
+			}
 		}
 	}
 	before, after := p.Tiers[StandardTier], candidate.Tiers[StandardTier]

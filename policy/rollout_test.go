@@ -86,7 +86,7 @@ func TestWhatRedisIsToldFollowsTheChoice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := drawPolicy(t)
 		if p.Rollout == nil {
-			p.Rollout = drawRollout(t, p.Tiers[StandardTier])
+			p.Rollout = drawRollout(t, &p)
 		}
 		told := toldOf(t, p)
 		for tenant, got := range told {

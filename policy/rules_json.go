@@ -41,7 +41,8 @@ func (r Rules) wire() rulesJSON {
 	limit := func(_ admission.Scope, limit admission.Limit) limitJSON { return *newLimitJSON(limit) }
 	return rulesJSON{
 		Tiers: convert(r.Tiers, func(_ string, tier Tier) tierJSON {
-			return tierJSON{Limit: newLimitJSON(tier.Limit), Weights: tier.Weights, MaxRunning: tier.MaxRunning}
+			queues := convert(tier.Queues, func(_ string, in TierQueue) tierQueueJSON { return tierQueueJSON{in.limits().wire(), in.Overflow} })
+			return tierJSON{Limit: newLimitJSON(tier.Limit), Weights: tier.Weights, MaxRunning: tier.MaxRunning, Queues: queues}
 		}),
 		Tenants: convert(r.Tenants, func(_ string, tenant Tenant) tenantJSON {
 			written := tenantJSON{
@@ -70,6 +71,10 @@ func (w rulesJSON) rules(at string, bad *problems) Rules {
 			if tier.Limit != nil {
 				read.Limit = tier.Limit.limit(at+"tiers."+name+".limit", bad)
 			}
+			read.Queues = convert(tier.Queues, func(queue string, in tierQueueJSON) TierQueue {
+				each := in.eachTenant(at+"tiers."+name+".queues."+queue+".", bad)
+				return TierQueue{Limit: each.Limit, PriorityLimits: each.PriorityLimits, Overflow: in.Overflow}
+			})
 			return read
 		}),
 		Tenants: convert(w.Tenants, func(name string, tenant tenantJSON) Tenant {

@@ -58,12 +58,15 @@ func (p Policy) Validate() error {
 	p.validateTenants(&bad)
 	p.validateScopes(&bad)
 	p.validateOverflows(&bad)
+	p.validateEachTenant(&bad)
 	p.validateCaps(&bad)
 	p.validateAdaptive(&bad)
 	p.validateShedding(&bad)
 	p.validateSemaphores(&bad)
 	for _, name := range sortedKeys(p.Queues) {
-		bad.add(admission.ValidateName("queue", name, true))
+		if name != Every {
+			bad.add(admission.ValidateName("queue", name, true))
+		}
 		bad.queue("queues."+name, p.Queues[name])
 	}
 	p.validateObserve(&bad)
@@ -107,7 +110,7 @@ func (p Policy) validateScopes(bad *problems) {
 		}
 		bad.add(scopeError(scope, admission.ValidateTenant(parts[0])))
 		bad.add(scopeError(scope, admission.ValidateName("queue", parts[1], true)))
-		queue := p.Queues[parts[1]].withDefaults()
+		queue := p.queueOf(parts[1])
 		if names := classNames(queue.Classes); !slices.Contains(names, parts[2]) {
 			bad.field("priority_limits", strconv.Quote(string(scope)), "for a class of queue "+parts[1]+": "+quoteNames(names))
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/headgate/headgate/admission"
 )
 
-// QueueSettings are what dispatch must know of a queue.
+// QueueSettings are what dispatch must know of a queue; of the queue Every, of each that is not named, whose bound is among Overflows.
 type QueueSettings struct {
 	Queue   string
 	Classes []admission.Class
@@ -25,8 +25,9 @@ type QueueSettings struct {
 	// KeepDead is how long dead letters are kept, zero for no bound; MaxDead how many, zero for DefaultMaxDead.
 	KeepDead time.Duration
 	MaxDead  int
-	// Overflow bounds the live jobs of each tenant in the queue.
+	// Overflow bounds the live jobs of each tenant in the queue, and Tiers those of each tenant of a tier that has others.
 	Overflow Overflow
+	Tiers    map[string]Overflow `json:",omitempty"`
 	// DropExpired drops and counts jobs past their deadline; otherwise they become dead letters.
 	DropExpired bool
 }
@@ -67,11 +68,12 @@ type Overflow struct {
 }
 
 // TenantOverflow is a tenant's own bound in a queue. One without a policy lifts that of the queue. With the tenant and the queue Every
-// it is that of each tenant in each queue that has none. Without a queue it bounds the tenant, or with Every each that has none of
+// it is that of each tenant in each queue that has none, in Tiers by tier where it differs. Without a queue it bounds the tenant, or with Every each that has none of
 // its own, over all its queues: by Reject.
 type TenantOverflow struct {
 	Tenant, Queue string
 	Overflow      Overflow
+	Tiers         map[string]Overflow `json:",omitempty"`
 }
 
 // Cap is a gate's limit of jobs in workers' hands, or of dispatches a time.
@@ -111,7 +113,9 @@ type PolicyUpdate struct {
 	LongestFill time.Duration
 	Queues      []QueueSettings
 	Overflows   []TenantOverflow
-	Weights     []TenantWeight
+	// Tiers are the tiers of tenants, by which bounds differ; one that is not there is of none.
+	Tiers   map[string]string `json:",omitempty"`
+	Weights []TenantWeight
 	// Caps replaces every cap and rate that is in force. A pause goes on, and leaves the new cap behind.
 	Caps []Cap
 	// MaxParked is how many jobs may wait for a downstream whose breaker is not closed before others are refused; an empty

@@ -15,7 +15,7 @@ func TestLimitCommands(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t)
 	for line, want := range map[string]string{
-		"limit get acme": "acme gets 200 tokens a second and holds 50, by default\n", "limit get acme:mail": "acme:mail has no limit, by default\n",
+		"limit get acme": "acme gets 200 tokens a second and holds 50, default of tier standard\n", "limit get acme:mail": "acme:mail has no limit, by default\n",
 	} {
 		if out := p.run(cli.ExitOK, line); out.stdout != want {
 			t.Errorf("%s: %s", line, out.stdout)

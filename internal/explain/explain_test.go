@@ -114,6 +114,22 @@ var scenes = []struct {
 		s.enqueue("a")
 		s.enqueue("b")
 	}},
+	{"limits of each tenant", []string{"scope", "acme:mail:high", "scope", "acme:sms:high", "scope", "bolt:mail", "scope", "bolt:sms:low"}, func(s *stage) {
+		const day = `{"tokens": 1, "per": "24h", "burst": %d}`
+		s.put(fmt.Sprintf(`{"tenants": {"acme": {"tier": "gold"}},
+			"tiers": {"standard": {"limit": {"enabled": false}}, "gold": {"limit": {"enabled": false}, "queues": {
+				"mail": {"limit": `+day+`}, "*": {"priority_limits": {"high": `+day+`}}}}},
+			"queues": {"mail": {"each_tenant": {"limit": `+day+`}}, "*": {"each_tenant": {"limit": `+day+`, "priority_limits": {"low": {"enabled": false}}}}}}`,
+			5, 2, 3, 4), "by kind")
+		s.enqueue("a", func(j *admission.Job) { j.Priority = admission.High })
+	}},
+	{"spilled by a tier", []string{"job", "acme:b"}, func(s *stage) {
+		s.put(`{"tenants": {"acme": {"tier": "premium"}}, "tiers": {"standard": {"limit": {"enabled": false}},
+			"premium": {"limit": {"enabled": false}, "queues": {"mail": {"overflow": {"policy": "spillover", "max_jobs": 1}}}}},
+			"queues": {"mail": {"overflow": {"policy": "reject", "max_jobs": 9}}}}`, "small")
+		s.enqueue("a")
+		s.enqueue("b")
+	}},
 	{"turn", []string{"job", "acme:b", "job", "acme:c"}, func(s *stage) {
 		s.put(`{"tenants":{"acme":{"priority_weights":{"medium":3}}}}`, "contract")
 		s.work(1, 0, "")

@@ -202,10 +202,7 @@ func (r *rules) ofWait(w store.Wait, job *admission.Job) (*Rule, error) {
 	case store.WaitCap, store.WaitRate:
 		return r.ofGate(w.Gate, job.Tenant, job.Queue, job.Downstream)
 	case store.WaitDepth:
-		return r.first("built in: no bound",
-			candidate{"override of " + job.Tenant + ":" + job.Queue, []string{"overflows", job.Tenant + ":" + job.Queue}},
-			candidate{"default of queue " + job.Queue, []string{"queues", job.Queue, "overflow"}},
-			candidate{"default of queues without a bound", []string{"overflows", "*:*"}})
+		return r.decided("built in: no bound", r.policy.OverflowClause(job.Tenant, job.Queue))
 	case store.WaitTurn:
 		return r.ofTenant("built in: weight 1", job.Tenant, "priority_weights", string(job.Priority))
 	case store.WaitPause, store.WaitBreaker, store.WaitTime, store.WaitType, store.WaitWorkers, store.WaitWaking: // They are no rule's.

@@ -2,7 +2,6 @@ package explain
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -156,9 +155,7 @@ func (r *rules) touched(entry *store.AuditEntry, path []string) (bool, error) {
 }
 
 // tier names a tenant's tier.
-func (r *rules) tier(tenant string) string {
-	return cmp.Or(r.policy.Tenants[tenant].Tier, policy.StandardTier)
-}
+func (r *rules) tier(tenant string) string { return r.policy.TierOf(tenant) }
 
 // ofTenant returns a rule of a tenant, its own or its tier's.
 func (r *rules) ofTenant(builtIn, tenant string, path ...string) (*Rule, error) {
@@ -170,17 +167,19 @@ func (r *rules) ofTenant(builtIn, tenant string, path ...string) (*Rule, error) 
 
 // ofLimit returns the rule of the limit at a level of a scope.
 func (r *rules) ofLimit(level admission.Level, tenant, queue string, class admission.Priority) (*Rule, error) {
-	scope := string(admission.ScopeAt(level, tenant, queue, class))
-	switch level {
-	case admission.LevelGlobal:
-		return r.first("built in: no limit of all", candidate{"limit of all", []string{"global"}})
-	case admission.LevelTenant:
-		return r.ofTenant("built in: no limit", tenant, "limit")
-	case admission.LevelQueue:
-		return r.first("built in: no limit", candidate{"override of " + scope, []string{"queue_limits", scope}})
-	default:
-		return r.first("built in: no limit", candidate{"override of " + scope, []string{"priority_limits", scope}})
+	none := "built in: no limit"
+	if level == admission.LevelGlobal {
+		none += " of all"
 	}
+	return r.decided(none, r.policy.LimitClause(level, tenant, queue, class))
+}
+
+// decided returns a rule of the policy that decides; else what is built in.
+func (r *rules) decided(builtIn string, rule policy.Clause) (*Rule, error) {
+	if rule.Path == nil {
+		return &Rule{Of: builtIn}, nil
+	}
+	return r.first(builtIn, candidate{rule.Of, rule.Path})
 }
 
 // ofGate returns the rule of a cap or a rate of dispatches, of those that a job of a tenant in a queue that calls a

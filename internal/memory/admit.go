@@ -368,7 +368,8 @@ func (a *admitting) planOf() *overflowPlan {
 
 // bounded reports whether anything may bound the depth of a job's tenant.
 func (a *admitting) bounded(j *admission.Job) bool {
-	return len(a.m.overflows) > 0 || a.m.queues[j.Queue].Overflow.Policy != ""
+	q := a.m.queues[j.Queue]
+	return len(a.m.overflows)+len(a.m.tiers) > 0 || q.Overflow.Policy != "" || len(q.Tiers) > 0
 }
 
 // forgetQueues makes room for queues, where there is little.

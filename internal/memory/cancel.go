@@ -218,7 +218,7 @@ func (m *model) endLetter(j *modelJob, counter string) {
 
 // lettersPurge ends what a queue has kept for long enough.
 func (m *model) lettersPurge(c *fairqueue.Pass, queue string, now int64) {
-	keep := m.queues[queue].KeepDead.Microseconds()
+	keep := m.settingsOf(queue).KeepDead.Microseconds()
 	if keep == 0 {
 		return
 	}

@@ -107,8 +107,14 @@ func (m *model) tidy(of tenantQueue) {
 func (m *model) bound(tenant, queue string) store.Overflow {
 	o, ok := m.overflows[tenant+":"+queue]
 	if !ok {
-		if o = m.queues[queue].Overflow; o.Policy == "" {
-			o = m.overflows["*:*"]
+		q := m.queues[queue]
+		o = q.Overflow
+		tiers := q.Tiers
+		if o.Policy == "" && len(tiers) == 0 {
+			o, tiers = m.overflows["*:*"], m.anyTiers
+		}
+		if other, differs := tiers[m.tiers[tenant]]; differs {
+			o = other
 		}
 	}
 	if o.Policy == store.NoBound {

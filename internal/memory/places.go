@@ -83,7 +83,9 @@ func (m *model) poolsOf(queue string) []string {
 func (m *model) queueNames() []string {
 	names := m.room.QueueNames()
 	for name := range m.queues {
-		names = append(names, name)
+		if name != store.Every {
+			names = append(names, name)
+		}
 	}
 	for _, p := range m.room.Pools {
 		names = append(names, p.Queues...)

@@ -18,9 +18,11 @@ import (
 
 // settings are what dispatch and admission know of a policy.
 type settings struct {
-	queues    map[string]store.QueueSettings
-	overflows map[string]store.Overflow // by TENANT:QUEUE, or TENANT over all its queues
-	maxParked map[string]int            // by downstream, "" for every other
+	queues    map[string]store.QueueSettings // "*" is of each queue that is not named
+	overflows map[string]store.Overflow      // by TENANT:QUEUE, or TENANT over all its queues
+	tiers     map[string]string              // of tenants, by which bounds differ
+	anyTiers  map[string]store.Overflow      // of each tenant of a tier in each queue that has none
+	maxParked map[string]int                 // by downstream, "" for every other
 	weights   map[classTenant]admission.Weight
 	caps      map[string]bound
 	pressured map[string]bool
@@ -44,12 +46,12 @@ type bound struct {
 // settingsIn returns those of an update, defaults filled in.
 func settingsIn(u *store.PolicyUpdate) settings {
 	s := settings{
-		queues: make(map[string]store.QueueSettings, len(u.Queues)), overflows: make(map[string]store.Overflow, len(u.Overflows)),
+		tiers: maps.Clone(u.Tiers), queues: make(map[string]store.QueueSettings, len(u.Queues)), overflows: make(map[string]store.Overflow, len(u.Overflows)),
 		maxParked: make(map[string]int, len(u.MaxParked)), weights: make(map[classTenant]admission.Weight, len(u.Weights)),
 		caps: make(map[string]bound, len(u.Caps)), pressured: make(map[string]bool, len(u.Pressured)),
 	}
 	for _, q := range u.Queues {
-		q.Classes, q.Overflow = slices.Clone(q.Classes), overflowOf(q.Overflow)
+		q.Classes, q.Overflow, q.Tiers = slices.Clone(q.Classes), overflowOf(q.Overflow), overflowsOf(q.Tiers)
 		q.Horizon, q.MaxWait, q.KeepDead = q.Horizon.Truncate(time.Microsecond), q.MaxWait.Truncate(time.Microsecond), q.KeepDead.Truncate(time.Microsecond)
 		q.PoisonLimit, q.MaxDead = cmp.Or(q.PoisonLimit, store.DefaultPoisonLimit), cmp.Or(q.MaxDead, store.DefaultMaxDead)
 		s.queues[q.Queue] = q
@@ -60,6 +62,9 @@ func settingsIn(u *store.PolicyUpdate) settings {
 			name += ":" + o.Queue
 		}
 		s.overflows[name] = overflowOf(o.Overflow)
+		if o.Tenant == store.Every && o.Queue == store.Every {
+			s.anyTiers = overflowsOf(o.Tiers)
+		}
 	}
 	for _, c := range u.Caps {
 		if isRate(string(c.Gate)) {
@@ -84,6 +89,17 @@ func overflowOf(o store.Overflow) store.Overflow {
 		return store.Overflow{Policy: o.Policy}
 	}
 	return o
+}
+
+func overflowsOf(tiers map[string]store.Overflow) map[string]store.Overflow {
+	if len(tiers) == 0 {
+		return nil
+	}
+	all := make(map[string]store.Overflow, len(tiers))
+	for tier, o := range tiers {
+		all[tier] = overflowOf(o)
+	}
+	return all
 }
 
 // weight is that of a tenant in a class.
@@ -232,14 +248,21 @@ func (m *model) putPolicy(now int64, u *store.PolicyUpdate) error {
 
 // boundsAdded reports whether a bound is new, so that what has entered before it is to be counted.
 func (m *model) boundsAdded(wanted settings) bool {
-	return len(differing(wanted.overflows, m.overflows)) > 0 || slices.ContainsFunc(differing(wanted.queues, m.queues), func(queue string) bool {
-		return wanted.queues[queue].Overflow.Policy != ""
+	if len(differing(wanted.overflows, m.overflows))+len(differing(wanted.tiers, m.tiers)) > 0 {
+		return true
+	}
+	return !maps.Equal(wanted.anyTiers, m.anyTiers) || slices.ContainsFunc(differing(wanted.queues, m.queues), func(queue string) bool {
+		q := wanted.queues[queue]
+		return q.Overflow.Policy != "" || len(q.Tiers) > 0
 	})
 }
 
 // setQueues takes over the classes of queues that differ, and looks at their dead letters.
 func (m *model) setQueues(wanted settings, now int64) {
 	for _, queue := range differing(wanted.queues, m.queues) {
+		if queue == store.Every {
+			continue
+		}
 		if classes := wanted.queues[queue].Classes; len(classes) > 0 {
 			m.room.SetClasses(queue, classes)
 		}

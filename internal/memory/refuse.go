@@ -140,7 +140,7 @@ func (a *admitting) lanesFull(c *store.Candidate, start int64) *admission.Verdic
 		return nil
 	}
 	lane := "n" + j.Downstream
-	if !j.Deadline.IsZero() || m.queues[j.Queue].MaxWait > 0 {
+	if !j.Deadline.IsZero() || m.settingsOf(j.Queue).MaxWait > 0 {
 		lane = "d" + j.Downstream
 	}
 	if n, has := m.room.LaneCount(j.Queue, c.Class, j.Tenant, lane); n >= mostLanes && !has {

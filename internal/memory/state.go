@@ -279,7 +279,7 @@ func (m *model) expire(j *modelJob, now int64) {
 	if j.timed {
 		reason = "queue_timeout"
 	}
-	if m.queues[j.Queue].DropExpired {
+	if m.settingsOf(j.Queue).DropExpired {
 		m.leave(j, reason)
 	} else {
 		m.bury(j, reason, "", now)
@@ -354,8 +354,10 @@ func (j *modelJob) noted(outcome string, ran time.Duration, worker, text string,
 
 // settingsOf returns what dispatch must know of a queue, the defaults filled in.
 func (m *model) settingsOf(queue string) store.QueueSettings {
-	if s, named := m.queues[queue]; named {
-		return s
+	for _, name := range []string{queue, store.Every} {
+		if s, named := m.queues[name]; named {
+			return s
+		}
 	}
 	return store.QueueSettings{Horizon: defaultHorizon * time.Microsecond, PoisonLimit: store.DefaultPoisonLimit, MaxDead: store.DefaultMaxDead}
 }

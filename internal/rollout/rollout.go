@@ -43,18 +43,30 @@ func newUpdate(expected int64, document policy.Policy, text []byte) (store.Polic
 		Expected: expected, Version: document.Version, Text: text, Window: compiled.DedupWindow(),
 		LongestFill: max(document.LongestFill(), time.Millisecond),
 	}
-	for _, name := range slices.Sorted(maps.Keys(document.Queues)) {
+	for _, name := range compiled.QueueNames() {
 		q := compiled.QueueOf(name)
+		bound, tiers := compiled.BoundsIn(name)
+		if name == policy.Every {
+			bound, tiers = policy.Overflow{}, nil // among the tenants'
+		}
 		update.Queues = append(update.Queues, store.QueueSettings{
 			Queue: name, Classes: q.Classes, Horizon: q.Horizon, DropExpired: q.ExpiredPolicy == policy.Drop,
 			MaxWait: q.MaxWait, PoisonLimit: q.PoisonLimit, KeepDead: q.KeepDead, MaxDead: q.MaxDead,
-			Overflow: overflow(q.Overflow),
+			Overflow: overflow(bound), Tiers: overflows(tiers),
 		})
 	}
 	for _, p := range compiled.Pressured() {
 		update.Pressured = append(update.Pressured, p.Queue)
 	}
+	each, tiers := compiled.BoundsIn(policy.Every)
+	if each != (policy.Overflow{}) || len(tiers) > 0 {
+		update.Overflows = append(update.Overflows, store.TenantOverflow{Tenant: store.Every, Queue: store.Every, Overflow: overflow(each), Tiers: overflows(tiers)})
+	}
+	update.Tiers = compiled.BoundTiers()
 	for scope, own := range compiled.Overflows() {
+		if scope == policy.Every+":"+policy.Every {
+			continue
+		}
 		tenant, queue, _ := strings.Cut(string(scope), ":")
 		update.Overflows = append(update.Overflows, store.TenantOverflow{Tenant: tenant, Queue: queue, Overflow: overflow(own)})
 	}
@@ -102,6 +114,18 @@ func overflow(o policy.Overflow) store.Overflow {
 	return store.Overflow{
 		Policy: store.OverflowPolicy(o.Policy), MaxJobs: o.MaxJobs, MaxBytes: o.MaxBytes, MaxSpilled: o.MaxSpilled, LowWater: o.LowWaterPercent,
 	}
+}
+
+// overflows returns bounds by tier as the store takes them.
+func overflows(tiers map[string]policy.Overflow) map[string]store.Overflow {
+	if len(tiers) == 0 {
+		return nil
+	}
+	all := make(map[string]store.Overflow, len(tiers))
+	for tier, bound := range tiers {
+		all[tier] = overflow(bound)
+	}
+	return all
 }
 
 // classNames returns every class that the standard tier gives a weight.

@@ -26,12 +26,22 @@ func (l Limit) Words() string {
 // Tokens are what a bucket holds, with the part of a token that it has.
 func Tokens(level buckets.Micro) float64 { return float64(level) / float64(buckets.MicroPerToken) }
 
+// Rule is a place of the policy that decides.
+type Rule struct {
+	// Of says whose it is, as in "default of tier gold in queue mail".
+	Of string `json:"of"`
+	// Path is a JSON pointer to it.
+	Path string `json:"path"`
+}
+
 // LimitConfig is what the policy has for a scope.
 type LimitConfig struct {
 	Scope admission.Scope `json:"scope"`
 	// Own is the limit that the policy has for the scope itself, as it is put; InForce the one that applies there, if any.
 	Own     json.RawMessage `json:"own,omitempty"`
 	InForce *Limit          `json:"in_force,omitempty"`
+	// Rule is what decides that, none where nothing in the policy does.
+	Rule *Rule `json:"rule,omitempty"`
 	// Shares is what each of several partitions has of the tokens of the global limit in force.
 	Shares []float64 `json:"shares,omitempty"`
 }
@@ -55,6 +65,9 @@ func LimitConfigOf(current policy.Policy, compiled *policy.Compiled, scope admis
 	}
 	if v.Own, err = current.OwnLimit(scope); err != nil {
 		return v, err
+	}
+	if rule := current.LimitClause(scope.Level(), tenant, queue, class); rule.Path != nil {
+		v.Rule = &Rule{rule.Of, rule.Pointer()}
 	}
 	if limit := compiled.LimitsFor(tenant, queue, class)[scope.Level()]; !limit.Disabled {
 		v.InForce = &Limit{limit.Tokens, Millis(limit.Per), limit.Burst}

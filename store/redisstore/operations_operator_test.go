@@ -121,7 +121,18 @@ func (w *walk) policy() {
 			Queue: q, Classes: admission.DefaultClasses(), Horizon: time.Duration(w.number("horizon", 0, 2)) * time.Hour, DropExpired: w.number("drop", 0, 1) == 1,
 			MaxWait: time.Duration(max(0, w.number("max wait", -4, 4))) * time.Second, PoisonLimit: w.number("poison", 0, 3),
 			KeepDead: time.Duration(w.number("keep", 0, 3)) * time.Second, MaxDead: pick(w, "letters", []int{3, 0, 1, 2, 4}), Overflow: w.drawOverflow(),
+			Tiers: w.drawTiers(),
 		})
+	}
+	if w.number("queues nobody named", 0, 2) == 0 {
+		u.Queues = append(u.Queues, store.QueueSettings{
+			Queue: store.Every, Classes: admission.DefaultClasses(), Horizon: time.Duration(w.number("horizon", 0, 2)) * time.Hour, DropExpired: w.number("drop", 0, 1) == 1,
+			MaxWait: time.Duration(max(0, w.number("max wait", -4, 4))) * time.Second, PoisonLimit: w.number("poison", 0, 3),
+			KeepDead: time.Duration(w.number("keep", 0, 3)) * time.Second, MaxDead: pick(w, "letters", []int{3, 0, 1, 2, 4}),
+		})
+	}
+	if tier := pick(w, "tier", []string{"", "gold", "tin.1"}); tier != "" && w.theme != "spills" {
+		u.Tiers = map[string]string{"ann": tier}
 	}
 	if w.number("own bound", 0, 2) == 0 {
 		u.Overflows = append(u.Overflows, store.TenantOverflow{Tenant: "ann", Queue: "mail", Overflow: w.drawOverflow()})
@@ -259,6 +270,18 @@ func (w *walk) drawOverflow() store.Overflow {
 	}
 }
 
+// drawTiers draws bounds of tiers in a queue.
+func (w *walk) drawTiers() map[string]store.Overflow {
+	if w.theme == "spills" || w.number("tiers", 0, 2) > 0 {
+		return nil
+	}
+	tiers := map[string]store.Overflow{"gold": w.drawOverflow()}
+	if w.number("more tiers", 0, 1) > 0 {
+		tiers["tin.1"] = w.drawOverflow()
+	}
+	return tiers
+}
+
 // drawTotals draws bounds of tenants over all their queues, and of each tenant in each queue that has none.
 func (w *walk) drawTotals(u *store.PolicyUpdate) {
 	for _, o := range []store.TenantOverflow{{Tenant: "ann"}, {Tenant: store.Every}, {Tenant: store.Every, Queue: store.Every}} {
@@ -266,6 +289,9 @@ func (w *walk) drawTotals(u *store.PolicyUpdate) {
 			continue
 		}
 		o.Overflow = w.drawOverflow()
+		if o.Queue != "" {
+			o.Tiers = w.drawTiers()
+		}
 		if o.Queue == "" && o.Overflow.Policy != "" {
 			o.Overflow = store.Overflow{Policy: store.Reject, MaxJobs: o.Overflow.MaxJobs, MaxBytes: o.Overflow.MaxBytes}
 		}

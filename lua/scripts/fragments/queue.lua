@@ -1,6 +1,6 @@
 -- queue: a queue's settings and dynamics. State fields:
---   cfg:QUEUE    name=weight,…|horizon|expired|wait|overflow|poison|age|letters    set by policy; the default is
---                below: classes, microseconds, dead or drop, the longest wait in microseconds (0 for none), what
+--   cfg:QUEUE    name=weight,…|horizon|expired|wait|overflow|poison|age|letters    set by policy; cfg:* is of every other queue,
+--                with the default classes and no overflow (that is *:* of depth.lua), and the default is below: classes, microseconds, dead or drop, the longest wait in microseconds (0 for none), what
 --                depth.lua says of overflow, lost deliveries that make a job poison, how long dead letters are kept in
 --                microseconds (0 for ever) and how many
 --   q:QUEUE      Q, then cur, left, pace, stamp, V₁, n₁, V₂, n₂… as doubles, the lowest byte first; a text with | between
@@ -62,7 +62,7 @@ local function queue_open(name)
   local q = call.queues[name]
   if q then return q end
   q = { name = name, classes = {}, V = {}, waiting = {}, dispatched = 0 }
-  queue_config(q, state_get('cfg:' .. name) or DEFAULT_QUEUE)
+  queue_config(q, state_get('cfg:' .. name) or state_get('cfg:*') or DEFAULT_QUEUE)
   local numbers = queue_numbers(state_get('q:' .. name))
   q.cur, q.left, q.pace, q.stamp = numbers[1] or 1, numbers[2] or q.w[1], numbers[3] or 0, numbers[4] or 0
   q.stored_pace, q.fresh = q.pace, not numbers[1]

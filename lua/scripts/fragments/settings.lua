@@ -34,7 +34,7 @@ end
 
 -- settings: what dispatch and admission know of the policy, a list of kind, name and value, empty where there is none any more:
 --   q QUEUE           its settings (queue.lua)
---   b TENANT:QUEUE    its own bound (depth.lua)
+--   b TENANT:QUEUE    its own bound (depth.lua); of :TENANT its tier, where tiers have bounds
 --   g GATE            limit or rate|burst, with /partitions where all divide the limit or rate (the burst is this one's part); of a limit
 --                     that moves by itself what share.lua says
 --   p DOWNSTREAM      how many jobs may wait while its breaker is not closed; an empty name is every other

@@ -65,8 +65,11 @@ func showLimit(ctx context.Context, o *cli.Operator, c *cobra.Command, store sto
 
 func writeLimit(to io.Writer, config shown.LimitConfig) {
 	whose := "by default"
-	if config.Own != nil {
+	switch {
+	case config.Own != nil:
 		whose = "its own limit"
+	case config.Rule != nil:
+		whose = config.Rule.Of
 	}
 	l := config.InForce
 	if l == nil {
@@ -148,7 +151,8 @@ func newLimitDelete(o *cli.Operator) *cobra.Command {
 	var reason string
 	c := &cobra.Command{
 		Use: "delete SCOPE", Short: "Take a scope's own limit away", Args: cli.OneArg("SCOPE"),
-		Long:    "Takes the limit of a scope away that is its own. A tenant then has that of its tier, another scope none.",
+		Long: `Takes the limit of a scope away that is its own. A tenant then has that of its tier, a queue or a
+class of a tenant what its tier or the queue has for each tenant, if either has.`,
 		Example: `  headgate limit delete acme --reason "contract is over" --redis localhost:6379`,
 		RunE: func(c *cobra.Command, args []string) error {
 			return o.With(c, func(ctx context.Context, s store.Deployment) error {

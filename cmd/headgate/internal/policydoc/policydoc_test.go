@@ -48,21 +48,23 @@ func compiled(t *testing.T) *jsonschema.Schema {
 
 // whole documents in which each object of the table stands, with %s for what is in it.
 var places = map[string]string{
-	"":           `{%s}`,
-	"limit":      `{"global": {%s}}`,
-	"tier":       `{"tiers": {"standard": {%s}}}`,
-	"tenant":     `{"tenants": {"acme": {%s}}}`,
-	"queue":      `{"queues": {"mail": {%s}}}`,
-	"class":      `{"queues": {"mail": {"classes": [{%s}]}}}`,
-	"overflow":   `{"overflows": {"acme:mail": {%s}}}`,
-	"downstream": `{"downstreams": {"smtp": {%s}}}`,
-	"breaker":    `{"downstreams": {"smtp": {"breaker": {%s}}}}`,
-	"semaphore":  `{"semaphores": {"gpu": {%s}}}`,
-	"adaptive":   `{"downstreams": {"smtp": {"max_running": 1000000}}, "adaptive": {"out": {%s}}}`,
-	"pressure":   `{"queues": {"mail": {"pressure": {%s}}}}`,
-	"shedding":   `{"shedding": {%s}}`,
-	"rollout":    `{"rollout": {%s}}`,
-	"rules":      `{"rollout": {"id": "r", "percent": 5, "rules": {%s}}}`,
+	"":            `{%s}`,
+	"limit":       `{"global": {%s}}`,
+	"tier":        `{"tiers": {"standard": {%s}}}`,
+	"tier_queue":  `{"tiers": {"standard": {"limit": {"enabled": false}, "queues": {"mail": {%s}}}}}`,
+	"each_tenant": `{"queues": {"*": {"each_tenant": {%s}}}}`,
+	"tenant":      `{"tenants": {"acme": {%s}}}`,
+	"queue":       `{"queues": {"mail": {%s}}}`,
+	"class":       `{"queues": {"mail": {"classes": [{%s}]}}}`,
+	"overflow":    `{"overflows": {"acme:mail": {%s}}}`,
+	"downstream":  `{"downstreams": {"smtp": {%s}}}`,
+	"breaker":     `{"downstreams": {"smtp": {"breaker": {%s}}}}`,
+	"semaphore":   `{"semaphores": {"gpu": {%s}}}`,
+	"adaptive":    `{"downstreams": {"smtp": {"max_running": 1000000}}, "adaptive": {"out": {%s}}}`,
+	"pressure":    `{"queues": {"mail": {"pressure": {%s}}}}`,
+	"shedding":    `{"shedding": {%s}}`,
+	"rollout":     `{"rollout": {%s}}`,
+	"rules":       `{"rollout": {"id": "r", "percent": 5, "rules": {%s}}}`,
 }
 
 // beside is what has to stand beside a field for it to be right; what is not here stands alone.
@@ -273,7 +275,12 @@ func TestPolicyAndSchemaAgree(t *testing.T) {
 		`{"shedding": {"order": ["low"], "at": {"NONE": ["low"]}}}`:                                               false,
 		`{"shedding": {"order": [], "at": {"HIGH": []}}}`:                                                         false,
 		`{"shedding": {"order": ["low"]}}`:                                                                        false,
-		`{"rollout": {"id": "r", "percent": 5}}`:                                                                  false,
+		`{"queues": {"mail": {"each_tenant": {"limit": {"tokens": 5, "per": "1s", "burst": 5}}}, "*": {"each_tenant": {"priority_limits": {"high": {"enabled": false}}}}}}`: true,
+		`{"queues": {"mail": {"each_tenant": {"limit": {"tokens": 5}}}}}`: false,
+		`{"queues": {"**": {"max_wait": "5m"}}}`:                          false,
+		`{"tiers": {"standard": {"limit": {"enabled": false}, "queues": {"*": {"overflow": {"policy": "reject", "max_jobs": 5}}, "mail": {"limit": {"enabled": false}}}}}}`: true,
+		`{"tiers": {"standard": {"limit": {"enabled": false}, "queues": {"*": {"max_wait": "5m"}}}}}`:                                                                       false,
+		`{"rollout": {"id": "r", "percent": 5}}`: false,
 	} {
 		if _, err := policy.Unmarshal([]byte(text)); (err == nil) != right {
 			t.Errorf("%s: policy says %v", text, err)

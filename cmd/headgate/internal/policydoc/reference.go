@@ -25,6 +25,24 @@ of ` + "`A-Za-z0-9._@/-`" + `, and no tenant is called ` + "`global`" + `. Field
 ` + "```json" + `
 {"json.schemas": [{"fileMatch": ["*policy.json"], "url": "./policy.schema.json"}]}
 ` + "```" + `
+
+## Which one holds
+
+A job pays at each level that has a limit: ` + "`global`" + `, its tenant, its queue and its class. At the tenant that is the tenant's own limit, else its tier's.
+The limit of a tenant in a queue, that of each class there, and the bound of its depth there (` + "`overflow`" + `) are looked for one by one in this order,
+and the first that is there holds:
+
+| | | limit | of a class | depth |
+| --- | --- | --- | --- | --- |
+| 1 | the tenant's own | ` + "`queue_limits[\"acme:mail\"]` | `priority_limits[\"acme:mail:high\"]` | `overflows[\"acme:mail\"]`" + ` |
+| 2 | its tier's in the queue | ` + "`tiers.gold.queues.mail.limit` | `….priority_limits.high` | `….overflow`" + ` |
+| 3 | the queue's | ` + "`queues.mail.each_tenant.limit` | `….each_tenant.priority_limits.high` | `queues.mail.overflow`" + ` |
+| 4 | its tier's in every queue | ` + "`tiers.gold.queues.*.limit` | `….priority_limits.high` | `….overflow`" + ` |
+| 5 | every queue's | ` + "`queues.*.each_tenant.limit` | `….each_tenant.priority_limits.high` | `queues.*.overflow`, or `overflows[\"*:*\"]`" + ` |
+
+So what names the queue goes before ` + "`*`" + `, and of two that do, the one of the tier goes first. One that says that there is no limit (` + "`{\"enabled\": false}`" + `), or no
+bound (` + "`{\"policy\": \"none\"}`" + `), holds too, and ends the search. Figures are shared and tokens are not: each tenant has a bucket of its own in each queue, whatever says
+how large it is. ` + "`headgate explain tenant`, `headgate explain scope` and `headgate limit get`" + ` name what decided.
 `
 
 // Reference writes the reference of the policy document in Markdown.

@@ -2,6 +2,7 @@ package policydoc
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/headgate/headgate/admission"
@@ -16,7 +17,7 @@ const (
 
 var (
 	anyName       = name{`^` + part + `$`, "", "1 to 128 bytes of `A-Za-z0-9._@/-`"}
-	queueName     = name{`^` + part + `$`, "", "queue"}
+	orAny         = name{`^(` + part + `|\*)$`, "", "queue or `*`"}
 	tierName      = name{`^` + part + `$`, "", "tier"}
 	className     = name{`^` + part + `$`, "", "class"}
 	semaphoreName = name{`^(` + part + `:)?(` + part + `|\*)$`, `^global:`, "semaphore, `tenant:semaphore`, `tenant:*` or `*`"}
@@ -50,7 +51,7 @@ var objects = []object{
 				"The version that the document was made from. Where another one is in force by now, nothing is stored."},
 			{"global", limit, "no limit", "Limit of the whole deployment. Every job and every check pays here, then at its tenant, queue and class."},
 		}, append(ruleFields(named{tierName, of("tier"), []string{policy.StandardTier}}, "the three of the built-in policy: premium 400 tokens a second (burst 100), standard 200 (50), basic 100 (25)"),
-			field{"queues", named{keys: queueName, value: of("queue")}, "every queue goes by the defaults", "Queues that have something of their own."},
+			field{"queues", named{keys: orAny, value: of("queue")}, "every queue goes by the defaults", "Queues that have something of their own. `*` is each queue that is not named here: it has the default `classes`, and neither `max_running`, `max_running_per_tenant` nor `pressure`."},
 			field{"downstreams", named{keys: downstream, value: of("downstream")}, "all go by `any_downstream`", "Downstreams, which jobs name as what they call, that have something of their own."},
 			field{"any_downstream", without{"downstream", "dispatch"}, "no bounds", "What holds for each downstream that is not named. A `dispatch` is refused here."},
 			field{"adaptive", named{keys: anyName, value: of("adaptive")}, "no limit moves", fmt.Sprintf("Limits that move by themselves, up to %d, each by a name of your choice.", policy.MaxAdaptive)},
@@ -83,8 +84,14 @@ var objects = []object{
 			{"limit", limit, "the tier is refused: one without a limit says `{\"enabled\": false}`", "Limit of each of its tenants."},
 			{"priority_weights", weights, "1 in each class", weightsDoc},
 			{"max_running", running, "no bound", "Most jobs of each of its tenants that workers hold at a time, over all workers. Others wait."},
+			{"queues", named{keys: orAny, value: of("tier_queue")}, "what queues say of each tenant", "What each of its tenants has in a queue; `*` is each queue of which nothing nearer is said ([which one holds](#which-one-holds))."},
 		},
 		needs: []string{"limit"},
+	},
+	{
+		name: "tier_queue", title: "tier_queue", doc: "What each tenant of a tier has in a queue. They share the figures, not the tokens.",
+		fields: append(slices.Clone(eachFields),
+			field{"overflow", of("overflow"), "that of the queue", "How many jobs each of its tenants may have waiting in the queue, and what becomes of others."}),
 	},
 	{
 		name: "tenant", title: "tenant", doc: "What one tenant has of its own.",
@@ -106,6 +113,7 @@ var objects = []object{
 			{"poison_limit", whole{1, policy.MaxPoisonLimit, true}, "3", "Workers that may be lost while they are known to run a job; then the job is a dead letter."},
 			{"keep_dead", span{policy.MinKeepDead, policy.MaxKeepDead}, "as long as `max_dead` allows", "How long a dead letter is kept."},
 			{"max_dead", whole{1, policy.MaxMaxDead, true}, "100,000", "Most dead letters. Beyond, the oldest of the tenant that has the most go."},
+			{"each_tenant", of("each_tenant"), "no limits", "What each tenant has in the queue."},
 			{"overflow", of("overflow"), "no bound", "How many jobs each tenant may have waiting in the queue, and what becomes of others."},
 			{"max_running", running, "no bound", "Most jobs of the queue that workers hold at a time, over all workers. Others wait."},
 			{"max_running_per_tenant", running, "no bound", "Most jobs of each tenant in the queue that workers hold at a time, over all workers. Others wait."},
@@ -113,6 +121,10 @@ var objects = []object{
 			{"least_backoff", span{time.Millisecond, admission.MaxBackoff}, "100ms", "Least wait after a failed run that a job's own header `headgate-backoff` may ask for."},
 			{"pressure", of("pressure"), "it is not measured", "How it is measured how much the queue is pressed."},
 		},
+	},
+	{
+		name: "each_tenant", title: "each_tenant", doc: "What each tenant has in a queue. They share the figures, not the tokens: each has buckets of its own.",
+		fields: eachFields,
 	},
 	{
 		name: "class", title: "class", doc: "A class of urgency of a queue.",
@@ -224,9 +236,15 @@ var objects = []object{
 	},
 	{
 		name: "rules", title: "rules",
-		doc:    "What a candidate says of tenants. It may not change the weights and `max_running` of tier `standard`, nor `*` and `*:*` of `overflows`, which Redis knows for all unnamed tenants together.",
+		doc:    "What a candidate says of tenants. It may not change the weights and `max_running` of tier `standard`, the `overflow` of tiers in queues, nor `*` and `*:*` of `overflows`, which Redis knows for all unnamed tenants together.",
 		fields: ruleFields(named{keys: tierName, value: of("tier")}, "as in force"),
 	},
+}
+
+// eachFields are what is said of each tenant in a queue.
+var eachFields = []field{
+	{"limit", limit, "what is said less nearly ([which one holds](#which-one-holds))", "Limit of the tenant's jobs in the queue. `{\"enabled\": false}` says that there is none."},
+	{"priority_limits", named{keys: className, value: limit}, "as of `limit`, class by class", "Limits of its jobs of one class there. A job pays there beside the queue's limit."},
 }
 
 // ruleFields are what a policy, and a candidate, say of tenants.
@@ -234,10 +252,10 @@ func ruleFields(tiers named, noTiers string) []field {
 	return []field{
 		{"tiers", tiers, noTiers, "Tiers: defaults for the tenants that are in them. `standard` has to be among them: it is the tier of each tenant that names none."},
 		{"tenants", named{keys: tenantName, value: of("tenant")}, "every tenant is in tier `standard`", "Tenants that have something of their own."},
-		{"queue_limits", named{keys: inQueue, value: limit}, "no limits", "Limits of one tenant's jobs in one queue, each by both names. A job pays there beside its tenant's limit. A queue over all tenants has no limit, nor has a tier one of a queue; `max_running` of a queue bounds what it runs at a time."},
-		{"priority_limits", named{keys: inClass, value: limit}, "no limits", "Limits of one class of one tenant's jobs in one queue."},
+		{"queue_limits", named{keys: inQueue, value: limit}, "no limits", "Limits of one tenant's jobs in one queue, each by both names, instead of what `each_tenant` of the queue or `queues` of its tier say. A job pays there beside its tenant's limit. A queue over all tenants has no limit; its `max_running` bounds what it runs at a time."},
+		{"priority_limits", named{keys: inClass, value: limit}, "no limits", "Limits of one class of one tenant's jobs in one queue. A job pays there beside the queue's limit."},
 		{"overflows", named{keys: bounded, value: of("overflow")}, "the `overflow` of queues alone",
-			"Bounds of waiting jobs: of one tenant in one queue, instead of the queue's; of each tenant in each queue that has none (`*:*`); of a tenant over all its queues; of each other tenant (`*`)."},
+			"Bounds of waiting jobs: of one tenant in one queue, instead of its tier's and the queue's; of each tenant in each queue that has none (`*:*`); of a tenant over all its queues; of each other tenant (`*`)."},
 		{"max_running", named{keys: inQueue, value: whole{low: 1, high: policy.MaxMaxRunning}}, "the `max_running_per_tenant` of queues alone", "Most jobs of one tenant in one queue that workers hold at a time, over all workers."},
 	}
 }

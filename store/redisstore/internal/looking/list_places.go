@@ -407,7 +407,7 @@ func (s *Looking) queueNames(ctx context.Context) ([]string, error) {
 	names := map[string]bool{}
 	for _, f := range fields {
 		kind, queue, ok := strings.Cut(f, ":")
-		if ok && (kind == "q" || kind == "cfg" || kind == "pools") {
+		if ok && queue != store.Every && (kind == "q" || kind == "cfg" || kind == "pools") {
 			names[queue] = true
 		}
 	}

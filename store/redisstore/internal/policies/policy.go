@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,6 +27,15 @@ func overflowText(o store.Overflow) string {
 		return string(store.NoBound)
 	}
 	return fmt.Sprintf("%c,%d,%d,%d,%d", o.Policy[0], o.MaxJobs, o.MaxBytes, o.MaxSpilled, o.LowWater)
+}
+
+// overflowsText is a bound, and after it those of tiers that differ: BOUND;TIER=BOUND….
+func overflowsText(o store.Overflow, tiers map[string]store.Overflow) string {
+	text := overflowText(o)
+	for _, tier := range slices.Sorted(maps.Keys(tiers)) {
+		text += ";" + tier + "=" + overflowText(tiers[tier])
+	}
+	return text
 }
 
 // OverflowName is the name of the setting of a tenant's overflow.
@@ -218,7 +228,7 @@ func settingsText(q store.QueueSettings) string {
 		expired = "drop"
 	}
 	return strings.Join(parts, ",") + "|" + strings.Join([]string{
-		codec.Micros(q.Horizon), expired, codec.Micros(q.MaxWait), overflowText(q.Overflow), strconv.Itoa(cmp.Or(q.PoisonLimit, store.DefaultPoisonLimit)),
+		codec.Micros(q.Horizon), expired, codec.Micros(q.MaxWait), overflowsText(q.Overflow, q.Tiers), strconv.Itoa(cmp.Or(q.PoisonLimit, store.DefaultPoisonLimit)),
 		codec.Micros(q.KeepDead), strconv.Itoa(cmp.Or(q.MaxDead, store.DefaultMaxDead)),
 	}, "|")
 }

@@ -31,12 +31,15 @@ type Settings map[SettingKey]string
 
 // settings returns those of an update.
 func SettingsOf(u *store.PolicyUpdate) Settings {
-	all := make(Settings, len(u.Queues)+len(u.Overflows)+len(u.Caps)+len(u.MaxParked)+len(u.Weights))
+	all := make(Settings, len(u.Queues)+len(u.Overflows)+len(u.Tiers)+len(u.Caps)+len(u.MaxParked)+len(u.Weights))
 	for _, q := range u.Queues {
 		all[SettingKey{SettingQueue, q.Queue}] = settingsText(q)
 	}
 	for _, o := range u.Overflows {
-		all[SettingKey{SettingBound, OverflowName(o)}] = overflowText(o.Overflow)
+		all[SettingKey{SettingBound, OverflowName(o)}] = overflowsText(o.Overflow, o.Tiers)
+	}
+	for tenant, tier := range u.Tiers {
+		all[SettingKey{SettingBound, ":" + tenant}] = tier
 	}
 	for _, c := range u.Caps {
 		all[SettingKey{SettingGate, string(c.Gate)}] = capText(c)
@@ -81,7 +84,10 @@ func (s Settings) Instead(key SettingKey) string {
 			return s[SettingKey{key.Kind, store.DefaultGate(store.GateName(key.Name))}]
 		}
 	case SettingBound:
-		_, queue, inQueue := strings.Cut(key.Name, ":")
+		tenant, queue, inQueue := strings.Cut(key.Name, ":")
+		if tenant == "" {
+			return "" // It is its tier.
+		}
 		if !inQueue {
 			return cmp.Or(s[SettingKey{key.Kind, store.Every}], noBound)
 		}
@@ -143,6 +149,8 @@ const (
 //   - one that gets a setting of its own, or another, has it from before on;
 //   - one that loses its own has from before on what is then in force for all that have none, and loses it after;
 //   - what is in force for those changes with the version, in the same script.
+//
+// A tenant whose tier and whose tier's bounds both change in more than one script has the new tier's bounds as they were for a moment.
 type difference struct{ before, with, after []settingMove }
 
 // changes returns what makes one settings of others.

@@ -1,0 +1,212 @@
+package policy
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/headgate/headgate/admission"
+)
+
+// TestWhatIsNamedAsTheRuleIsInForce: the place that LimitClause and OverflowClause name has in the document what is in force, and where they
+// name none nothing is.
+func TestWhatIsNamedAsTheRuleIsInForce(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		p := drawPolicy(t)
+		c := prepared(t, p)
+		for _, tenant := range append([]string{"stranger"}, someTenants...) {
+			queue := rapid.SampledFrom(append([]string{"other"}, someQueues...)).Draw(t, "queue")
+			class := rapid.SampledFrom(someClasses).Draw(t, "class")
+			limits := c.LimitsFor(tenant, queue, class)
+			for level, limit := range limits {
+				rule := p.LimitClause(admission.Level(level), tenant, queue, class)
+				if rule.Path == nil {
+					if limit != noLimit || rule.Of != "" {
+						t.Fatalf("no rule says %+v of level %d of %s:%s:%s", limit, level, tenant, queue, class)
+					}
+					continue
+				}
+				if got := limitAt(t, p, rule); got != limit {
+					t.Fatalf("%v (%s) is %+v, and %+v is in force", rule.Path, rule.Of, got, limit)
+				}
+			}
+			rule := p.OverflowClause(tenant, queue)
+			var bound Overflow
+			if rule.Path != nil {
+				if err := json.Unmarshal(at(t, p, rule), &bound); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if want := naiveBound(p, tenant, queue); bound != want {
+				t.Fatalf("%v (%s) is %+v, and %+v is in force", rule.Path, rule.Of, bound, want)
+			}
+		}
+	})
+}
+
+func at(t *rapid.T, p Policy, rule Clause) json.RawMessage {
+	text, err := p.At(rule.Path...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text == nil {
+		t.Fatalf("nothing is at %v", rule.Path)
+	}
+	return text
+}
+
+func limitAt(t *rapid.T, p Policy, rule Clause) admission.Limit {
+	var w limitJSON
+	if err := json.Unmarshal(at(t, p, rule), &w); err != nil {
+		t.Fatal(err)
+	}
+	var bad problems
+	return w.limit("", &bad)
+}
+
+// TestBoundsOfTiersFollowTheDocument: what a store is told of bounds, a queue's and by tier, is for each tenant what the document says.
+func TestBoundsOfTiersFollowTheDocument(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		p := drawPolicy(t)
+		c := prepared(t, p)
+		tiers, own := c.BoundTiers(), c.Overflows()
+		for _, tenant := range append([]string{"stranger"}, someTenants...) {
+			for _, queue := range append([]string{"other"}, someQueues...) {
+				got, is := own[admission.Scope(tenant+":"+queue)]
+				if !is {
+					got = toldBound(c, tiers[tenant], queue)
+				}
+				want := naiveBound(p, tenant, queue)
+				if got.Policy == NoBound {
+					got = Overflow{}
+				}
+				if want.Policy == NoBound {
+					want = Overflow{}
+				}
+				if got != want {
+					t.Fatalf("%s (tier %s) is told %+v in %s, and the document says %+v", tenant, p.TierOf(tenant), got, queue, want)
+				}
+			}
+		}
+	})
+}
+
+// toldBound is what a store makes of BoundsIn: that of the queue where it has settings, unless it is zero, else that of Every.
+func toldBound(c *Compiled, tier, queue string) Overflow {
+	for _, name := range c.QueueNames() {
+		if name != queue {
+			continue
+		}
+		bound, others := c.BoundsIn(queue)
+		if other, differs := others[tier]; differs {
+			return other
+		}
+		if bound != (Overflow{}) || len(others) > 0 {
+			return bound
+		}
+	}
+	bound, others := c.BoundsIn(Every)
+	if other, differs := others[tier]; differs {
+		return other
+	}
+	return bound
+}
+
+// It is not parallel: other tests would allocate while it counts.
+func TestTenantsWithNothingOfTheirOwnCostNothing(t *testing.T) {
+	gold := Tier{Limit: noLimit, Queues: map[string]TierQueue{"mail": {Limit: admission.PerSecond(9, 9)}}}
+	p := Policy{
+		Tiers: map[string]Tier{StandardTier: {Limit: noLimit}, "gold": gold},
+		Queues: map[string]Queue{
+			"mail": {EachTenant: EachTenant{Limit: admission.PerSecond(50, 50), PriorityLimits: map[admission.Priority]admission.Limit{admission.High: admission.PerSecond(5, 5)}}},
+			Every:  {EachTenant: EachTenant{Limit: admission.PerSecond(7, 7)}},
+		},
+	}
+	c := prepare(t, p)
+	names := make([]string, 10_000)
+	for i := range names {
+		names[i] = fmt.Sprintf("tenant-%d", i)
+	}
+	allocations := testing.AllocsPerRun(1, func() {
+		for _, name := range names {
+			if got := c.LimitsFor(name, "mail", admission.High); got != (Limits{noLimit, noLimit, admission.PerSecond(50, 50), admission.PerSecond(5, 5)}) {
+				t.Errorf("%s has %+v", name, got)
+			}
+			if got := c.LimitsFor(name, "anything", admission.High)[admission.LevelQueue]; got != admission.PerSecond(7, 7) {
+				t.Errorf("%s has %+v in a queue nobody named", name, got)
+			}
+		}
+	})
+	if allocations != 0 || len(c.tenants) != 0 {
+		t.Errorf("10,000 tenants cost %g allocations and %d views, want none", allocations, len(c.tenants))
+	}
+	p.Tenants = map[string]Tenant{}
+	for _, name := range names {
+		p.Tenants[name] = Tenant{Tier: "gold"}
+	}
+	c = prepare(t, p)
+	if a, b := c.tenants[names[0]], c.tenants[names[1]]; a.inTier["mail"] != b.inTier["mail"] || a.queues != nil {
+		t.Error("tenants of a tier do not share its figures")
+	}
+}
+
+func TestAWayEndsWhereItsNamesDo(t *testing.T) {
+	t.Parallel()
+	c := prepare(t, Policy{Queues: map[string]Queue{Every: {EachTenant: EachTenant{
+		Limit: admission.PerSecond(7, 7), PriorityLimits: map[admission.Priority]admission.Limit{admission.High: admission.PerSecond(5, 5)},
+	}}}})
+	if got := c.LimitsFor("acme", "", ""); got[admission.LevelQueue] != noLimit || got[admission.LevelPriority] != noLimit {
+		t.Errorf("a way without a queue has %+v", got)
+	}
+	if got := c.LimitsFor("acme", "mail", ""); got[admission.LevelQueue].Disabled || got[admission.LevelPriority] != noLimit {
+		t.Errorf("a way without a class has %+v", got)
+	}
+}
+
+func TestFaultsOfWhatEachTenantHas(t *testing.T) {
+	t.Parallel()
+	const standard = `"standard": {"limit": {"tokens": 1, "per": "1s", "burst": 1}}`
+	for _, c := range []struct{ text, want string }{
+		{`{"queues": {"mail": {"each_tenant": {"limit": {"tokens": 5, "per": "1s"}}}}}`, `queues.mail.each_tenant.limit.burst`},
+		{`{"queues": {"mail": {"each_tenant": {"limit": {}}}}}`, `queues.mail.each_tenant.limit.tokens 0`},
+		{`{"queues": {"mail": {"each_tenant": {"limits": {}}}}}`, `queues.mail.each_tenant.limits (unknown): allowed is one of limit, priority_limits`},
+		{`{"queues": {"mail": {"each_tenant": {"priority_limits": {"hihg": {"tokens": 1, "per": "1s", "burst": 1}}}}}}`, `queues.mail.each_tenant.priority_limits "hihg": allowed is a class of queue mail: "high", "medium", "low"`},
+		{`{"queues": {"*": {"each_tenant": {"priority_limits": {"high": {"tokens": 1, "per": "1h", "burst": 0}}}}}}`, `queues.*.each_tenant.priority_limits.high.burst 0`},
+		{`{"tiers": {` + standard + `, "gold": {"limit": {"enabled": false}, "queues": {"*": {"priority_limits": {"urgent": {"tokens": 1, "per": "1s", "burst": 1}}}}}}}`, `tiers.gold.queues.*.priority_limits "urgent": allowed is a class of any queue: "high", "low", "medium"`},
+		{`{"tiers": {` + standard + `, "gold": {"limit": {"enabled": false}, "queues": {"mail": {"limit": {"tokens": 0, "per": "1s", "burst": 1}}}}}}`, `tiers.gold.queues.mail.limit.tokens 0`},
+		{`{"tiers": {` + standard + `, "gold": {"limit": {"enabled": false}, "queues": {"mail": {"overflow": {"policy": "reject"}}}}}}`, `tiers.gold.queues.mail.overflow.max_jobs 0`},
+		{`{"tiers": {` + standard + `, "gold": {"limit": {"enabled": false}, "queues": {"a b": {"limit": {"enabled": false}}}}}}`, `tiers.gold.queues "a b"`},
+		{`{"queues": {"*": {"classes": [{"name": "one", "weight": 1}]}}}`, `queues.*.classes "one"`},
+		{`{"queues": {"*": {"max_running": 3}}}`, `queues.*.max_running 3`},
+		{`{"queues": {"*": {"max_running_per_tenant": 3}}}`, `queues.*.max_running_per_tenant 3`},
+		{`{"queues": {"*": {"pressure": {"max_depth": 3}}}}`, `queues.*.pressure {…}`},
+		{`{"queues": {"*": {"overflow": {"policy": "reject", "max_jobs": 1}}}, "overflows": {"*:*": {"policy": "reject", "max_jobs": 1}}}`, `queues.*.overflow "reject": allowed is none beside "*:*" of overflows`},
+		{`{"tiers": {` + standard + `}, "rollout": {"id": "a", "percent": 5, "rules": {"tiers": {"standard": {"limit": {"enabled": false}, "queues": {"mail": {"overflow": {"policy": "reject", "max_jobs": 1}}}}}}}}`, `rollout.rules.tiers.standard.queues.mail.overflow "reject"`},
+	} {
+		_, err := Unmarshal([]byte(c.text))
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s\n is %v\n want %s", c.text, err, c.want)
+		}
+	}
+}
+
+func TestTheLongestFillIsAlsoThatOfEachTenant(t *testing.T) {
+	t.Parallel()
+	slow := admission.Limit{Tokens: 1, Per: time.Hour, Burst: 10}
+	for name, p := range map[string]Policy{
+		"a queue's":  {Queues: map[string]Queue{"mail": {EachTenant: EachTenant{Limit: slow}}}},
+		"a class's":  {Queues: map[string]Queue{Every: {EachTenant: EachTenant{PriorityLimits: map[admission.Priority]admission.Limit{admission.Low: slow}}}}},
+		"a tier's":   {Tiers: map[string]Tier{StandardTier: {Limit: noLimit, Queues: map[string]TierQueue{Every: {Limit: slow}}}}},
+		"a shadow's": {Rollout: &Rollout{ID: "a", Rules: Rules{Tiers: map[string]Tier{"gold": {Limit: noLimit, Queues: map[string]TierQueue{"mail": {Limit: slow}}}}}}},
+	} {
+		if got := p.LongestFill(); got < 10*time.Hour || got > 10*time.Hour+time.Second {
+			t.Errorf("%s limit fills in %s, and the longest fill is %s", name, 10*time.Hour, got)
+		}
+	}
+}
