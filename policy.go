@@ -22,7 +22,7 @@ type Policies struct{ client *Client }
 // Policy returns what reads and changes the policy in force.
 func (c *Client) Policy() Policies { return Policies{c} }
 
-// Policy is the policy while it is changed. What Tier, Tenant, Queue and Downstream return is changed in place, and is made where it is
+// Policy is the policy while it is changed. What Tier, TierQueue, Tenant, Queue and Downstream return is changed in place, and is made where it is
 // new. Document is the whole, for what has no method here.
 type Policy struct {
 	Document    *policy.Policy
@@ -30,12 +30,15 @@ type Policy struct {
 	tenants     map[string]*policy.Tenant
 	queues      map[string]*policy.Queue
 	downstreams map[string]*policy.Downstream
+	tierQueues  map[tierQueue]*policy.TierQueue
 }
+
+type tierQueue struct{ tier, queue string }
 
 func openPolicy(document *policy.Policy) *Policy {
 	return &Policy{
 		Document: document, tiers: map[string]*policy.Tier{}, tenants: map[string]*policy.Tenant{}, queues: map[string]*policy.Queue{},
-		downstreams: map[string]*policy.Downstream{},
+		downstreams: map[string]*policy.Downstream{}, tierQueues: map[tierQueue]*policy.TierQueue{},
 	}
 }
 
@@ -66,12 +69,23 @@ func (p *Policy) Tier(name string) *policy.Tier {
 	return entry(p.tiers, p.Document.Tiers, name)
 }
 
+// TierQueue is what each tenant of a tier has in a queue; policy.Every is every queue for which nothing nearer is said. What each tenant has
+// in a queue, whatever its tier, is EachTenant of Queue.
+func (p *Policy) TierQueue(tier, queue string) *policy.TierQueue {
+	at := tierQueue{tier, queue}
+	if p.tierQueues[at] == nil {
+		in := p.Tier(tier).Queues[queue]
+		p.tierQueues[at] = &in
+	}
+	return p.tierQueues[at]
+}
+
 // Tenant is what one tenant has of its own.
 func (p *Policy) Tenant(name string) *policy.Tenant {
 	return entry(p.tenants, p.Document.Tenants, name)
 }
 
-// Queue is what one queue has of its own.
+// Queue is what one queue has of its own, or policy.Every each queue that the policy does not name.
 func (p *Policy) Queue(name string) *policy.Queue { return entry(p.queues, p.Document.Queues, name) }
 
 // Downstream is what one downstream has of its own.
@@ -80,6 +94,13 @@ func (p *Policy) Downstream(name string) *policy.Downstream {
 }
 
 func (p *Policy) close() policy.Policy {
+	for at, in := range p.tierQueues {
+		tier := p.Tier(at.tier)
+		if tier.Queues == nil {
+			tier.Queues = map[string]policy.TierQueue{}
+		}
+		tier.Queues[at.queue] = *in
+	}
 	put(p.tiers, &p.Document.Tiers)
 	put(p.tenants, &p.Document.Tenants)
 	put(p.queues, &p.Document.Queues)

@@ -3,6 +3,8 @@ package policy
 import (
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -208,5 +210,55 @@ func TestTheLongestFillIsAlsoThatOfEachTenant(t *testing.T) {
 		if got := p.LongestFill(); got < 10*time.Hour || got > 10*time.Hour+time.Second {
 			t.Errorf("%s limit fills in %s, and the longest fill is %s", name, 10*time.Hour, got)
 		}
+	}
+}
+
+// TestTheGuideSaysWhichOneHolds: the table of docs/guides/limits-and-tiers.md is true of the policy above it.
+func TestTheGuideSaysWhichOneHolds(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile(filepath.Join("..", "docs", "guides", "limits-and-tiers.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(page), "```json\n")
+	text, _, _ := strings.Cut(rest, "```")
+	p, err := Unmarshal([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := prepare(t, p)
+	minute := func(tokens, burst admission.Tokens) admission.Limit {
+		return admission.Limit{Tokens: tokens, Per: time.Minute, Burst: burst}
+	}
+	for _, row := range []struct {
+		tenant, queue   string
+		class           admission.Priority
+		queued, inClass admission.Limit
+		of              string
+		jobs            int
+	}{
+		{"bolt", "llm", admission.High, minute(100, 20), minute(5, 2), "override of bolt:llm", 1000},
+		{"acme", "llm", admission.High, minute(120, 30), minute(5, 2), "default of tier gold in queue llm", 5000},
+		{"someone", "llm", admission.Low, minute(20, 5), noLimit, "default of queue llm", 1000},
+		{"acme", "mail", admission.High, admission.PerSecond(50, 100), admission.PerSecond(50, 100), "default of every queue", 0},
+		{"someone", "mail", admission.High, admission.PerSecond(50, 100), noLimit, "default of every queue", 0},
+	} {
+		limits := c.LimitsFor(row.tenant, row.queue, row.class)
+		if limits[admission.LevelQueue] != row.queued || limits[admission.LevelPriority] != row.inClass {
+			t.Errorf("%s in %s has %+v", row.tenant, row.queue, limits)
+		}
+		if got := p.LimitClause(admission.LevelQueue, row.tenant, row.queue, row.class); got.Of != row.of {
+			t.Errorf("%s in %s: %s decides, want %s", row.tenant, row.queue, got.Of, row.of)
+		}
+		bound, others := c.BoundsIn(row.queue)
+		if other, differs := others[p.TierOf(row.tenant)]; differs {
+			bound = other
+		}
+		if bound.MaxJobs != row.jobs {
+			t.Errorf("%d jobs of %s may wait in %s, want %d", bound.MaxJobs, row.tenant, row.queue, row.jobs)
+		}
+	}
+	if got := c.QueueOf("mail").MaxWait; got != time.Hour {
+		t.Errorf("a job waits %s in a queue nobody named", got)
 	}
 }

@@ -29,6 +29,7 @@ var queuePart = part{
 			numberSetting("max-dead", "max_dead", "`NUMBER` of dead letters that are kept, 1 to 100000"),
 			numberSetting("most-attempts", "most_attempts", "`NUMBER` of runs that a job may ask for, 1 to 255"),
 			durationSetting("least-backoff", "least_backoff", "least `DURATION` that a job's own header may give it to wait after a failed run, 1ms to 24h"),
+			eachTenantSetting(),
 			overflowSetting(),
 			maxRunningSetting("its "),
 			numberSetting("max-running-per-tenant", "max_running_per_tenant", fmt.Sprintf("`NUMBER` of jobs of each tenant that workers hold at a time, 1 to %d, or 0 for no bound", policy.MaxMaxRunning)),
@@ -91,7 +92,10 @@ func overflowSetting() setting {
 
 func newQueueSet(o *cli.Operator) *cobra.Command {
 	return queuePart.newSet(o, `Changes the settings of a queue that flags name, and leaves the others as they are. The queue need not
-be there yet. Classes in which jobs wait cannot go.`, `  headgate queue set mail --max-running 50 --max-running-per-tenant 5 --reason "small server" --redis localhost:6379
+be there yet; * is each queue that the policy does not name. Classes in which jobs wait cannot go.`, `  headgate queue set mail --max-running 50 --max-running-per-tenant 5 --reason "small server" --redis localhost:6379
+  headgate queue set mail --each-tenant 50 --each-tenant-burst 100 --redis localhost:6379
+  headgate queue set mail --each-tenant 5 --class high --redis localhost:6379
+  headgate queue set '*' --each-tenant 20 --max-wait 1h --redis localhost:6379
   headgate queue set mail --overflow reject --max-jobs 10000 --redis localhost:6379
   headgate queue set calls --classes critical=4,high=3,low=1 --max-wait 30m --expired drop --redis localhost:6379`)
 }
