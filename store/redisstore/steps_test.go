@@ -24,11 +24,16 @@ import (
 // manyTenants is an update that gives so many tenants a cap, a weight and a bound of their own.
 func manyTenants(version int64, tenants, limit int) store.PolicyUpdate {
 	u := edit(version, fmt.Sprintf(`{"version":%d}`, version))
-	u.Queues = []store.QueueSettings{{Queue: "mail", Classes: admission.DefaultClasses(), Horizon: time.Hour, Overflow: store.Overflow{Policy: store.Reject, MaxJobs: 1000 + limit}}}
+	u.Queues = []store.QueueSettings{{Queue: "mail", Classes: admission.DefaultClasses(), Horizon: time.Hour, Overflow: store.Overflow{Policy: store.Reject, MaxJobs: 1000 + limit},
+		Tiers: map[string]store.Overflow{"gold": {Policy: store.Reject, MaxJobs: 2000 + limit}}}}
+	u.Tiers = map[string]string{}
 	u.Caps = []store.Cap{{Gate: store.TenantGate(store.Every), Limit: limit + 100}}
 	u.Weights = []store.TenantWeight{{Class: admission.High, Weight: admission.Weight(limit)}}
 	for i := range tenants {
 		name := fmt.Sprint("t", i)
+		if i%3 == 0 {
+			u.Tiers[name] = "gold"
+		}
 		u.Caps = append(u.Caps, store.Cap{Gate: store.TenantGate(name), Limit: limit + i%3})
 		u.Weights = append(u.Weights, store.TenantWeight{Class: admission.High, Tenant: name, Weight: admission.Weight(limit + 1)})
 		u.Overflows = append(u.Overflows, store.TenantOverflow{Tenant: name, Queue: "mail", Overflow: store.Overflow{Policy: store.Reject, MaxJobs: limit}})
@@ -58,6 +63,8 @@ func TestAnEditInStepsIsWholeOrNotThere(t *testing.T) {
 	before, after := manyTenants(1, tenants, 5), manyTenants(2, tenants, 9)
 	after.Caps, after.Weights, after.Overflows = after.Caps[:tenants/2], after.Weights[:tenants/2], after.Overflows[:tenants/2] // and some go
 	after.Edit = "the edit"
+	delete(after.Tiers, "t3")
+	after.Tiers["t6"] = "tin"
 	ends := map[string]int{}
 	for cut := 1; ; cut++ {
 		late := cut%2 == 0

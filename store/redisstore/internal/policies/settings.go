@@ -84,10 +84,10 @@ func (s Settings) Instead(key SettingKey) string {
 			return s[SettingKey{key.Kind, store.DefaultGate(store.GateName(key.Name))}]
 		}
 	case SettingBound:
-		tenant, queue, inQueue := strings.Cut(key.Name, ":")
-		if tenant == "" {
-			return "" // It is its tier.
+		if key.isTier() {
+			return ""
 		}
+		_, queue, inQueue := strings.Cut(key.Name, ":")
 		if !inQueue {
 			return cmp.Or(s[SettingKey{key.Kind, store.Every}], noBound)
 		}
@@ -104,6 +104,9 @@ const (
 	noBound    = "-"
 	overflowAt = 4
 )
+
+// isTier reports whether a setting is a tenant's tier.
+func (k SettingKey) isTier() bool { return k.Kind == SettingBound && strings.HasPrefix(k.Name, ":") }
 
 // IsGeneral reports whether a setting holds for those that have none of their own: it changes with the version.
 func (k SettingKey) IsGeneral() bool {
@@ -174,6 +177,10 @@ func changes(from, to Settings) difference {
 		gone := settingMove{key, "", from[key]}
 		if key.IsGeneral() {
 			e.with = append(e.with, gone)
+			continue
+		}
+		if key.isTier() { // Until the version changes its bounds are those of the tier that it had.
+			e.after = append(e.after, gone)
 			continue
 		}
 		then := to.Instead(key)
