@@ -42,6 +42,15 @@ func TestLimitCommands(t *testing.T) {
 			t.Errorf("%s", out.stderr)
 		}
 	}
+	p.run(cli.ExitOK, "queue set mail --each-tenant 3 --class high")
+	if out := p.run(cli.ExitOK, "limit get acme:mail:high"); out.stdout != "acme:mail:high gets 3 tokens a second and holds 3, default of queue mail\n" {
+		t.Errorf("%s", out.stdout)
+	}
+	rule, _ := p.object(cli.ExitOK, "limit get acme:mail:high")["rule"].(map[string]any)
+	if rule["of"] != "default of queue mail" || rule["path"] != "/queues/mail/each_tenant/priority_limits/high" {
+		t.Errorf("%v", rule)
+	}
+	p.run(cli.ExitOK, "queue unset mail --reason over")
 	if out := p.run(cli.ExitOK, "audit --limit 1"); !strings.Contains(out.stdout, "over") {
 		t.Errorf("%s", out.stdout)
 	}
