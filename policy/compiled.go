@@ -43,6 +43,8 @@ type Compiled struct {
 	each map[string]*EachTenant
 	// tierBounds are the bounds of each tenant of a tier in a queue, by both; tiers that say nothing are not there.
 	tierBounds map[string]map[string]Overflow
+	// tierTotals are the bounds of each tenant of a tier over all its queues.
+	tierTotals map[string]Overflow
 	// tiers are the names of all tiers, those that only a candidate has among them.
 	tiers []string
 	// anyDownstream is every downstream that nobody configured.
@@ -163,7 +165,10 @@ func (p Policy) side() side {
 
 // resolveEach fills in what is said of each tenant in queues, and of each tenant of a tier. p has the tiers of both sides.
 func (c *Compiled) resolveEach(p Policy) {
-	c.tiers = sortedKeys(p.Tiers)
+	c.tiers, c.tierTotals = sortedKeys(p.Tiers), make(map[string]Overflow, len(p.Tiers))
+	for name, tier := range p.Tiers {
+		c.tierTotals[name] = tier.Overflow
+	}
 	for name, queue := range p.Queues {
 		if each := queue.EachTenant; !each.empty() {
 			if c.each == nil {

@@ -67,7 +67,7 @@ func (w eachTenantJSON) eachTenant(at string, bad *problems) EachTenant {
 func tiersWithDefaults(tiers map[string]Tier) map[string]Tier {
 	tiers = maps.Clone(tiers)
 	for name, tier := range tiers {
-		tier.Queues = maps.Clone(tier.Queues)
+		tier.Overflow, tier.Queues = tier.Overflow.withDefaults(), maps.Clone(tier.Queues)
 		for queue, in := range tier.Queues {
 			in.PriorityLimits, in.Overflow = maps.Clone(in.PriorityLimits), in.Overflow.withDefaults()
 			tier.Queues[queue] = in
@@ -83,6 +83,7 @@ func (p Policy) validateEachTenant(bad *problems) {
 		p.validateIn(bad, "queues."+name+".each_tenant.", name, p.Queues[name].EachTenant)
 	}
 	for _, tier := range sortedKeys(p.Tiers) {
+		p.Tiers[tier].Overflow.validateTotal(bad, "tiers."+tier+".overflow")
 		for _, queue := range sortedKeys(p.Tiers[tier].Queues) {
 			in, at := p.Tiers[tier].Queues[queue], "tiers."+tier+".queues."+queue+"."
 			if queue != Every {

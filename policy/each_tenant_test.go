@@ -21,32 +21,31 @@ func TestWhatIsNamedAsTheRuleIsInForce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := drawPolicy(t)
 		c := prepared(t, p)
-		for _, tenant := range append([]string{"stranger"}, someTenants...) {
-			queue := rapid.SampledFrom(append([]string{"other"}, someQueues...)).Draw(t, "queue")
-			class := rapid.SampledFrom(someClasses).Draw(t, "class")
-			limits := c.LimitsFor(tenant, queue, class)
-			for level, limit := range limits {
-				rule := p.LimitClause(admission.Level(level), tenant, queue, class)
-				if rule.Path == nil {
-					if limit != noLimit || rule.Of != "" {
-						t.Fatalf("no rule says %+v of level %d of %s:%s:%s", limit, level, tenant, queue, class)
-					}
-					continue
+		tenant := rapid.SampledFrom(append([]string{"stranger"}, someTenants...)).Draw(t, "who")
+		queue := rapid.SampledFrom(append([]string{"other"}, someQueues...)).Draw(t, "queue")
+		class := rapid.SampledFrom(someClasses).Draw(t, "class")
+		limits := c.LimitsFor(tenant, queue, class)
+		for level, limit := range limits {
+			rule := p.LimitClause(admission.Level(level), tenant, queue, class)
+			if rule.Path == nil {
+				if limit != noLimit || rule.Of != "" {
+					t.Fatalf("no rule says %+v of level %d of %s:%s:%s", limit, level, tenant, queue, class)
 				}
-				if got := limitAt(t, p, rule); got != limit {
-					t.Fatalf("%v (%s) is %+v, and %+v is in force", rule.Path, rule.Of, got, limit)
-				}
+				continue
 			}
-			rule := p.OverflowClause(tenant, queue)
-			var bound Overflow
-			if rule.Path != nil {
-				if err := json.Unmarshal(at(t, p, rule), &bound); err != nil {
-					t.Fatal(err)
-				}
+			if got := limitAt(t, p, rule); got != limit {
+				t.Fatalf("%v (%s) is %+v, and %+v is in force", rule.Path, rule.Of, got, limit)
 			}
-			if want := naiveBound(p, tenant, queue); bound != want {
-				t.Fatalf("%v (%s) is %+v, and %+v is in force", rule.Path, rule.Of, bound, want)
+		}
+		rule := p.OverflowClause(tenant, queue)
+		var bound Overflow
+		if rule.Path != nil {
+			if err := json.Unmarshal(at(t, p, rule), &bound); err != nil {
+				t.Fatal(err)
 			}
+		}
+		if want := naiveBound(p, tenant, queue); bound != want {
+			t.Fatalf("%v (%s) is %+v, and %+v is in force", rule.Path, rule.Of, bound, want)
 		}
 	})
 }
@@ -84,19 +83,42 @@ func TestBoundsOfTiersFollowTheDocument(t *testing.T) {
 				if !is {
 					got = toldBound(c, tiers[tenant], queue)
 				}
-				want := naiveBound(p, tenant, queue)
-				if got.Policy == NoBound {
-					got = Overflow{}
-				}
-				if want.Policy == NoBound {
-					want = Overflow{}
-				}
-				if got != want {
+				if want := naiveBound(p, tenant, queue); lifted(got) != lifted(want) {
 					t.Fatalf("%s (tier %s) is told %+v in %s, and the document says %+v", tenant, p.TierOf(tenant), got, queue, want)
 				}
 			}
+			got, is := own[admission.Scope(tenant)]
+			if over, others := c.BoundsOverAll(); !is {
+				got = over
+				if other, differs := others[tiers[tenant]]; differs {
+					got = other
+				}
+			}
+			if want := naiveTotal(p, tenant); lifted(got) != lifted(want) {
+				t.Fatalf("%s (tier %s) is told %+v over all its queues, and the document says %+v", tenant, p.TierOf(tenant), got, want)
+			}
 		}
 	})
+}
+
+// lifted is no bound where there is none.
+func lifted(o Overflow) Overflow {
+	if o.Policy == NoBound {
+		return Overflow{}
+	}
+	return o
+}
+
+// naiveTotal is what bounds a tenant over all its queues: its own, its tier's, that of every other.
+func naiveTotal(p Policy, tenant string) Overflow {
+	p = sideOf(p, tenant)
+	if own, ok := p.Overflows[admission.Scope(tenant)]; ok {
+		return own
+	}
+	if of := p.Tiers[p.TierOf(tenant)].Overflow; of != (Overflow{}) {
+		return of
+	}
+	return p.Overflows[Every]
 }
 
 // toldBound is what a store makes of BoundsIn: that of the queue where it has settings, unless it is zero, else that of Every.
@@ -184,6 +206,8 @@ func TestFaultsOfWhatEachTenantHas(t *testing.T) {
 		{`{"tiers": {` + standard + `, "gold": {"limit": {"enabled": false}, "queues": {"mail": {"limit": {"tokens": 0, "per": "1s", "burst": 1}}}}}}`, `tiers.gold.queues.mail.limit.tokens 0`},
 		{`{"tiers": {` + standard + `, "gold": {"limit": {"enabled": false}, "queues": {"mail": {"overflow": {"policy": "reject"}}}}}}`, `tiers.gold.queues.mail.overflow.max_jobs 0`},
 		{`{"tiers": {` + standard + `, "gold": {"limit": {"enabled": false}, "queues": {"a b": {"limit": {"enabled": false}}}}}}`, `tiers.gold.queues "a b"`},
+		{`{"tiers": {` + standard + `, "gold": {"limit": {"enabled": false}, "overflow": {"policy": "spillover", "max_jobs": 3}}}}`, `tiers.gold.overflow.policy "spillover": allowed is "none" or "reject" over all queues`},
+		{`{"tiers": {` + standard + `}, "rollout": {"id": "a", "percent": 5, "rules": {"tiers": {"standard": {"limit": {"enabled": false}, "overflow": {"policy": "reject", "max_jobs": 1}}}}}}`, `rollout.rules.tiers.standard.overflow "reject"`},
 		{`{"queues": {"*": {"classes": [{"name": "one", "weight": 1}]}}}`, `queues.*.classes "one"`},
 		{`{"queues": {"*": {"max_running": 3}}}`, `queues.*.max_running 3`},
 		{`{"queues": {"*": {"max_running_per_tenant": 3}}}`, `queues.*.max_running_per_tenant 3`},

@@ -156,9 +156,15 @@ func drawEachTenant(t *rapid.T, p *Policy, queues map[string]Queue) {
 	if queues[Every].Overflow == (Overflow{}) && rapid.IntRange(0, 2).Draw(t, "bound of each other") == 0 {
 		p.Overflows = overlay(p.Overflows, map[admission.Scope]Overflow{"*:*": {Policy: Reject, MaxJobs: 6}})
 	}
+	for _, name := range append([]admission.Scope{Every}, "acme", "bolt") {
+		if rapid.IntRange(0, 2).Draw(t, "total") == 0 {
+			p.Overflows = overlay(p.Overflows, map[admission.Scope]Overflow{name: {Policy: Reject, MaxJobs: 10 + len(name)}})
+		}
+	}
 	for _, name := range sortedKeys(p.Tiers) {
 		tier := p.Tiers[name]
 		tier.Queues = drawTierQueues(t, bounds)
+		tier.Overflow = rapid.SampledFrom([]Overflow{{}, {}, {Policy: NoBound}, {Policy: Reject, MaxJobs: 8}}).Draw(t, "bound over all queues")
 		p.Tiers[name] = tier
 	}
 }

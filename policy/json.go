@@ -44,6 +44,7 @@ type (
 		Limit      *limitJSON               `json:"limit,omitempty"`
 		Weights    Weights                  `json:"priority_weights,omitempty"`
 		MaxRunning int                      `json:"max_running,omitempty"`
+		Overflow   Overflow                 `json:"overflow,omitzero"`
 		Queues     map[string]tierQueueJSON `json:"queues,omitempty"`
 	}
 	eachTenantJSON struct {

@@ -113,10 +113,20 @@ func (c *Compiled) BoundsIn(queue string) (Overflow, map[string]Overflow) {
 		}
 		return c.overflows[Every+":"+Every], nil
 	}
-	standard := c.tierBound(StandardTier, queue)
+	return c.byTier(func(tier string) Overflow { return c.tierBound(tier, queue) })
+}
+
+// BoundsOverAll returns what bounds each tenant over all its queues that has no bound of its own, as BoundsIn does of a queue.
+func (c *Compiled) BoundsOverAll() (Overflow, map[string]Overflow) {
+	return c.byTier(func(tier string) Overflow { return cmp.Or(c.tierTotals[tier], c.overflows[Every]) })
+}
+
+// byTier returns the bound of StandardTier, and those of tiers that differ.
+func (c *Compiled) byTier(of func(tier string) Overflow) (Overflow, map[string]Overflow) {
+	standard := of(StandardTier)
 	var others map[string]Overflow
 	for _, tier := range c.tiers {
-		bound := c.tierBound(tier, queue)
+		bound := of(tier)
 		if bound == standard {
 			continue
 		}
@@ -137,11 +147,13 @@ func (c *Compiled) tierBound(tier, queue string) Overflow {
 // BoundTiers returns the tiers of those configured tenants whose tier has other bounds somewhere than StandardTier.
 func (c *Compiled) BoundTiers() map[string]string {
 	differ, tiers := map[string]bool{}, map[string]string{}
+	_, others := c.BoundsOverAll()
 	for _, queue := range append(c.QueueNames(), Every) {
-		_, others := c.BoundsIn(queue)
-		for tier := range others {
-			differ[tier] = true
-		}
+		_, in := c.BoundsIn(queue)
+		others = overlay(others, in)
+	}
+	for tier := range others {
+		differ[tier] = true
 	}
 	if len(differ) == 0 {
 		return nil
@@ -178,13 +190,17 @@ func (p Policy) validateOverflows(bad *problems) {
 
 // validateTotal checks the bound of a tenant over all its queues.
 func (p Policy) validateTotal(bad *problems, tenant string) {
-	owner, of := "overflows."+tenant, p.Overflows[admission.Scope(tenant)]
 	if tenant != Every {
 		bad.add(scopeError(admission.Scope(tenant), admission.ValidateTenant(tenant)))
 	}
-	if of.Policy == DropOldest || of.Policy == Spillover {
-		bad.field(owner+".policy", strconv.Quote(string(of.Policy)), `"none" or "reject" over all queues`)
+	p.Overflows[admission.Scope(tenant)].validateTotal(bad, "overflows."+tenant)
+}
+
+// validateTotal checks a bound over all queues.
+func (o Overflow) validateTotal(bad *problems, owner string) {
+	if o.Policy == DropOldest || o.Policy == Spillover {
+		bad.field(owner+".policy", strconv.Quote(string(o.Policy)), `"none" or "reject" over all queues`)
 		return
 	}
-	of.validate(bad, owner)
+	o.validate(bad, owner)
 }

@@ -29,7 +29,7 @@ type Policy struct {
 	PriorityLimits map[admission.Scope]admission.Limit
 	// Overflows are the bounds of one tenant's depth in one queue, by "tenant:queue"; they replace the queue's. "*:*" is that of
 	// each tenant in each queue that has none. By "tenant" they bound it over all its queues, and by "*" each that has none of its
-	// own: by Reject alone. Unique keys that stay after their jobs count there, too, some 300 bytes each.
+	// own, and whose tier has none: by Reject alone. Unique keys that stay after their jobs count there, too, some 300 bytes each.
 	Overflows map[admission.Scope]Overflow
 	// Queues are the queues that have something of their own, by name; Every is each queue that is not named. That one has the default
 	// classes, and neither a MaxRunning nor a Pressure.
@@ -68,6 +68,9 @@ type Tier struct {
 	Weights Weights
 	// MaxRunning is how many jobs of each tenant workers hold at a time, 1 to MaxMaxRunning; zero means no bound.
 	MaxRunning int
+	// Overflow bounds the depth of each tenant over all its queues, by Reject alone; the zero Overflow says nothing, and one of NoBound that
+	// there is no bound.
+	Overflow Overflow
 	// Queues are what each tenant has in single queues, by name; Every is each queue for which nothing says more.
 	Queues map[string]TierQueue
 }

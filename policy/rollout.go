@@ -120,6 +120,8 @@ func (r Rules) empty() bool {
 	return len(r.Tiers)+len(r.Tenants)+len(r.QueueLimits)+len(r.PriorityLimits)+len(r.Overflows)+len(r.MaxRunning) == 0
 }
 
+const asInForce = "the bound in force, or none where there is none: Redis knows the tenants of a tier only together"
+
 // validateRollout checks a roll-out of a policy that is valid without it.
 func (p Policy) validateRollout(bad *problems) {
 	r := p.Rollout
@@ -142,11 +144,13 @@ func (p Policy) validateRollout(bad *problems) {
 		}
 	}
 	for _, name := range sortedKeys(r.Rules.Tiers) {
+		if was, is := p.Tiers[name].Overflow, r.Rules.Tiers[name].Overflow; was != is {
+			bad.field("rollout.rules.tiers."+name+".overflow", strconv.Quote(string(is.Policy)), asInForce)
+		}
 		before, after := p.Tiers[name].Queues, r.Rules.Tiers[name].Queues
 		for _, queue := range sortedKeys(overlay(before, after)) {
 			if was, is := before[queue].Overflow, after[queue].Overflow; was != is {
-				bad.field("rollout.rules.tiers."+name+".queues."+queue+".overflow", strconv.Quote(string(is.Policy)),
-					"the bound in force, or none where there is none: Redis knows the tenants of a tier only together")
+				bad.field("rollout.rules.tiers."+name+".queues."+queue+".overflow", strconv.Quote(string(is.Policy)), asInForce)
 			}
 		}
 	}

@@ -42,7 +42,7 @@ func (r Rules) wire() rulesJSON {
 	return rulesJSON{
 		Tiers: convert(r.Tiers, func(_ string, tier Tier) tierJSON {
 			queues := convert(tier.Queues, func(_ string, in TierQueue) tierQueueJSON { return tierQueueJSON{in.limits().wire(), in.Overflow} })
-			return tierJSON{Limit: newLimitJSON(tier.Limit), Weights: tier.Weights, MaxRunning: tier.MaxRunning, Queues: queues}
+			return tierJSON{Limit: newLimitJSON(tier.Limit), Weights: tier.Weights, MaxRunning: tier.MaxRunning, Overflow: tier.Overflow, Queues: queues}
 		}),
 		Tenants: convert(r.Tenants, func(_ string, tenant Tenant) tenantJSON {
 			written := tenantJSON{
@@ -67,7 +67,7 @@ func (w rulesJSON) rules(at string, bad *problems) Rules {
 	}
 	return Rules{
 		Tiers: convert(w.Tiers, func(name string, tier tierJSON) Tier {
-			read := Tier{Weights: tier.Weights, MaxRunning: tier.MaxRunning}
+			read := Tier{Weights: tier.Weights, MaxRunning: tier.MaxRunning, Overflow: tier.Overflow}
 			if tier.Limit != nil {
 				read.Limit = tier.Limit.limit(at+"tiers."+name+".limit", bad)
 			}

@@ -69,7 +69,7 @@ type Overflow struct {
 
 // TenantOverflow is a tenant's own bound in a queue. One without a policy lifts that of the queue. With the tenant and the queue Every
 // it is that of each tenant in each queue that has none, in Tiers by tier where it differs. Without a queue it bounds the tenant, or with Every each that has none of
-// its own, over all its queues: by Reject.
+// its own, in Tiers by tier, over all its queues: by Reject.
 type TenantOverflow struct {
 	Tenant, Queue string
 	Overflow      Overflow

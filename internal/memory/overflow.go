@@ -128,6 +128,9 @@ func (m *model) total(tenant string) store.Overflow {
 	o, ok := m.overflows[tenant]
 	if !ok {
 		o = m.overflows["*"]
+		if other, differs := m.allTiers[m.tiers[tenant]]; differs {
+			o = other
+		}
 	}
 	if o.Policy == store.NoBound {
 		return store.Overflow{}

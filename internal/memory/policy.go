@@ -22,6 +22,7 @@ type settings struct {
 	overflows map[string]store.Overflow      // by TENANT:QUEUE, or TENANT over all its queues
 	tiers     map[string]string              // of tenants, by which bounds differ
 	anyTiers  map[string]store.Overflow      // of each tenant of a tier in each queue that has none
+	allTiers  map[string]store.Overflow      // of each tenant of a tier over all its queues
 	maxParked map[string]int                 // by downstream, "" for every other
 	weights   map[classTenant]admission.Weight
 	caps      map[string]bound
@@ -62,8 +63,11 @@ func settingsIn(u *store.PolicyUpdate) settings {
 			name += ":" + o.Queue
 		}
 		s.overflows[name] = overflowOf(o.Overflow)
-		if o.Tenant == store.Every && o.Queue == store.Every {
+		switch {
+		case o.Tenant == store.Every && o.Queue == store.Every:
 			s.anyTiers = overflowsOf(o.Tiers)
+		case o.Tenant == store.Every:
+			s.allTiers = overflowsOf(o.Tiers)
 		}
 	}
 	for _, c := range u.Caps {
@@ -251,7 +255,7 @@ func (m *model) boundsAdded(wanted settings) bool {
 	if len(differing(wanted.overflows, m.overflows))+len(differing(wanted.tiers, m.tiers)) > 0 {
 		return true
 	}
-	return !maps.Equal(wanted.anyTiers, m.anyTiers) || slices.ContainsFunc(differing(wanted.queues, m.queues), func(queue string) bool {
+	return !maps.Equal(wanted.anyTiers, m.anyTiers) || !maps.Equal(wanted.allTiers, m.allTiers) || slices.ContainsFunc(differing(wanted.queues, m.queues), func(queue string) bool {
 		q := wanted.queues[queue]
 		return q.Overflow.Policy != "" || len(q.Tiers) > 0
 	})

@@ -205,6 +205,7 @@ func sameBuckets(changes []policy.Change) bool {
 		case last == "max_running", len(parts) > 2 && parts[len(parts)-2] == "priority_weights":
 		case len(parts) > 3 && parts[1] == "queues" && parts[3] == "each_tenant":
 			return false
+		case len(parts) > 3 && parts[1] == "tiers" && parts[3] == "overflow":
 		case len(parts) > 5 && parts[1] == "tiers" && parts[3] == "queues" && parts[5] == "overflow":
 		case len(parts) > 1 && (parts[1] == "queues" || parts[1] == "downstreams" || parts[1] == "overflows"):
 		default:

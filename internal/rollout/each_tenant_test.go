@@ -104,6 +104,9 @@ func TestAnUpdateHasTheBoundsOfTiers(t *testing.T) {
 		of.Queues = in
 		p.Tiers[tier] = of
 	}
+	plain := p.Tiers["basic"]
+	plain.Overflow = reject(3)
+	p.Tiers["basic"] = plain
 	p.Queues = map[string]policy.Queue{"mail": {Overflow: reject(5)}, policy.Every: {MaxWait: time.Hour, Overflow: reject(7)}}
 	p.Tenants = map[string]policy.Tenant{"tin": {Tier: "basic"}, "gold": {Tier: "premium"}, "plain": {MaxRunning: 3}}
 	p.MaxRunning = map[admission.Scope]int{"other:mail": 3}
@@ -118,9 +121,13 @@ func TestAnUpdateHasTheBoundsOfTiers(t *testing.T) {
 	for _, q := range update.Queues {
 		in[q.Queue] = q
 	}
-	each := store.TenantOverflow{}
+	each, over := store.TenantOverflow{}, store.TenantOverflow{}
 	for _, o := range update.Overflows {
-		each = o
+		if o.Queue == "" {
+			over = o
+		} else {
+			each = o
+		}
 	}
 	jobs := func(o store.Overflow, tiers map[string]store.Overflow) [3]int {
 		return [3]int{o.MaxJobs, tiers["basic"].MaxJobs, tiers["premium"].MaxJobs}
@@ -132,7 +139,10 @@ func TestAnUpdateHasTheBoundsOfTiers(t *testing.T) {
 	if got := jobs(in["sms"].Overflow, in["sms"].Tiers); got != [3]int{7, 0, 9} || in["sms"].Tiers["basic"].Policy != store.NoBound {
 		t.Errorf("in sms %v: %+v", got, in["sms"])
 	}
-	if got := jobs(each.Overflow, each.Tiers); len(update.Overflows) != 1 || got != [3]int{7, 0, 9} {
+	if got := jobs(over.Overflow, over.Tiers); over.Tenant != store.Every || got != [3]int{0, 3, 0} {
+		t.Errorf("over all queues %v: %+v", got, over)
+	}
+	if got := jobs(each.Overflow, each.Tiers); len(update.Overflows) != 2 || got != [3]int{7, 0, 9} {
 		t.Errorf("in others %v: %+v", got, update.Overflows)
 	}
 	if any := in[store.Every]; any.MaxWait != time.Hour || any.Overflow.Policy != "" || in["sms"].MaxWait != time.Hour || in["mail"].MaxWait != 0 || len(in) != 3 {

@@ -62,9 +62,12 @@ func newUpdate(expected int64, document policy.Policy, text []byte) (store.Polic
 	if each != (policy.Overflow{}) || len(tiers) > 0 {
 		update.Overflows = append(update.Overflows, store.TenantOverflow{Tenant: store.Every, Queue: store.Every, Overflow: overflow(each), Tiers: overflows(tiers)})
 	}
+	if over, tiers := compiled.BoundsOverAll(); over != (policy.Overflow{}) || len(tiers) > 0 {
+		update.Overflows = append(update.Overflows, store.TenantOverflow{Tenant: store.Every, Overflow: overflow(over), Tiers: overflows(tiers)})
+	}
 	update.Tiers = compiled.BoundTiers()
 	for scope, own := range compiled.Overflows() {
-		if scope == policy.Every+":"+policy.Every {
+		if scope == policy.Every || scope == policy.Every+":"+policy.Every {
 			continue
 		}
 		tenant, queue, _ := strings.Cut(string(scope), ":")

@@ -25,10 +25,11 @@ func TestATierHasABoundOfItsOwn(t *testing.T) {
 			Overflows: []store.TenantOverflow{
 				{Tenant: store.Every, Queue: store.Every, Overflow: reject(2), Tiers: map[string]store.Overflow{"a.c": reject(4)}},
 				{Tenant: "own", Queue: "named", Overflow: reject(7)},
+				{Tenant: store.Every, Tiers: map[string]store.Overflow{"all": reject(3)}},
 			},
 		}
 	}
-	tiers := map[string]string{"acme": "a.c", "bolt": "abc", "free": "free", "own": "a.c"}
+	tiers := map[string]string{"few": "all", "acme": "a.c", "bolt": "abc", "free": "free", "own": "a.c"}
 	check(t, y.store.PutPolicy(t.Context(), update(1, tiers)))
 	fill := func(version int64, tenant, queue, round string) (admitted int) {
 		t.Helper()
@@ -42,7 +43,7 @@ func TestATierHasABoundOfItsOwn(t *testing.T) {
 		}
 		return admitted
 	}
-	for tenant, want := range map[string][2]int{"acme": {5, 4}, "bolt": {1, 2}, "free": {10, 2}, "own": {7, 4}, "other": {3, 2}} {
+	for tenant, want := range map[string][2]int{"few": {3, 0}, "acme": {5, 4}, "bolt": {1, 2}, "free": {10, 2}, "own": {7, 4}, "other": {3, 2}} {
 		if got := [2]int{fill(1, tenant, "named", "a"), fill(1, tenant, "any", "a")}; got != want {
 			t.Errorf("of %s %v jobs were admitted, want %v", tenant, got, want)
 		}

@@ -289,11 +289,16 @@ func (w *walk) drawTotals(u *store.PolicyUpdate) {
 			continue
 		}
 		o.Overflow = w.drawOverflow()
-		if o.Queue != "" {
+		if o.Tenant == store.Every {
 			o.Tiers = w.drawTiers()
 		}
 		if o.Queue == "" && o.Overflow.Policy != "" {
 			o.Overflow = store.Overflow{Policy: store.Reject, MaxJobs: o.Overflow.MaxJobs, MaxBytes: o.Overflow.MaxBytes}
+		}
+		for tier, of := range o.Tiers {
+			if o.Queue == "" && of.Policy != "" {
+				o.Tiers[tier] = store.Overflow{Policy: store.Reject, MaxJobs: of.MaxJobs, MaxBytes: of.MaxBytes}
+			}
 		}
 		u.Overflows = append(u.Overflows, o)
 	}

@@ -5,7 +5,7 @@
 -- A bound is policy,jobs,bytes,spill,low: r reject, d drop oldest, s spill over; 0 jobs or bytes for no bound; how many
 -- jobs may be spilled; per cent of the bounds at which they come back. Anything else is none; "-" is not said. `bounds`
 -- (HASH, `nb` entries) has a tenant's own in a queue, TENANT:QUEUE, before the queue's, and *:* after it; and that of a
--- tenant over all its queues, TENANT, or * of every other. Where tiers differ, that of a queue and *:* are BOUND;TIER=BOUND…, the first
+-- tenant over all its queues, TENANT, or * of every other. Where tiers differ, that of a queue, *:* and * are BOUND;TIER=BOUND…, the first
 -- for the rest, and :TENANT is a tenant's tier.
 local CLASS_STEP = 35184372088832
 function reset.depth() call.depths, call.bounds, call.depth_freed = {}, {}, {} end -- name → 'left', or 'goes on' where moves ran out -- luacheck: ignore 241 (only a fill uses it)
@@ -36,7 +36,7 @@ local function bound_open(tenant, queue)
     local found = state_num('nb') > 0 and redis.call('HMGET', keys.bounds, name, '*:*', tenant, '*') or {}
     local own = queue_open(queue).overflow
     b = bound_read(bound_of(tenant, found[1] or own ~= '-' and own or found[2]))
-    call.bounds[name], call.bounds[tenant] = b, bound_read(found[3] or found[4])
+    call.bounds[name], call.bounds[tenant] = b, bound_read(bound_of(tenant, found[3] or found[4]))
   end
   return b
 end

@@ -44,31 +44,33 @@ func ofClass(given *pflag.FlagSet, class string) []string {
 	return []string{"limit"}
 }
 
-// inQueueSettings are those of a tier that hold in its tenants' queue where --queue names one: the limit and the overflow. Without it the
-// limit is the tenant's, over all its queues.
+// inQueueSettings are those of a tier that hold in a queue of its tenants where --queue names one: the limit and the overflow. Without it
+// they are of each tenant over all its queues.
 func inQueueSettings() []setting {
 	var queue, class string
 	var given *pflag.FlagSet
 	limit, overflow := limitSetting(), overflowSetting()
 	everywhere, bound := limit.edits, overflow.edits
-	limit.edits = func() ([]policy.Patch, error) {
-		if given.Changed("queue") { // The other setting tells.
-			return nil, nil
+	unlessInQueue := func(edits func() ([]policy.Patch, error)) func() ([]policy.Patch, error) {
+		return func() ([]policy.Patch, error) {
+			if given.Changed("queue") { // The setting of queues tells.
+				return nil, nil
+			}
+			return edits()
 		}
-		return everywhere()
 	}
+	limit.edits, overflow.edits = unlessInQueue(everywhere), unlessInQueue(bound)
 	in := setting{
-		word: "queues", field: []string{"queues"}, flags: append([]string{"queue", "class"}, overflow.flags...),
+		word: "queues", field: []string{"queues"}, flags: []string{"queue", "class"},
 		add: func(flags *pflag.FlagSet) {
 			given = flags
 			flags.StringVar(&queue, "queue", "", "`QUEUE` in which --tokens, --off and --overflow hold for each tenant, or * for every queue for which nothing nearer is said")
 			flags.StringVar(&class, "class", "", "`CLASS` whose jobs in --queue the limit is of; by default all of the tenant's there")
-			overflow.add(flags)
 		},
 	}
 	in.edits = func() (all []policy.Patch, err error) {
 		if !given.Changed("queue") {
-			return nil, cli.FieldError("queue", "(none)", "a queue or *, beside --class and --overflow")
+			return nil, cli.FieldError("queue", "(none)", "a queue or *, beside --class")
 		}
 		for _, other := range []string{"weight", "max-running"} {
 			if given.Changed(other) {
@@ -98,7 +100,7 @@ func inQueueSettings() []setting {
 		}
 		return all, nil
 	}
-	return []setting{limit, in}
+	return []setting{limit, overflow, in}
 }
 
 // changed reports whether one of some flags was given.

@@ -36,6 +36,7 @@ there yet is made, and needs a limit: --tokens or --off. With --queue the limit 
 are those of each of its tenants in that queue; docs/POLICY.md says which one holds where several do.`, `  headgate tier set gold --tokens 1000 --burst 200 --weight high=5,low=1 --redis localhost:6379
   headgate tier set gold --queue mail --tokens 100 --burst 200 --redis localhost:6379
   headgate tier set gold --queue '*' --class high --tokens 20 --redis localhost:6379
+  headgate tier set basic --overflow reject --max-jobs 100000 --redis localhost:6379
   headgate tier set basic --queue mail --overflow reject --max-jobs 1000 --redis localhost:6379
   headgate tier set basic --max-running 5 --reason "too many at once" --redis localhost:6379`),
 		tierPart.newUnset(&o, `  headgate tier unset gold --reason "plan is over" --redis localhost:6379

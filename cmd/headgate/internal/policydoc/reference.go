@@ -42,7 +42,7 @@ and the first that is there holds:
 
 So what names the queue goes before ` + "`*`" + `, and of two that do, the one of the tier goes first. One that says that there is no limit (` + "`{\"enabled\": false}`" + `), or no
 bound (` + "`{\"policy\": \"none\"}`" + `), holds too, and ends the search. Figures are shared and tokens are not: each tenant has a bucket of its own in each queue, whatever says
-how large it is. ` + "`headgate explain tenant`, `headgate explain scope` and `headgate limit get`" + ` name what decided.
+how large it is. The depth of a tenant over all its queues is bounded by ` + "`overflows[\"acme\"]`, else `tiers.gold.overflow`, else `overflows[\"*\"]`" + `. ` + "`headgate explain tenant`, `headgate explain scope` and `headgate limit get`" + ` name what decided.
 `
 
 // Reference writes the reference of the policy document in Markdown.

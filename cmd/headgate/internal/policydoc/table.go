@@ -84,6 +84,7 @@ var objects = []object{
 			{"limit", limit, "the tier is refused: one without a limit says `{\"enabled\": false}`", "Limit of each of its tenants."},
 			{"priority_weights", weights, "1 in each class", weightsDoc},
 			{"max_running", running, "no bound", "Most jobs of each of its tenants that workers hold at a time, over all workers. Others wait."},
+			{"overflow", of("overflow"), "that of `*` in `overflows`", "How many jobs each of its tenants may have over all its queues; `none` or `reject` only."},
 			{"queues", named{keys: orAny, value: of("tier_queue")}, "what queues say of each tenant", "What each of its tenants has in a queue; `*` is each queue of which nothing nearer is said ([which one holds](#which-one-holds))."},
 		},
 		needs: []string{"limit"},
@@ -236,7 +237,7 @@ var objects = []object{
 	},
 	{
 		name: "rules", title: "rules",
-		doc:    "What a candidate says of tenants. It may not change the weights and `max_running` of tier `standard`, the `overflow` of tiers in queues, nor `*` and `*:*` of `overflows`, which Redis knows for all unnamed tenants together.",
+		doc:    "What a candidate says of tenants. It may not change the weights and `max_running` of tier `standard`, an `overflow` of tiers, nor `*` and `*:*` of `overflows`, which Redis knows for all unnamed tenants together.",
 		fields: ruleFields(named{keys: tierName, value: of("tier")}, "as in force"),
 	},
 }
@@ -255,7 +256,7 @@ func ruleFields(tiers named, noTiers string) []field {
 		{"queue_limits", named{keys: inQueue, value: limit}, "no limits", "Limits of one tenant's jobs in one queue, each by both names, instead of what `each_tenant` of the queue or `queues` of its tier say. A job pays there beside its tenant's limit. A queue over all tenants has no limit; its `max_running` bounds what it runs at a time."},
 		{"priority_limits", named{keys: inClass, value: limit}, "no limits", "Limits of one class of one tenant's jobs in one queue. A job pays there beside the queue's limit."},
 		{"overflows", named{keys: bounded, value: of("overflow")}, "the `overflow` of queues alone",
-			"Bounds of waiting jobs: of one tenant in one queue, instead of its tier's and the queue's; of each tenant in each queue that has none (`*:*`); of a tenant over all its queues; of each other tenant (`*`)."},
+			"Bounds of waiting jobs: of one tenant in one queue, instead of its tier's and the queue's; of each tenant in each queue that has none (`*:*`); of a tenant over all its queues, instead of its tier's; of each other tenant whose tier has none (`*`)."},
 		{"max_running", named{keys: inQueue, value: whole{low: 1, high: policy.MaxMaxRunning}}, "the `max_running_per_tenant` of queues alone", "Most jobs of one tenant in one queue that workers hold at a time, over all workers."},
 	}
 }
