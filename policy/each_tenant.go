@@ -93,27 +93,27 @@ func (p Policy) validateEachTenant(bad *problems) {
 			in.Overflow.validate(bad, at+"overflow")
 		}
 	}
-	any, named := p.Queues[Every]
+	every, named := p.Queues[Every]
 	if !named {
 		return
 	}
 	const of = "queues." + Every
-	if !slices.Equal(any.Classes, admission.DefaultClasses()) {
-		bad.field(of+".classes", quoteNames(classNames(any.Classes)), "none but the default: a queue with other classes is named")
+	if !slices.Equal(every.Classes, admission.DefaultClasses()) {
+		bad.field(of+".classes", quoteNames(classNames(every.Classes)), "none but the default: a queue with other classes is named")
 	}
 	for _, one := range []struct {
 		field string
 		value int
-	}{{"max_running", any.MaxRunning}, {"max_running_per_tenant", any.MaxRunningPerTenant}} {
+	}{{"max_running", every.MaxRunning}, {"max_running_per_tenant", every.MaxRunningPerTenant}} {
 		if one.value != 0 {
 			bad.field(of+"."+one.field, strconv.Itoa(one.value), "none: it belongs to a queue that is named")
 		}
 	}
-	if any.Pressure != nil {
+	if every.Pressure != nil {
 		bad.field(of+".pressure", "{…}", "none: it belongs to a queue that is named")
 	}
-	if _, both := p.Overflows[Every+":"+Every]; both && any.Overflow != (Overflow{}) {
-		bad.field(of+".overflow", strconv.Quote(string(any.Overflow.Policy)), `none beside "*:*" of overflows, which says the same`)
+	if _, both := p.Overflows[Every+":"+Every]; both && every.Overflow != (Overflow{}) {
+		bad.field(of+".overflow", strconv.Quote(string(every.Overflow.Policy)), `none beside "*:*" of overflows, which says the same`)
 	}
 }
 

@@ -105,7 +105,8 @@ func (c *Compiled) QueueNames() []string {
 }
 
 // BoundsIn returns what bounds each tenant in a queue that has no bound of its own there: where the tier says nothing else, and by tier
-// where it does. Of Every it is that of each queue that QueueNames does not name. A zero Overflow is that of Every.
+// where it does. Of Every it is that of each queue that QueueNames does not name, and of those for
+// which it is zero.
 func (c *Compiled) BoundsIn(queue string) (Overflow, map[string]Overflow) {
 	if len(c.tierBounds) == 0 {
 		if own := c.queues[queue].Overflow; queue != Every || own != (Overflow{}) {

@@ -145,7 +145,7 @@ func TestAnUpdateHasTheBoundsOfTiers(t *testing.T) {
 	if got := jobs(each.Overflow, each.Tiers); len(update.Overflows) != 2 || got != [3]int{7, 0, 9} {
 		t.Errorf("in others %v: %+v", got, update.Overflows)
 	}
-	if any := in[store.Every]; any.MaxWait != time.Hour || any.Overflow.Policy != "" || in["sms"].MaxWait != time.Hour || in["mail"].MaxWait != 0 || len(in) != 3 {
+	if every := in[store.Every]; every.MaxWait != time.Hour || every.Overflow.Policy != "" || in["sms"].MaxWait != time.Hour || in["mail"].MaxWait != 0 || len(in) != 3 {
 		t.Errorf("%+v", in)
 	}
 }
