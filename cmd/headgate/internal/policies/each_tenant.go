@@ -1,6 +1,7 @@
 package policies
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -105,10 +106,5 @@ func inQueueSettings() []setting {
 
 // changed reports whether one of some flags was given.
 func changed(given *pflag.FlagSet, flags []string) bool {
-	for _, flag := range flags {
-		if given.Changed(flag) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(flags, given.Changed)
 }
