@@ -114,7 +114,7 @@ var scenes = []struct {
 		s.enqueue("a")
 		s.enqueue("b")
 	}},
-	{"limits of each tenant", []string{"scope", "acme:mail:high", "scope", "acme:sms:high", "scope", "bolt:mail", "scope", "bolt:sms:low"}, func(s *stage) {
+	{"limits of each tenant", []string{"scope", "acme:mail:high", "scope", "acme:sms:high", "scope", "bolt:mail", "scope", "bolt:sms:low", "queue", "mail"}, func(s *stage) {
 		const day = `{"tokens": 1, "per": "24h", "burst": %d}`
 		s.put(fmt.Sprintf(`{"tenants": {"acme": {"tier": "gold"}},
 			"tiers": {"standard": {"limit": {"enabled": false}}, "gold": {"limit": {"enabled": false}, "queues": {

@@ -36,6 +36,9 @@ func explainQueue(ctx context.Context, s store.Deployment, name string) (Explana
 		}
 		e.add(reason)
 	}
+	if err := in.eachTenant(&e, name); err != nil {
+		return e, err
+	}
 	if q.Suspended != nil {
 		e.add(Reason{
 			Kind: KindSuspension, Binds: true, Text: store.HoldsOf(nil, []store.Suspension{*q.Suspended})[0].Words(), Until: q.Suspended.Until,
@@ -43,6 +46,20 @@ func explainQueue(ctx context.Context, s store.Deployment, name string) (Explana
 		})
 	}
 	return e, in.pressure(&e, &q, now)
+}
+
+// eachTenant tells which limit a tenant has in a queue that nobody configured.
+func (r *rules) eachTenant(e *Explanation, queue string) error {
+	limit := r.compiled.LimitsFor("", queue, "")[admission.LevelQueue] // No tenant has an empty name.
+	if limit.Disabled {
+		return nil
+	}
+	rule, err := r.ofLimit(admission.LevelQueue, "", queue, "")
+	e.add(Reason{
+		Kind: KindLimit, Rule: rule, Change: "headgate queue set " + queue + " --each-tenant NUMBER",
+		Text: fmt.Sprintf("a tenant of which the policy says nothing else gets %s there and holds %d", limit.Words(), limit.Burst),
+	})
+	return err
 }
 
 // pressure tells how much a queue is pressed, and what it refuses for it.
