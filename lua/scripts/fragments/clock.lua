@@ -36,6 +36,7 @@ end
 
 -- call: what every script begins with that moves jobs.
 local function call_begin(now, fields)
-  fields[#fields + 1], fields[#fields + 2] = 'ng', 'pv'
+  local n = #fields
+  fields[n + 1], fields[n + 2], fields[n + 3] = 'ng', 'pv', 'cfg:*'
   clock_begin(now, fields)
 end

@@ -56,13 +56,13 @@ end
 
 local function state_load(fields)
   local n = #fields
-  fields[n + 1], fields[n + 2], fields[n + 3] = 'partitions', 'cfg:*', 'core'
+  fields[n + 1], fields[n + 2] = 'partitions', 'core'
   local values, st = redis.call('HMGET', call.state, unpack(fields)), call.st
-  for i = 1, n + 2 do st[fields[i]] = values[i] end
+  for i = 1, n + 1 do st[fields[i]] = values[i] end
   local PARTITIONS = '1'
   local stored = st.partitions or '1'
   if stored ~= PARTITIONS then error('LAYOUT ' .. stored .. ' ') end
-  core_read(values[n + 3])
+  core_read(values[n + 2])
 end
 
 local function state_get(field)
