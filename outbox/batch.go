@@ -213,7 +213,7 @@ func (r *Relay) call(ctx context.Context, call []*row, held map[string]bool) (er
 		jobs[i] = one.job
 	}
 	if ctx.Err() != nil {
-		return nil // Nothing was sent.
+		return nil //nolint:nilerr // Nothing was sent.
 	}
 	results, failure := r.to.EnqueueBatch(ctx, jobs) // What failed is in the results.
 	if len(results) != len(jobs) {

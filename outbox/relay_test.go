@@ -61,7 +61,7 @@ func TestStorm(t *testing.T) {
 }
 
 // testFirstTables: the rows that are there are moved, and the tables become what an empty database gets.
-func testFirstTables(t *testing.T, d *outboxtest.Database) {
+func testFirstTables(t *testing.T, d *outboxtest.Database) { //nolint:thelper // It is a test.
 	text, err := os.ReadFile("testdata/postgresql-1.sql")
 	must(t, err)
 	db, err := sql.Open(d.Driver, d.Source)

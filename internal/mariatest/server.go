@@ -21,8 +21,8 @@ const startTimeout = time.Minute
 // Server is one MariaDB. Its methods are for one goroutine.
 type Server struct {
 	bin, dir string
-	process  *exec.Cmd // nil where none runs
-	ended    chan error
+	process  *exec.Cmd     // nil where none runs
+	ended    chan struct{} // closed when it has
 }
 
 // Start runs a server in a folder of its own, for this test alone, with an empty database. It takes some half a second.
@@ -31,7 +31,7 @@ func Start(tb testing.TB) *Server {
 	if testing.Short() {
 		tb.Skip("needs MariaDB, which -short leaves out")
 	}
-	dir, err := os.MkdirTemp("", "headgate-my-") // Not tb.TempDir(), whose path may be too long for a socket's.
+	dir, err := os.MkdirTemp("", "headgate-my-") //nolint:usetesting // The path of tb.TempDir() may be too long for a socket's.
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -104,7 +104,7 @@ func (s *Server) Kill(tb testing.TB) {
 	if err := s.process.Process.Kill(); err != nil {
 		tb.Error(err)
 	}
-	<-s.ended // It says that it was killed.
+	<-s.ended
 	s.process = nil
 }
 
@@ -125,8 +125,11 @@ func (s *Server) Restart(tb testing.TB) {
 	if err := c.Start(); err != nil {
 		tb.Fatal(err)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- c.Wait() }()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = c.Wait() // It says how it ended, as it does itself.
+	}()
 	db := s.open(tb, "")
 	defer db.Close()
 	for end := time.Now().Add(startTimeout); ; {

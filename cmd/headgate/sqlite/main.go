@@ -6,12 +6,11 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/headgate/headgate/cmd/headgate/internal/cli"
+	"github.com/headgate/headgate/cmd/headgate/internal/relay"
 	"github.com/redis/go-redis/v9/logging"
 	"github.com/spf13/cobra"
 	_ "modernc.org/sqlite" // the driver "sqlite"
-
-	"github.com/headgate/headgate/cmd/headgate/internal/cli"
-	"github.com/headgate/headgate/cmd/headgate/internal/relay"
 )
 
 func main() {
@@ -35,7 +34,7 @@ func execute(ctx context.Context, args []string) int {
 		SilenceUsage:  true,
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cli.Usage(cli.FlagError(err)) })
-	root.AddCommand(relay.NewCommand())
+	root.AddCommand(relay.NewCommand()) //nolint:contextcheck // Cobra hands ctx to the commands.
 	root.SetArgs(args)
 	c, err := root.ExecuteContextC(ctx)
 	if err == nil {

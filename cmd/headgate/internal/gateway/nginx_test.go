@@ -113,7 +113,7 @@ func run(t *testing.T, address string, proxy *exec.Cmd) {
 	go func() { ended <- proxy.Wait() }()
 	t.Cleanup(func() {
 		_ = proxy.Process.Signal(syscall.SIGTERM)
-		<-ended
+		<-ended //nolint:errcheck // It says how it ended.
 	})
 	answers(t, address, ended, said)
 }
