@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate/headgate/internal/load"
 	"github.com/headgate/headgate/store"
 )
 
@@ -39,6 +40,7 @@ func TestEveryOperationAnswersAsDescribed(t *testing.T) {
 	}
 	walkQueues(p)
 	walkAdaptive(p)
+	walkLoad(p)
 	for _, op := range p.operations() {
 		if !p.seen.good[op] {
 			t.Errorf("%s was never seen to succeed: add it to the walk", op)
@@ -66,6 +68,49 @@ func walkAdaptive(p *plant) {
 		}
 	}
 	p.want(http.StatusNoContent, "operator", thaw)
+}
+
+// walkLoad has a worker tell how busy it is, and a scheduler keep it.
+func walkLoad(p *plant) {
+	p.put("admin", ask{op: "PUT /api/v1/policy", body: `{"load":{}}`})
+	part := p.store.Partitions()[0]
+	_, err := part.Register(p.tb.Context(), "busy", store.Pool{Queues: []store.QueueWeight{{Queue: "mail", Weight: 1}}}, 1, time.Minute)
+	must(p.tb, err)
+	var w load.Window
+	w.Ended(time.Now(), "mail", time.Second, true)
+	sample := load.Sample{Use: load.Use{CPU: .5, Memory: .25}, Queues: w.Sum(time.Now())}
+	_, err = part.Heartbeat(p.tb.Context(), "busy", time.Minute, sample.Text())
+	must(p.tb, err)
+	_, err = part.Promote(p.tb.Context(), "s1", time.Minute)
+	must(p.tb, err)
+	must(p.tb, part.NoteLoad(p.tb.Context(), store.LoadNote{Owner: "s1", Services: map[string]string{"mail": load.Of("mail", 3, []load.Sample{sample}).Text()}}))
+	now := []string{`"workers":1`, `"service":"mail"`, `"cpu_utilization":0.5,"memory_utilization":0.25`, `"concurrent_requests":0,"error_rate":1,"avg_response_time_ms":1000,"p95_response_time_ms":`}
+	mail := map[string]string{"queue": "mail"}
+	for _, one := range []struct {
+		ask
+		parts []string
+		none  string
+	}{
+		{ask{op: "GET /api/v1/load"}, now, "history"},
+		{ask{op: "GET /api/v1/load/{queue}", path: mail}, now[1:], "history"},
+		{ask{op: "GET /api/v1/load/{queue}", path: mail, query: "history=1h"}, append(now[1:], `"history":[{"service":"mail","cpu_utilization":0.5`, `"queue_depth":3`), "workers"},
+	} {
+		got := p.want(http.StatusOK, "viewer", one.ask)
+		for _, part := range one.parts {
+			if !bytes.Contains(got.body, []byte(part)) {
+				p.tb.Errorf("no %s in %s", part, got.body)
+			}
+		}
+		if bytes.Contains(got.body, []byte(one.none)) {
+			p.tb.Errorf("%s is in %s", one.none, got.body)
+		}
+	}
+	p.want(http.StatusNotFound, "viewer", ask{op: "GET /api/v1/load/{queue}", path: map[string]string{"queue": "nobody-knows"}})
+	for _, bad := range []string{"9s", "1h1s"} {
+		if got := p.want(http.StatusBadRequest, "viewer", ask{op: "GET /api/v1/load/{queue}", path: mail, query: "history=" + bad}); !bytes.Contains(got.body, []byte("allowed is 10s to 1h")) {
+			p.tb.Errorf("a history of %s is answered by %s", bad, got.body)
+		}
+	}
 }
 
 func walkMeta(p *plant) {

@@ -38,6 +38,7 @@ type Compiled struct {
 	// shedding is what is refused while queues are pressed, and sheds how many places of its order at each level.
 	shedding   *Shedding
 	sheds      [admission.PressureCritical + 1]int
+	load       *LoadRules
 	semaphores map[string]SemaphoreRules
 	// each is what each tenant has in a queue, Every in those for which nothing says more; queues that say nothing are not there.
 	each map[string]*EachTenant
@@ -77,7 +78,7 @@ func (p Policy) Prepare() (*Compiled, error) {
 		version: p.Version, dedupWindow: p.DedupWindow, global: p.Global, rollout: p.Rollout.inForce(),
 		tenants: make(map[string]*tenantView), queues: p.Queues, other: p.Queues[Every].withDefaults(),
 		overflows: make(map[admission.Scope]Overflow), maxRunning: make(map[admission.Scope]int),
-		downstreams: p.Downstreams, anyDownstream: p.AnyDownstream, adaptive: p.Adaptive, shedding: p.Shedding, semaphores: p.Semaphores,
+		downstreams: p.Downstreams, anyDownstream: p.AnyDownstream, adaptive: p.Adaptive, shedding: p.Shedding, load: p.Load, semaphores: p.Semaphores,
 	}
 	if p.Shedding != nil {
 		c.sheds = p.Shedding.levels()

@@ -95,6 +95,9 @@ func drawPolicy(t *rapid.T) Policy {
 	if rapid.Bool().Draw(t, "observed") {
 		p.Observe = []admission.Scope{admission.Global, "acme:mail", "bolt"}
 	}
+	if rapid.Bool().Draw(t, "told load") {
+		p.Load = &LoadRules{Every: time.Duration(rapid.Int64Range(int64(MinLoadEvery), int64(MaxLoadEvery)).Draw(t, "every"))}
+	}
 	if rapid.Bool().Draw(t, "roll-out") {
 		p.Rollout = drawRollout(t, &p)
 	}

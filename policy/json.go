@@ -24,6 +24,7 @@ type (
 		AnyDownstream downstreamJSON            `json:"any_downstream,omitzero"`
 		Adaptive      map[string]adaptiveJSON   `json:"adaptive,omitempty"`
 		Shedding      *Shedding                 `json:"shedding,omitempty"`
+		Load          *loadJSON                 `json:"load,omitempty"`
 		Semaphores    map[string]semaphoreJSON  `json:"semaphores,omitempty"`
 		Observe       []admission.Scope         `json:"observe,omitempty"`
 		Rollout       *rolloutJSON              `json:"rollout,omitempty"`
@@ -214,7 +215,7 @@ func (p Policy) wire() policyJSON {
 		wire.Global = newLimitJSON(p.Global)
 	}
 	wire.rulesJSON = p.rules().wire()
-	wire.Shedding, wire.Observe, wire.Rollout = p.Shedding, p.Observe, p.Rollout.wire()
+	wire.Shedding, wire.Load, wire.Observe, wire.Rollout = p.Shedding, p.Load.wire(), p.Observe, p.Rollout.wire()
 	wire.Queues = convert(p.Queues, func(_ string, queue Queue) queueJSON {
 		return queueJSON{
 			Classes: queue.Classes, Horizon: formatDuration(queue.Horizon), ExpiredPolicy: queue.ExpiredPolicy,
@@ -249,7 +250,7 @@ func (w *policyJSON) policy(bad *problems) Policy {
 		}
 	}
 	p = p.withRules(w.rules("", bad))
-	p.Shedding, p.Observe, p.Rollout = w.Shedding, w.Observe, w.Rollout.rollout(bad)
+	p.Shedding, p.Load, p.Observe, p.Rollout = w.Shedding, w.Load.load(bad), w.Observe, w.Rollout.rollout(bad)
 	p.Queues = convert(w.Queues, func(name string, queue queueJSON) Queue {
 		at := "queues." + name
 		return Queue{

@@ -44,6 +44,8 @@ type Policy struct {
 	Adaptive map[string]Adaptive
 	// Shedding says which jobs are refused while a queue is pressed; nil means none.
 	Shedding *Shedding
+	// Load has workers tell how busy they are, and keeps it for an hour; nil means that they do not.
+	Load *LoadRules
 	// Semaphores are limits of what is done at a time outside of jobs, by "NAME" or "TENANT:NAME"; "*" is of each that is not named, and
 	// "TENANT:*" of each of a tenant.
 	Semaphores map[string]SemaphoreRules
@@ -232,7 +234,7 @@ func (p Policy) withDefaults() Policy {
 	for name, a := range p.Adaptive {
 		p.Adaptive[name] = a.withDefaults()
 	}
-	p.Shedding, p.Rollout = p.Shedding.clone(), p.Rollout.withDefaults()
+	p.Shedding, p.Load, p.Rollout = p.Shedding.clone(), p.Load.withDefaults(), p.Rollout.withDefaults()
 	return p
 }
 

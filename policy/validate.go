@@ -62,6 +62,7 @@ func (p Policy) Validate() error {
 	p.validateCaps(&bad)
 	p.validateAdaptive(&bad)
 	p.validateShedding(&bad)
+	p.Load.validate(&bad)
 	p.validateSemaphores(&bad)
 	for _, name := range sortedKeys(p.Queues) {
 		if name != Every {

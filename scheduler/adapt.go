@@ -12,8 +12,9 @@ import (
 	"github.com/headgate/headgate/store"
 )
 
-// adapting is what a Scheduler knows of the limits that move by themselves (policy.Adaptive), and of the queues that are measured
-// (policy.PressureRules). The holder of the first partition's timer lease does both. Promote tells it the version of the policy by which there
+// adapting is what a Scheduler knows of the limits that move by themselves (policy.Adaptive), of the queues that are measured
+// (policy.PressureRules), and whether it is kept how busy they are (policy.LoadRules). The holder of the first partition's timer lease does
+// all of it. Promote tells it the version of the policy by which there
 // are some, so that one by which there is none costs nothing.
 type adapting struct {
 	// version is that of the policy by which limits move, 0 for none; told holds a token when it is another one.
@@ -42,10 +43,18 @@ type loop struct {
 	last store.Adaptation
 }
 
-// adapt moves limits and measures queues until ctx ends.
+// duties are what the holder of the first partition's timer lease does beside timers, by a version of the policy.
+type duties struct {
+	loops  []*loop
+	gauges []*gauge
+	diary  *diary
+}
+
+func (d *duties) none() bool { return len(d.loops)+len(d.gauges) == 0 && d.diary == nil }
+
+// adapt moves limits, measures queues and keeps how busy they are, until ctx ends.
 func (s *Scheduler) adapt(ctx context.Context) {
-	var loops []*loop
-	var gauges []*gauge
+	var to duties
 	known := int64(0)
 	wait := time.NewTimer(0)
 	defer wait.Stop()
@@ -60,35 +69,38 @@ func (s *Scheduler) adapt(ctx context.Context) {
 		}
 		version := s.adapting.version.Load()
 		if version == 0 {
-			loops, gauges, known = nil, nil, 0
+			to, known = duties{}, 0
 			continue // Until another policy tells.
 		}
-		if version != known || len(loops)+len(gauges) == 0 {
+		if version != known || to.none() {
 			compiled, err := s.readPolicy(ctx)
 			if err != nil {
 				trouble.Failed(ctx, err)
 				wait.Reset(0)
 				continue
 			}
-			loops, gauges, known = loopsOf(compiled, loops), gaugesOf(compiled, gauges), version
+			to, known = duties{loopsOf(compiled, to.loops), gaugesOf(compiled, to.gauges), diaryOf(compiled, to.diary)}, version
 		}
-		if err := s.turn(ctx, loops, gauges, version); err != nil {
+		if err := s.turn(ctx, &to, version); err != nil {
 			trouble.Failed(ctx, err)
 		} else {
 			trouble.Over()
 		}
-		wait.Reset(until(loops, gauges))
+		wait.Reset(to.until())
 	}
 }
 
 // until returns for how long nothing is to be looked at, at least a moment.
-func until(loops []*loop, gauges []*gauge) time.Duration {
+func (d *duties) until() time.Duration {
 	wait := time.Minute
-	for _, l := range loops {
+	for _, l := range d.loops {
 		wait = min(wait, time.Until(l.next))
 	}
-	for _, g := range gauges {
+	for _, g := range d.gauges {
 		wait = min(wait, time.Until(g.next))
+	}
+	if d.diary != nil {
+		wait = min(wait, time.Until(d.diary.next))
 	}
 	return max(wait, 10*time.Millisecond)
 }
@@ -119,20 +131,24 @@ func loopsOf(compiled *policy.Compiled, known []*loop) []*loop {
 	return loops
 }
 
-// turn looks at the limits that are due and moves them, and measures the queues that are, if this Scheduler holds the timer lease.
-func (s *Scheduler) turn(ctx context.Context, loops []*loop, gauges []*gauge, version int64) error {
+// turn looks at the limits that are due and moves them, measures the queues that are, and keeps how busy queues are, if this Scheduler
+// holds the timer lease.
+func (s *Scheduler) turn(ctx context.Context, to *duties, version int64) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	if !s.holds() {
-		for _, l := range loops {
+		for _, l := range to.loops {
 			l.last, l.next = store.Adaptation{}, time.Now().Add(s.config.TimerLease)
 		}
-		for _, g := range gauges {
+		for _, g := range to.gauges {
 			g.meter, g.next = nil, time.Now().Add(s.config.TimerLease)
+		}
+		if to.diary != nil {
+			to.diary.next = time.Now().Add(s.config.TimerLease)
 		}
 		return nil
 	}
-	return errors.Join(s.measure(ctx, gauges, version), s.moveAll(ctx, loops, version))
+	return errors.Join(s.measure(ctx, to.gauges, version), s.moveAll(ctx, to.loops, version), s.write(ctx, to.diary))
 }
 
 // moveAll looks at the limits that are due and moves them.

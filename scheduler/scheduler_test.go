@@ -94,7 +94,7 @@ func TestAnEndedLeaseIsTakenBack(t *testing.T) {
 		t.Fatal("nothing to read")
 	}
 	// Its last. By the one before the job would be its for an hour.
-	if _, err := store.Partitions()[0].Heartbeat(t.Context(), dead.worker, 300*time.Millisecond); err != nil {
+	if _, err := store.Partitions()[0].Heartbeat(t.Context(), dead.worker, 300*time.Millisecond, ""); err != nil {
 		t.Fatal(err)
 	}
 	back, ok := b.read()

@@ -50,6 +50,8 @@ type Deployment interface {
 	Adapt(ctx context.Context, to Adapt) (number int64, err error)
 	// Press is Partition.Press in all partitions, the first of which decides.
 	Press(ctx context.Context, to Press) (number int64, err error)
+	// NoteLoad is Partition.NoteLoad in the first partition.
+	NoteLoad(ctx context.Context, to LoadNote) error
 	// Close ends the connections.
 	Close() error
 }
@@ -94,7 +96,9 @@ type Operations interface {
 // Work is what a worker asks of a partition whose jobs it runs.
 type Work interface {
 	Register(ctx context.Context, worker string, pool Pool, slots int, lease time.Duration) (more bool, err error)
-	Heartbeat(ctx context.Context, worker string, lease time.Duration) (Beat, error)
+	// Heartbeat extends the lease of a worker. load is what it tells of itself, "" for nothing; where Beat.Load does not ask for it, it is
+	// not kept.
+	Heartbeat(ctx context.Context, worker string, lease time.Duration, load string) (Beat, error)
 	Reclaim(ctx context.Context, worker string) (more bool, err error)
 	Registration(ctx context.Context, pool, worker string) (Registration, error)
 	Demand(ctx context.Context, pool Pool) (Demand, error)
@@ -119,6 +123,8 @@ type Timers interface {
 	Adapt(ctx context.Context, to Adapt) (number int64, err error)
 	// Press notes how much a queue is pressed, and returns a number that is higher each time. It can be sent again.
 	Press(ctx context.Context, to Press) (number int64, err error)
+	// NoteLoad keeps how busy services are, a point of their history. It can be sent again.
+	NoteLoad(ctx context.Context, to LoadNote) error
 	// LastTick and NoteTick keep when a periodic job was enqueued last.
 	LastTick(ctx context.Context, name string, first time.Time) (time.Time, error)
 	NoteTick(ctx context.Context, name string, tick time.Time) error
@@ -213,6 +219,12 @@ type Looking interface {
 	Queue(ctx context.Context, name string) (QueueState, error)
 	// Loads returns what is seen of queues by which it is measured how much they are pressed, in the order of their names.
 	Loads(ctx context.Context, queues []string) ([]QueueLoad, error)
+	// QueueNames returns all queues by name.
+	QueueNames(ctx context.Context) ([]string, error)
+	// WorkerLoads returns what registered workers told of themselves within WorkerLoadLife.
+	WorkerLoads(ctx context.Context) ([]WorkerLoad, error)
+	// LoadHistory returns the points of a service since a time, the earliest first, at most LoadPoints.
+	LoadHistory(ctx context.Context, service string, since time.Time) ([]LoadPoint, error)
 	Peek(ctx context.Context, queue string, n int) (QueueState, []PeekedClass, error)
 	WaitingTenants(ctx context.Context, queue string, n int) (top []TenantWaiting, partial bool, err error)
 	Backlogs(ctx context.Context, tenant string) ([]Backlog, error)

@@ -123,6 +123,8 @@ type PolicyUpdate struct {
 	MaxParked map[string]int
 	// Pressured are the queues of which it is measured how much they are pressed.
 	Pressured []string
+	// Load is how often workers are to tell how busy they are; zero is never.
+	Load time.Duration
 
 	// Before is the update that stored the version in force, as far as dispatch and admission know it, so that only what differs is
 	// written. Where it is nil, or Redis has something else, what Redis has is read.

@@ -185,3 +185,41 @@ const MaxParts = 256
 
 // ErrNotMeasured means that the policy in force does not have the queue measured.
 var ErrNotMeasured = errors.New("queue is not measured")
+
+// How long what is told of load is kept.
+const (
+	// WorkerLoadLife is for how long what a worker told of itself counts.
+	WorkerLoadLife = 300 * time.Second
+	// LoadStep is how far apart the points of a history are, LoadHistoryLife for how long they are kept, and LoadPoints how many that are
+	// of a service.
+	LoadStep        = 10 * time.Second
+	LoadHistoryLife = time.Hour
+	LoadPoints      = int(LoadHistoryLife / LoadStep)
+	// MaxLoadServices is of how many services there are points.
+	MaxLoadServices = 200
+)
+
+// WorkerLoad is what a worker told of itself. A store does not read the text: package internal/load does.
+type WorkerLoad struct {
+	Worker string
+	At     time.Time
+	Text   string
+}
+
+// LoadNote is a point of the history of services.
+type LoadNote struct {
+	// Owner is who holds the timer lease of the first partition. Where it is another nothing is done (ErrNotHolder). Where the policy does
+	// not ask for it, nothing is done either (ErrNotMeasured).
+	Owner string
+	// Services has a text of each, up to MaxLoadServices.
+	Services map[string]string
+}
+
+// LoadPoint is how busy a service was. At is a multiple of LoadStep.
+type LoadPoint struct {
+	At   time.Time
+	Text string
+}
+
+// LoadSlot is the time of the point to which a time belongs.
+func LoadSlot(now time.Time) time.Time { return now.Truncate(LoadStep) }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/headgate/headgate/admission"
 )
@@ -51,6 +52,8 @@ type Beat struct {
 	Promote bool
 	// Cancelled are the jobs that were cancelled while the worker holds them; each is told until it is finished.
 	Cancelled []Cancellation
+	// Load is how often the policy in force asks the worker to tell how busy it is; zero is never.
+	Load time.Duration
 }
 
 // Cancellation is a running job that was cancelled.

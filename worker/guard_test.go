@@ -184,9 +184,9 @@ func (c *countedPartition) Read(ctx context.Context, worker, pool string, count 
 	return c.Partition.Read(ctx, worker, pool, count, block, history)
 }
 
-func (c *countedPartition) Heartbeat(ctx context.Context, worker string, lease time.Duration) (store.Beat, error) {
+func (c *countedPartition) Heartbeat(ctx context.Context, worker string, lease time.Duration, load string) (store.Beat, error) {
 	c.beats.Add(1)
-	return c.Partition.Heartbeat(ctx, worker, lease)
+	return c.Partition.Heartbeat(ctx, worker, lease, load)
 }
 
 // TestAThrottledWorkerReadsNothing, so it does not burn the processors that it lacks; and what the read brings that was under way goes

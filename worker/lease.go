@@ -32,7 +32,7 @@ func (s *session) keep(ctx context.Context) {
 	next, beaten, refreshed, looks := min(pace, cancelDelay), time.Now(), time.Now(), 0
 	for s.sleep(ctx, next) {
 		// A worker that holds nothing looks as often whether that has changed, which costs Redis nothing.
-		if rest := time.Until(beaten.Add(pace)); !failing && rest > 0 && !s.held.Any() {
+		if rest := time.Until(beaten.Add(s.idle(pace))); !failing && rest > 0 && !s.held.Any() {
 			next = min(rest, cancelDelay)
 			continue
 		}
@@ -59,6 +59,14 @@ func (s *session) keep(ctx context.Context) {
 	}
 }
 
+// idle bounds the pause between two heartbeats of a worker that holds nothing, so that it tells how busy it is when that is due.
+func (s *session) idle(pause time.Duration) time.Duration {
+	if s.w.index > 0 || s.w.telling.Every() == 0 {
+		return pause
+	}
+	return min(pause, s.w.telling.Every())
+}
+
 // inTime bounds a call of the goroutine that keeps the lease: what is answered after its end is of no use.
 func (s *session) inTime(ctx context.Context) (context.Context, context.CancelFunc) {
 	end := time.Now().Add(s.w.config.Lease / timeoutsPerLease)
@@ -73,10 +81,16 @@ func (s *session) beat(ctx context.Context) error {
 	lease := s.w.config.Lease
 	ctx, cancel := s.inTime(ctx)
 	defer cancel()
-	sent := time.Now()
-	beat, err := s.w.store.Heartbeat(ctx, s.name, lease)
+	sent, told := time.Now(), ""
+	if s.w.index == 0 {
+		told = s.w.telling.Due(sent)
+	}
+	beat, err := s.w.store.Heartbeat(ctx, s.name, lease, told)
 	if err != nil {
 		return err
+	}
+	if s.w.index == 0 {
+		s.w.telling.Asked(beat.Load, sent)
 	}
 	s.leaseEnd = sent.Add(lease)
 	s.guard.Reset(time.Until(s.leaseEnd) - s.margin())

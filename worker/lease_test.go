@@ -132,7 +132,7 @@ func TestTheLeaseIsCountedFromTheSendingOfAHeartbeat(t *testing.T) {
 	proxy := redistest.NewProxy(t, r.server.Addr())
 	const lease, late = 5 * time.Second, 750 * time.Millisecond // late enough for the margin, and not for the time-out of a call
 	// Redis knows the script from here on: the first call is the first heartbeat, not an answer that the script is unknown.
-	if _, err := r.store.Partitions()[0].Heartbeat(t.Context(), "nobody", lease); !errors.Is(err, admission.ErrLeaseLost) {
+	if _, err := r.store.Partitions()[0].Heartbeat(t.Context(), "nobody", lease, ""); !errors.Is(err, admission.ErrLeaseLost) {
 		t.Fatal(err)
 	}
 	var beats atomic.Int64

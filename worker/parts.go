@@ -108,6 +108,9 @@ func newOfParts(of store.Deployment, config Config) (*Worker, error) {
 			return nil, err
 		}
 		part.shared, part.suspects = w.shared, suspects
+		if i > 0 {
+			part.telling = w.parts[0].telling
+		}
 		part.slots.Resize((config.Concurrency + i) / parts) // The parts of a number that is not divisible add up to it.
 		w.parts = append(w.parts, part)
 	}

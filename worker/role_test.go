@@ -131,7 +131,7 @@ func (r *rig) process(more ...string) *process {
 func (r *rig) expire(workers []string) {
 	r.tb.Helper()
 	for _, name := range workers {
-		if _, err := r.store.Partitions()[0].Heartbeat(r.tb.Context(), name, 50*time.Millisecond); err != nil {
+		if _, err := r.store.Partitions()[0].Heartbeat(r.tb.Context(), name, 50*time.Millisecond, ""); err != nil {
 			r.tb.Fatal(err)
 		}
 	}

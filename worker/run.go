@@ -267,6 +267,13 @@ func (w *Worker) taken(ctx context.Context, event Event, headers map[string]stri
 }
 
 func (w *Worker) finished(event Event) {
+	switch event.Outcome {
+	case Completed, Retried, Dead:
+		if event.RunTime > 0 {
+			w.telling.Ended(event.Queue, event.RunTime, event.Outcome != Completed)
+		}
+	case Expired, Released, Cancelled, Lost: // They say nothing of how jobs run.
+	}
 	if w.config.Observer.Finished != nil {
 		w.config.Observer.Finished(event)
 	}

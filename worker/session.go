@@ -88,8 +88,10 @@ func (w *Worker) newSession() *session {
 	}
 	name := fmt.Sprintf("%s-%d-%s", host, os.Getpid(), uuid.NewString())
 	w.finisher.worker.Store(&name)
+	held := inhand.NewHeld()
+	w.telling.Holds(w.index, held)
 	return &session{
-		w: w, name: name, held: inhand.NewHeld(), registering: make(chan struct{}, 1),
+		w: w, name: name, held: held, registering: make(chan struct{}, 1),
 		logger: w.config.Logger.With().Str("worker", name).Logger(),
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/worker/internal/fleet"
 	"github.com/headgate/headgate/worker/internal/inhand"
+	"github.com/headgate/headgate/worker/internal/loads"
 )
 
 // Worker runs jobs. Make it with New, give it handlers with Register, RegisterAny and Use, then call Run once. Breakers may be
@@ -53,6 +54,9 @@ type Worker struct {
 	shared *shared
 	// guard says whether jobs may be taken; nil where nothing is limited. Workers of partitions have one in common.
 	guard *guard.Guard
+	// telling is how it tells how busy it is. Workers of partitions have one in common, and the first tells; index is that of the partition.
+	telling *loads.Teller
+	index   int
 	// leave ends Run with an error that waiting does not mend.
 	leave context.CancelCauseFunc
 	// unknown is for warnings about types without a handler.
@@ -137,7 +141,7 @@ func newWorker(of store.Deployment, partition int, config Config) (*Worker, erro
 		store: s, config: config, handlers: make(map[string]Handler), scheduler: timers, classes: names,
 		pool:      store.Pool{Queues: config.Queues, Strict: config.Strict},
 		promoting: fleet.NewNudge(), slots: inhand.NewSlots(config.Concurrency), suspects: &suspects{}, resized: fleet.NewNudge(), failures: newFailures(),
-		watch: outage.NewWatch(config.Logger),
+		watch: outage.NewWatch(config.Logger), telling: loads.New(config.Logger, config.Queues, config.sampler), index: partition,
 	}
 	w.finisher = newFinisher(s, w.pool.ID(), config.Logger, w.watch, w.promoting, names)
 	w.breakers = fleet.NewBreakers(of, partition, config.setupOf(), names, w.promoting)

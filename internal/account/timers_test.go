@@ -12,7 +12,7 @@ func timerRows() []row {
 		{"heartbeat of a worker", "heartbeat", 1, func(s *site) func() func() {
 			return func() func() {
 				return func() {
-					_, err := s.store.Partitions()[0].Heartbeat(s.Context(), worker, time.Hour)
+					_, err := s.store.Partitions()[0].Heartbeat(s.Context(), worker, time.Hour, "")
 					s.check(err)
 				}
 			}

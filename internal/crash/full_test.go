@@ -183,7 +183,7 @@ func (f *full) verbs() {
 		return err
 	})
 	step("heartbeat", func() error {
-		_, err := f.store.Partitions()[0].Heartbeat(f.Context(), "w", time.Minute)
+		_, err := f.store.Partitions()[0].Heartbeat(f.Context(), "w", time.Minute, "")
 		return err
 	})
 	step("gate", func() error {

@@ -40,7 +40,7 @@ func (p *player) insist(ctx context.Context, told <-chan struct{}) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	_, err := p.store.Partitions()[0].Heartbeat(ctx, "stubborn", stubbornLease)
+	_, err := p.store.Partitions()[0].Heartbeat(ctx, "stubborn", stubbornLease, "")
 	p.book.note("beat", errors.Is(err, admission.ErrLeaseLost))
 	for i, l := range held {
 		f := endAs(l, everyOutcome[i%len(everyOutcome)])

@@ -25,7 +25,9 @@ type Sample struct {
 	// CgroupMemory and CgroupCPU are of the whole cgroup, in bytes and cores; their limits are zero for none.
 	CgroupMemory, CgroupMemoryLimit int64
 	CgroupCPU, CgroupCPULimit       float64
-	Goroutines                      int
+	// MachineMemory is all that the machine has, in bytes; zero where that cannot be read.
+	MachineMemory int64
+	Goroutines    int
 	// SchedLatency is how long goroutines waited for a processor, all but one in a hundred.
 	SchedLatency time.Duration
 }
@@ -33,6 +35,22 @@ type Sample struct {
 // Sampler measures. It is called by one goroutine at a time.
 type Sampler interface {
 	Sample(now time.Time) (Sample, error)
+}
+
+// Parts returns which part of its processors and of its memory is in use, 1 for all: of the cgroup where that has a limit, else by the
+// process and its descendants of the machine. Negative is not known.
+func (s Sample) Parts() (cpu, memory float64) {
+	cpu, memory = s.CPU/float64(runtime.NumCPU()), -1
+	if s.CgroupCPULimit > 0 {
+		cpu = s.CgroupCPU / s.CgroupCPULimit
+	}
+	switch {
+	case s.CgroupMemoryLimit > 0:
+		memory = float64(s.CgroupMemory) / float64(s.CgroupMemoryLimit)
+	case s.MachineMemory > 0:
+		memory = float64(s.Memory) / float64(s.MachineMemory)
+	}
+	return cpu, memory
 }
 
 // has reports what is limited and not there to be measured.
@@ -75,6 +93,7 @@ func (s Sample) max(other Sample) Sample {
 type process struct {
 	proc    string
 	cgroup  cgroup
+	machine int64 // its memory in bytes
 	before  time.Time
 	spent   float64 // seconds of processors
 	waiting []metrics.Sample
@@ -83,8 +102,27 @@ type process struct {
 
 const latencies = "/sched/latencies:seconds"
 
+// NewSampler returns a Sampler of this process.
+func NewSampler() Sampler { return newProcess() }
+
 func newProcess() *process {
-	return &process{proc: procfs.DefaultMountPoint, cgroup: findCgroup(procfs.DefaultMountPoint, "/sys/fs/cgroup"), waiting: []metrics.Sample{{Name: latencies}}}
+	return &process{
+		proc: procfs.DefaultMountPoint, cgroup: findCgroup(procfs.DefaultMountPoint, "/sys/fs/cgroup"), machine: machineMemory(procfs.DefaultMountPoint),
+		waiting: []metrics.Sample{{Name: latencies}},
+	}
+}
+
+// machineMemory returns the memory of the machine in bytes, 0 where that cannot be read.
+func machineMemory(proc string) int64 {
+	fs, err := procfs.NewFS(proc)
+	if err != nil {
+		return 0
+	}
+	info, err := fs.Meminfo()
+	if err != nil || info.MemTotalBytes == nil {
+		return 0
+	}
+	return int64(*info.MemTotalBytes) //nolint:gosec // No machine has as much.
 }
 
 // Sample measures. CPU and waits are those since the sample before; the first has none.
@@ -93,7 +131,7 @@ func (p *process) Sample(now time.Time) (Sample, error) {
 	if err != nil {
 		return Sample{}, err
 	}
-	s := Sample{Memory: memory, Goroutines: runtime.NumGoroutine(), SchedLatency: p.latency()}
+	s := Sample{Memory: memory, MachineMemory: p.machine, Goroutines: runtime.NumGoroutine(), SchedLatency: p.latency()}
 	passed := now.Sub(p.before).Seconds()
 	first := p.before.IsZero() || passed <= 0
 	if !first {

@@ -84,6 +84,14 @@ func (p Partition) Counts(minute int64) string {
 	return p.base + "counts:" + strconv.FormatInt(minute, 10)
 }
 
+// Load is the string with how busy a worker is.
+func (p Partition) Load(worker string) string { return p.base + "load:" + worker }
+
+// Loads is the hash with how busy queues were in a minute since the Unix epoch.
+func (p Partition) Loads(minute int64) string {
+	return p.base + "loads:" + strconv.FormatInt(minute, 10)
+}
+
 // Shadow is a HASH of what a candidate in shadow would have answered.
 func (p Partition) Shadow() string { return p.base + "shadow" }
 

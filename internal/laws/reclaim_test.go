@@ -47,7 +47,7 @@ func TestJobsOfADeadWorkerGoBackWhereTheyStood(t *testing.T) {
 	if after := s.lanes(); !maps.Equal(before, after) {
 		t.Fatalf("lanes before and after:\n%v\n%v", before, after)
 	}
-	if _, err := s.store.Partitions()[0].Heartbeat(s.Context(), "dead", longLease); err == nil {
+	if _, err := s.store.Partitions()[0].Heartbeat(s.Context(), "dead", longLease, ""); err == nil {
 		t.Error("a heartbeat brought a lease back that was taken")
 	}
 
@@ -86,7 +86,7 @@ func TestOrphansAreTakenBack(t *testing.T) {
 	const own, orphaned = 40, 150
 	s.scatter(own + orphaned)
 	s.register("alive", mailPool, own+orphaned, shortLease) // The first audit is due with the first lease.
-	_, err := s.store.Partitions()[0].Heartbeat(s.Context(), "alive", longLease)
+	_, err := s.store.Partitions()[0].Heartbeat(s.Context(), "alive", longLease, "")
 	s.check(err)
 	s.fillUp(own + orphaned)
 	held := s.read("alive", mailPool, own)

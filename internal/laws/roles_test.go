@@ -103,7 +103,7 @@ func (p *player) work(ctx context.Context) error {
 	beat := time.Now()
 	for n := 0; ctx.Err() == nil; n++ {
 		if time.Since(beat) > roleLease/4 {
-			_, err := p.store.Partitions()[0].Heartbeat(ctx, worker, roleLease)
+			_, err := p.store.Partitions()[0].Heartbeat(ctx, worker, roleLease, "")
 			if errors.Is(err, admission.ErrLeaseLost) { // A busy machine; what it held is another's.
 				p.lives++
 				worker = fmt.Sprintf("%s-%d", p.name, p.lives)

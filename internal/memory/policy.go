@@ -27,6 +27,7 @@ type settings struct {
 	weights   map[classTenant]admission.Weight
 	caps      map[string]bound
 	pressured map[string]bool
+	load      time.Duration // how often workers tell how busy they are
 }
 
 // classTenant names a tenant in a class of every queue; one without a name is everybody else.
@@ -50,6 +51,7 @@ func settingsIn(u *store.PolicyUpdate) settings {
 		tiers: maps.Clone(u.Tiers), queues: make(map[string]store.QueueSettings, len(u.Queues)), overflows: make(map[string]store.Overflow, len(u.Overflows)),
 		maxParked: make(map[string]int, len(u.MaxParked)), weights: make(map[classTenant]admission.Weight, len(u.Weights)),
 		caps: make(map[string]bound, len(u.Caps)), pressured: make(map[string]bool, len(u.Pressured)),
+		load: u.Load.Truncate(time.Microsecond),
 	}
 	for _, q := range u.Queues {
 		q.Classes, q.Overflow, q.Tiers = slices.Clone(q.Classes), overflowOf(q.Overflow), overflowsOf(q.Tiers)

@@ -84,9 +84,11 @@ type model struct {
 	log audit.Log // what operators did
 
 	gateNotes map[string]gateNote
-	adaptive  map[string]*adaptive  // limits that move by themselves, by their gates
-	suspended map[string]suspension // by name
-	pressures map[string]*pressure  // queues that are measured
+	adaptive  map[string]*adaptive        // limits that move by themselves, by their gates
+	suspended map[string]suspension       // by name
+	pressures map[string]*pressure        // queues that are measured
+	loads     map[string]store.WorkerLoad // of workers
+	points    []loadPoint                 // of services, by time
 
 	breakers map[string]*modelBreaker // by downstream
 	quiet    time.Duration
@@ -192,7 +194,7 @@ func newModel() *model {
 		ahead: map[string]*times.Times{}, made: names.NewQueues(), results: names.NewResults(), left: map[string]int64{}, died: map[string]int64{},
 		unknownTypes: map[string]store.Unknown{}, workers: map[string]modelWorker{}, schedulers: map[string]int64{},
 		rights: names.Rights{}, semaphores: names.NewSemaphores(), told: map[string]string{}, followed: map[string]store.Death{}, ticks: map[string]int64{},
-		policy: policy{versions: map[int64][]byte{}}, settings: settingsIn(&store.PolicyUpdate{}), gateNotes: map[string]gateNote{}, adaptive: map[string]*adaptive{}, suspended: map[string]suspension{}, pressures: map[string]*pressure{},
+		policy: policy{versions: map[int64][]byte{}}, settings: settingsIn(&store.PolicyUpdate{}), gateNotes: map[string]gateNote{}, adaptive: map[string]*adaptive{}, suspended: map[string]suspension{}, pressures: map[string]*pressure{}, loads: map[string]store.WorkerLoad{},
 		breakers: map[string]*modelBreaker{}, quiet: breaker.Quiet, dedup: defaultDedup,
 		depthFreed: map[tenantQueue]bool{}, happened: map[string]bool{}, moves: fairqueue.Moves, deadCap: mostLetters,
 	}

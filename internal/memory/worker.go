@@ -49,7 +49,7 @@ func (m *model) register(now int64, worker string, pool store.Pool, slots int, l
 }
 
 // Heartbeat extends a worker's lease, as store.Partition.Heartbeat.
-func (p *Partition) Heartbeat(_ context.Context, worker string, lease time.Duration) (beat store.Beat, err error) {
+func (p *Partition) Heartbeat(_ context.Context, worker string, lease time.Duration, load string) (beat store.Beat, err error) {
 	p.write(func(m *model, now int64) {
 		w, ok := m.workers[worker]
 		if !ok {
@@ -60,7 +60,10 @@ func (p *Partition) Heartbeat(_ context.Context, worker string, lease time.Durat
 		if _, armed := m.timers.Find("w" + worker); armed {
 			m.timers.Put("w"+worker, now+lease.Microseconds())
 		}
-		beat.Promote = m.promoterUntil < now
+		beat.Promote, beat.Load = m.promoterUntil < now, m.load
+		if m.load > 0 && load != "" {
+			m.noteLoad(worker, now, load)
+		}
 		if m.cancelling == 0 {
 			return
 		}
@@ -273,4 +276,82 @@ func poolOf(p *fairqueue.Pool) store.Pool {
 		of.Queues = append(of.Queues, store.QueueWeight{Queue: queue, Weight: p.Weights()[i]})
 	}
 	return of
+}
+
+// noteLoad keeps what a worker told of itself, and forgets what is too old to count.
+func (m *model) noteLoad(worker string, now int64, text string) {
+	for name, l := range m.loads {
+		if time.UnixMicro(now).Sub(l.At) > 2*store.WorkerLoadLife { // The clock may step back.
+			delete(m.loads, name)
+		}
+	}
+	m.loads[worker] = store.WorkerLoad{Worker: worker, At: time.UnixMicro(now), Text: text}
+}
+
+// loadPoint is how busy services were.
+type loadPoint struct {
+	at       time.Time
+	services map[string]string
+}
+
+// NoteLoad keeps a point of the history of services, as store.Timers.NoteLoad.
+func (p *Partition) NoteLoad(_ context.Context, to store.LoadNote) (err error) {
+	if len(to.Services) == 0 {
+		return nil
+	}
+	p.write(func(m *model, now int64) {
+		switch {
+		case m.promoter != to.Owner:
+			err = store.ErrNotHolder
+		case m.load == 0:
+			err = store.ErrNotMeasured
+		default:
+			m.begin(now)
+			m.note(store.LoadSlot(time.UnixMicro(now)), to.Services)
+		}
+	})
+	return err
+}
+
+func (m *model) note(at time.Time, services map[string]string) {
+	m.points = slices.DeleteFunc(m.points, func(p loadPoint) bool { return at.Sub(p.at) > store.LoadHistoryLife+time.Minute })
+	i, found := slices.BinarySearchFunc(m.points, at, func(p loadPoint, at time.Time) int { return p.at.Compare(at) })
+	if !found {
+		m.points = slices.Insert(m.points, i, loadPoint{at: at, services: map[string]string{}})
+	}
+	for name, text := range services {
+		m.points[i].services[name] = text
+	}
+}
+
+// WorkerLoads returns what workers told lately, as store.Looking.WorkerLoads.
+func (p *Partition) WorkerLoads(context.Context) (all []store.WorkerLoad, err error) {
+	p.read(func(m *model, now int64) {
+		for _, name := range sortedNames(m.workers) {
+			if l, there := m.loads[name]; there && m.load > 0 && time.UnixMicro(now).Sub(l.At) <= store.WorkerLoadLife {
+				all = append(all, l)
+			}
+		}
+	})
+	return all, nil
+}
+
+// LoadHistory returns the points of a service, as store.Looking.LoadHistory.
+func (p *Partition) LoadHistory(_ context.Context, service string, since time.Time) (points []store.LoadPoint, err error) {
+	p.read(func(m *model, now int64) {
+		last := store.LoadSlot(time.UnixMicro(now))
+		first := last.Add(-store.LoadStep * time.Duration(store.LoadPoints-1))
+		for _, one := range m.points {
+			if text, there := one.services[service]; there && !one.at.Before(first) && !one.at.Before(since) && !one.at.After(last) {
+				points = append(points, store.LoadPoint{At: one.at, Text: text})
+			}
+		}
+	})
+	return points, nil
+}
+
+// QueueNames returns all queues by name, as store.Looking.QueueNames.
+func (p *Partition) QueueNames(context.Context) (names []string, err error) {
+	p.read(func(m *model, _ int64) { names = m.queueNames() })
+	return names, nil
 }

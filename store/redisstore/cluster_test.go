@@ -39,7 +39,7 @@ func TestAMovingSlotIsNeverWrittenInPart(t *testing.T) {
 		if err := admit(); !errors.Is(err, admission.ErrUnavailable) || store.InDoubt(err) {
 			t.Fatalf("a job sent while the slot moves: %v", err)
 		}
-		if _, err := part.Heartbeat(t.Context(), "nobody", time.Second); !errors.Is(err, admission.ErrUnavailable) {
+		if _, err := part.Heartbeat(t.Context(), "nobody", time.Second, ""); !errors.Is(err, admission.ErrUnavailable) {
 			t.Fatalf("a heartbeat sent while the slot moves: %v", err)
 		}
 		if _, err := part.Census(t.Context()); err != nil && !errors.Is(err, admission.ErrUnavailable) {

@@ -188,6 +188,7 @@ var walkThemes = map[string][]string{
 	"spills":     {"finish", "read", "promote", "admit", "finish", "read", "promote", "register", "promote", "cancel", "clear", "policy"},
 	"pressed":    {"press", "admit", "press", "admit", "check", "promote", "policy", "read", "press", "finish", "register"},
 	"adaptive":   {"adapt", "admit", "read", "adapt", "finish", "adapt", "promote", "register", "policy", "gate"},
+	"loads":      {"loads", "heartbeat", "heartbeat", "promote", "policy", "register", "reclaim"},
 	"semaphores": {"semaphore", "semaphore", "semaphore", "policy", "admit"},
 	"breakers":   {"report", "probe", "admit", "promote", "read", "finish", "register", "force"},
 }
@@ -206,7 +207,7 @@ func (w *walk) begin(bounds memory.Bounds) {
 	}
 	// Scripts have shorter ways for one pool of one queue, and without gates.
 	w.pools, w.gates = pick(w, "pools", [][]store.Pool{walkPools, walkPools, walkPools[2:]}), pick(w, "gates", []string{"all", "all", "lanes", "breakers", "lone", "none"})
-	if w.theme = pick(w, "theme", []string{"", "losses", "letters", "spills", "breakers", "", "spills", "adaptive", "semaphores", "pressed"}); w.theme != "" {
+	if w.theme = pick(w, "theme", []string{"", "losses", "letters", "spills", "breakers", "", "spills", "adaptive", "semaphores", "pressed", "loads"}); w.theme != "" {
 		w.gates, w.pools = cmp.Or(map[string]string{"breakers": "breakers", "adaptive": "all"}[w.theme], "none"), walkPools[:1]
 	}
 	w.drawLimits()
@@ -215,7 +216,7 @@ func (w *walk) begin(bounds memory.Bounds) {
 		w.register()
 		w.promote()
 	}
-	if w.theme == "spills" || w.theme == "letters" || w.theme == "adaptive" || w.theme == "pressed" || w.gates != "lone" && w.number("governed", 0, 1) == 1 {
+	if w.theme == "spills" || w.theme == "letters" || w.theme == "adaptive" || w.theme == "pressed" || w.theme == "loads" || w.gates != "lone" && w.number("governed", 0, 1) == 1 {
 		w.policy()
 	}
 }
@@ -239,7 +240,7 @@ func (w *walk) step() {
 	before := w.service.begin()
 	ops := []string{ // rapid draws the first more often
 		"gate", "finish", "adapt", "admit", "gate", "read", "admit", "admit", "adapt", "admit", "read", "finish", "finish", "register",
-		"promote", "promote", "register", "heartbeat", "press", "reclaim", "policy", "orphan",
+		"promote", "promote", "register", "heartbeat", "press", "loads", "reclaim", "policy", "orphan",
 		"cancel", "clear", "purge", "suspend", "start", "check", "take", "refund", "grant", "grant", "report", "report", "report", "force", "probe", "shadow", "reset", "look", "semaphore",
 	}
 	if w.gates == "lanes" {
@@ -258,7 +259,7 @@ func (w *walk) step() {
 		"admit": w.admit, "read": w.read, "finish": w.finish, "register": w.register, "heartbeat": w.heartbeat, "reclaim": w.reclaim,
 		"promote": w.promote, "gate": w.gate, "policy": w.policy, "orphan": w.orphan, "cancel": w.cancel, "clear": w.clear, "purge": w.purge,
 		"suspend": w.suspend, "check": w.checks, "grant": w.grant, "take": w.take, "refund": w.refund, "start": w.start, "report": w.report,
-		"force": w.force, "probe": w.probe, "shadow": w.shadow, "adapt": w.adapt, "press": w.press, "reset": w.reset, "look": w.sight, "lose": w.lose, "semaphore": w.semaphore,
+		"force": w.force, "probe": w.probe, "shadow": w.shadow, "adapt": w.adapt, "press": w.press, "loads": w.loads, "reset": w.reset, "look": w.sight, "lose": w.lose, "semaphore": w.semaphore,
 	}[op]()
 	if w.resend != nil && w.number("resend", 0, 3) == 0 {
 		w.log = append(w.log, op+" again")

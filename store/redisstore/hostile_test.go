@@ -231,7 +231,7 @@ func (y *yard) calls(s *Partition) map[string]func(context.Context) error {
 		"Minutes":   func(ctx context.Context) error { _, err := s.Minutes(ctx, "acme"); return err },
 		"LastHour":  func(ctx context.Context) error { _, err := s.LastHour(ctx, time.Second); return err },
 		"Register":  func(ctx context.Context) error { _, err := s.Register(ctx, "w2", yardPool, 1, time.Hour); return err },
-		"Heartbeat": func(ctx context.Context) error { _, err := s.Heartbeat(ctx, "w1", time.Hour); return err },
+		"Heartbeat": func(ctx context.Context) error { _, err := s.Heartbeat(ctx, "w1", time.Hour, ""); return err },
 		"Read":      func(ctx context.Context) error { _, err := s.Read(ctx, "w1", yardPool.ID(), 5, -1, true); return err },
 		"Started": func(ctx context.Context) error {
 			return s.Started(ctx, yardPool.ID(), "w1", y.tokens["running"], key("running"))

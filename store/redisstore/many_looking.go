@@ -82,6 +82,25 @@ func (d *many) Workers(ctx context.Context) ([]store.WorkerState, error) {
 	return workers, err
 }
 
+// QueueNames implements Deployment.
+func (d *many) QueueNames(ctx context.Context) ([]string, error) {
+	all, err := gather(d, func(part *Partition) ([]string, error) { return part.QueueNames(ctx) })
+	names := slices.Concat(all...)
+	slices.Sort(names)
+	return slices.Compact(names), err
+}
+
+// WorkerLoads implements Deployment. A worker of several partitions tells the first.
+func (d *many) WorkerLoads(ctx context.Context) ([]store.WorkerLoad, error) {
+	all, err := gather(d, func(part *Partition) ([]store.WorkerLoad, error) { return part.WorkerLoads(ctx) })
+	return slices.Concat(all...), err
+}
+
+// LoadHistory implements Deployment: the first partition has it.
+func (d *many) LoadHistory(ctx context.Context, service string, since time.Time) ([]store.LoadPoint, error) {
+	return d.parts[0].LoadHistory(ctx, service, since)
+}
+
 func (d *many) Schedulers(ctx context.Context) ([]store.SchedulerState, error) {
 	all, err := gather(d, func(part *Partition) ([]store.SchedulerState, error) { return part.Schedulers(ctx) })
 	schedulers := slices.Concat(all...)

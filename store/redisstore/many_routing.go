@@ -221,6 +221,11 @@ func (d *many) Press(ctx context.Context, to store.Press) (number int64, err err
 	})
 }
 
+// NoteLoad implements Deployment.
+func (d *many) NoteLoad(ctx context.Context, to store.LoadNote) error {
+	return d.parts[0].NoteLoad(ctx, to)
+}
+
 // Freeze implements Deployment: the first partition decides what others follow.
 func (d *many) Freeze(ctx context.Context, gate store.GateName, frozen bool, by store.Intervention) (was bool, err error) {
 	return d.parts[0].Freeze(ctx, gate, frozen, by)

@@ -50,7 +50,7 @@ func TestFullRedisRefusesAndDrains(t *testing.T) {
 	check(t, err)
 	_, _, err = s.SetGate(t.Context(), store.Gate{Name: store.TenantGate("acme"), Limit: 1, By: store.Intervention{Reason: "test"}})
 	check(t, err)
-	_, err = s.Heartbeat(t.Context(), "w1", time.Hour)
+	_, err = s.Heartbeat(t.Context(), "w1", time.Hour, "")
 	check(t, err)
 	register("w2")
 	_, err = s.Reclaim(t.Context(), "w1")

@@ -155,6 +155,9 @@ func (w *walk) policy() {
 			u.Pressured = append(u.Pressured, q)
 		}
 	}
+	if w.number("tells load", 0, 1) == 1 {
+		u.Load = time.Duration(w.number("load", 1, 3)) * time.Second
+	}
 	sheds := w.drawShedding(u.Pressured)
 	if w.number("known", 0, 1) == 1 {
 		u.Before = w.before
@@ -232,6 +235,24 @@ func (w *walk) press() {
 		w.replied("press "+to.Queue, func(s store.Partition) redistest.Reply { return redistest.Replied(s.Press(w.ctx, to)) })
 	}
 	w.resend()
+}
+
+// loads notes how busy queues are, and reads what was noted of them and of workers.
+func (w *walk) loads() {
+	to := store.LoadNote{Owner: pick(w, "owner", []string{"s1", "s1", "s1", "s2"}), Services: map[string]string{}}
+	for _, queue := range walkQueues {
+		if w.number("noted", 0, 2) > 0 {
+			to.Services[queue] = pick(w, "text", []string{"[1]", "[2]", "[3]"})
+		}
+	}
+	w.resend = func() {
+		w.replied("note load", func(s store.Partition) redistest.Reply { return redistest.Replied(true, s.NoteLoad(w.ctx, to)) })
+	}
+	w.resend()
+	since := time.UnixMicro(w.now).Add(-time.Duration(w.number("back", 0, 70)) * time.Minute)
+	w.replied("history", func(s store.Partition) redistest.Reply { return redistest.Replied(s.LoadHistory(w.ctx, "mail", since)) })
+	w.replied("loads of workers", func(s store.Partition) redistest.Reply { return redistest.Replied(s.WorkerLoads(w.ctx)) })
+	w.replied("queues", func(s store.Partition) redistest.Reply { return redistest.Replied(s.QueueNames(w.ctx)) })
 }
 
 // adapt moves a limit that moves by itself, or freezes it, or lets it go on.

@@ -291,8 +291,9 @@ func (w *walk) slots() []int {
 
 func (w *walk) heartbeat() {
 	worker, pool := w.worker()
+	load := pick(w, "load", []string{"", "{}", `{"c":1}|x`})
 	w.replied("heartbeat of "+worker, func(s store.Partition) redistest.Reply {
-		beat, err := s.Heartbeat(w.ctx, worker, 5*time.Second)
+		beat, err := s.Heartbeat(w.ctx, worker, 5*time.Second, load)
 		for i := range beat.Cancelled {
 			beat.Cancelled[i].Token = ""
 		}

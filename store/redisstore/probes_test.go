@@ -134,7 +134,7 @@ func (f *fleet) advance(by time.Duration) {
 func (f *fleet) beat() {
 	f.beaten = f.now
 	for _, name := range f.live {
-		_, err := f.store.Heartbeat(f.t.Context(), name, fleetLease)
+		_, err := f.store.Heartbeat(f.t.Context(), name, fleetLease, "")
 		if !errors.Is(err, admission.ErrLeaseLost) {
 			check(f.t, err)
 		}

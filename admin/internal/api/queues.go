@@ -17,6 +17,8 @@ func (a *API) queueRoutes() []route.Route {
 	routes := append(a.holdRoutes("/api/v1/queues/{queue}", gate),
 		see("/api/v1/queues", a.queues),
 		see("/api/v1/queues/{queue}", a.queue),
+		see("/api/v1/load", a.loads),
+		see("/api/v1/load/{queue}", a.load),
 		operate(http.MethodPost, "/api/v1/queues/{queue}/drain", a.drain),
 	)
 	return append(routes, route.Route{
@@ -113,4 +115,24 @@ func (a *API) purgeQueue(r *route.Request) (*route.Answer, error) {
 		return nil, err
 	}
 	return route.OK(purgedQueueView{done.Cancelled, done.Cancelling, done.Cursor != "", done.Cursor}), nil
+}
+
+func (a *API) loads(r *route.Request) (*route.Answer, error) {
+	loads, err := shown.ReadLoads(r.Context(), a.config.Store)
+	if err != nil {
+		return nil, err
+	}
+	return route.OK(loads), nil
+}
+
+func (a *API) load(r *route.Request) (*route.Answer, error) {
+	back, _ := time.ParseDuration(r.URL.Query().Get("history")) // The schema has seen to its form.
+	if asked := r.URL.Query().Has("history"); asked && (back < shown.LeastLoadHistory || back > shown.MostLoadHistory) {
+		return nil, problem.Invalid(problem.Fault{Parameter: "history", Detail: "is " + back.String() + "; allowed is 10s to 1h"})
+	}
+	load, err := shown.ReadLoad(r.Context(), a.config.Store, r.PathValue("queue"), back)
+	if err != nil {
+		return nil, err
+	}
+	return route.OK(load), nil
 }

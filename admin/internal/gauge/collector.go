@@ -118,6 +118,7 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 		collectQueues(to, queues)
 		papers.collect(to, queues, running, most)
 		collectPressure(to, queues, now)
+		collectLoad(to, queues, papers.samples)
 		collectWorkers(to, workers)
 		collectHolds(to, holds, now)
 	}

@@ -9,13 +9,18 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/headgate/headgate/internal/load"
+	"github.com/headgate/headgate/internal/shown"
 	"github.com/headgate/headgate/store"
 )
 
 // What the design papers call by names of theirs, where it can be had with few labels.
 var (
 	queuedDesc  = prometheus.NewDesc("throttle_queued_requests", "Jobs that wait in the lanes of a queue.", []string{"queue_id"}, nil)
-	systemDesc  = prometheus.NewDesc("system_queue_depth", "Jobs that wait or are ready, of all queues.", nil, nil)
+	systemDesc  = prometheus.NewDesc("system_queue_depth", "Jobs of a queue that wait or are ready.", []string{"service_id"}, nil)
+	cpuDesc     = prometheus.NewDesc("system_cpu_utilization", "The most that a worker which serves a queue uses of its processors, 1 for all, where the policy has workers tell.", []string{"service_id"}, nil)
+	memoryDesc  = prometheus.NewDesc("system_memory_utilization", "The same of its memory.", []string{"service_id"}, nil)
+	errorDesc   = prometheus.NewDesc("system_error_rate", "Part of the runs of a queue's jobs that failed in the last minute, 0 to 1, where the policy has workers tell.", []string{"service_id"}, nil)
 	runningDesc = prometheus.NewDesc("concurrent_requests", "Jobs that workers hold under the cap of a downstream, and permits that are held of a semaphore.", []string{"service_id"}, nil)
 	capDesc     = prometheus.NewDesc("concurrent_limit", "The cap of a downstream, 0 while it is paused, and the limit of a semaphore.", []string{"service_id"}, nil)
 	editsDesc   = prometheus.NewDesc("rate_limit_config_changes_total", "Changes of the policy: its version.", nil, nil)
@@ -30,6 +35,7 @@ type named struct {
 	version int64
 	active  int64
 	links   int
+	samples []load.Sample
 }
 
 func readNamed(ctx context.Context, store store.Deployment) (n named, err error) {
@@ -39,26 +45,30 @@ func readNamed(ctx context.Context, store store.Deployment) (n named, err error)
 	if n.version, err = store.PolicyInForce(ctx); err != nil {
 		return n, err
 	}
-	n.active, err = store.CountedScopes(ctx)
+	if n.active, err = store.CountedScopes(ctx); err != nil {
+		return n, err
+	}
 	n.links = store.Connections()
+	told, err := store.WorkerLoads(ctx)
+	n.samples = shown.SamplesOf(told)
 	return n, err
 }
 
 // collect shows them beside what queues, in the order of their names, have waiting, and what semaphores, running and most, hold and may hold.
 func (n *named) collect(to chan<- prometheus.Metric, queues []store.QueueState, running, most map[string]int) {
-	waiting, all := map[string]int64{}, int64(0)
+	waiting, depths := map[string]int64{}, map[string]int64{}
 	for i := range queues {
 		name := queues[i].Name
 		if i >= MaxQueues {
 			name = Other
 		}
 		waiting[name] += queues[i].Waiting()
-		all += queues[i].Waiting() + queues[i].Ready
+		depths[name] += queues[i].Waiting() + queues[i].Ready
 	}
 	for name, jobs := range waiting {
 		gaugeOf(to, queuedDesc, float64(jobs), name)
+		gaugeOf(to, systemDesc, float64(depths[name]), name)
 	}
-	gaugeOf(to, systemDesc, float64(all))
 	downstreams := 0
 	slices.SortFunc(n.gates, func(a, b store.GateState) int { return cmp.Compare(a.Name, b.Name) })
 	for _, g := range n.gates {
@@ -86,6 +96,21 @@ func collectPressure(to chan<- prometheus.Metric, queues []store.QueueState, now
 	for i := range queues {
 		if p := queues[i].Pressure; p != nil {
 			gaugeOf(to, pressDesc, float64(p.At(now).Level), queues[i].Name)
+		}
+	}
+}
+
+// collectLoad shows what workers told of the queues that they serve, the first by name: what they use, and how runs ended.
+func collectLoad(to chan<- prometheus.Metric, queues []store.QueueState, samples []load.Sample) {
+	if len(samples) == 0 {
+		return
+	}
+	for i := range queues[:min(len(queues), MaxQueues)] {
+		f := load.Of(queues[i].Name, 0, samples)
+		for desc, part := range map[*prometheus.Desc]float64{cpuDesc: f.CPU, memoryDesc: f.Memory, errorDesc: f.ErrorRate} {
+			if part >= 0 {
+				gaugeOf(to, desc, part, queues[i].Name)
+			}
 		}
 	}
 }

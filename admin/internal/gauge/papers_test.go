@@ -31,9 +31,10 @@ func TestThePapersNamesAreExported(t *testing.T) {
 # HELP rate_limit_config_changes_total Changes of the policy: its version.
 # TYPE rate_limit_config_changes_total counter
 rate_limit_config_changes_total 1
-# HELP system_queue_depth Jobs that wait or are ready, of all queues.
+# HELP system_queue_depth Jobs of a queue that wait or are ready.
 # TYPE system_queue_depth gauge
-system_queue_depth 5
+system_queue_depth{service_id="mail"} 3
+system_queue_depth{service_id="sms"} 2
 # HELP throttle_queued_requests Jobs that wait in the lanes of a queue.
 # TYPE throttle_queued_requests gauge
 throttle_queued_requests{queue_id="mail"} 3

@@ -179,7 +179,7 @@ func (a *Sessions) deregister(r *route.Request) (*route.Answer, error) {
 	}
 	var held atomic.Bool
 	err = a.config.Store.Each(func(_ int, part store.Partition) error {
-		if _, err := part.Heartbeat(r.Context(), s.worker, s.lease); err != nil {
+		if _, err := part.Heartbeat(r.Context(), s.worker, s.lease, ""); err != nil {
 			return unless(admission.ErrLeaseLost, err) // Here, but perhaps not elsewhere.
 		}
 		held.Store(true)
@@ -227,7 +227,7 @@ type pulse struct {
 func (a *Sessions) beat(ctx context.Context, s session) (pulse, error) {
 	beats, errs := make([]store.Beat, len(a.parts)), make([]error, len(a.parts))
 	_ = a.config.Store.Each(func(i int, part store.Partition) error {
-		beats[i], errs[i] = part.Heartbeat(ctx, s.worker, s.lease)
+		beats[i], errs[i] = part.Heartbeat(ctx, s.worker, s.lease, "")
 		if errs[i] == nil {
 			a.promote(ctx, part, s.worker, beats[i].Promote)
 		}

@@ -202,6 +202,8 @@ local function settings_apply(list, edit, now)
       queue_want(name, value, edit, now)
     elseif kind == 'r' then
       pressure_want(name, value ~= '')
+    elseif kind == 'l' then
+      state_set('load', value ~= '' and value)
     else
       local to = SETTINGS[kind]
       touched[to] = true

@@ -3,14 +3,17 @@
 -- ARGV[1] now  microseconds, "" for Redis TIME
 -- ARGV[2] worker  name
 -- ARGV[3] lease  microseconds
+-- ARGV[4] load  how busy the worker is; absent where nobody has asked
 -- Reply {"extended" | "promote", token and reason of each job that was cancelled while the worker holds it} or {"lost"};
---   promote means that no scheduler holds the timer lease
--- Never brings back a lease that has been taken back.
+--   promote means that no scheduler holds the timer lease; then, where the policy has workers tell how busy they are, how often in
+--   microseconds
+-- Never brings back a lease that has been taken back, and keeps no load that nobody asked for.
 function scripts.heartbeat(KEYS, ARGV)
-  local STATE, NOW, WORKER, LEASE = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
+  local STATE, NOW, WORKER, LEASE, LOAD = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
+  local LOAD_LIFE = 300 -- seconds
   local now = now_us(NOW)
 
-  state_load({ 'promoter' })
+  state_load({ 'promoter', 'load' })
   redis.call('DEL', keys.relief)
   if redis.call('HEXISTS', keys.workers, WORKER) == 0 then return { 'lost' } end
   clock_advance(now)
@@ -27,6 +30,11 @@ function scripts.heartbeat(KEYS, ARGV)
         cancelled[#cancelled + 1] = reason
       end
     end
+  end
+  local asked = state_get('load')
+  if asked then
+    cancelled[#cancelled + 1] = asked
+    if LOAD then redis.call('SET', call.prefix .. 'load:' .. WORKER, format('%d|%s', now, LOAD), 'EX', LOAD_LIFE) end
   end
   return { until_us < now and 'promote' or 'extended', unpack(cancelled) }
 end

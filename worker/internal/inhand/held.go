@@ -91,6 +91,17 @@ func (h *Held) Cancel(token string, cause error) {
 	}
 }
 
+// Queues counts what is held by queue.
+func (h *Held) Queues() map[string]int64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	counts := map[string]int64{}
+	for _, job := range h.mu.jobs {
+		counts[job.lease.Job.Queue]++
+	}
+	return counts
+}
+
 // Any reports whether anything is held.
 func (h *Held) Any() bool {
 	h.mu.Lock()

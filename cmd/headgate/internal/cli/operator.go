@@ -73,6 +73,9 @@ func (o *Operator) With(c *cobra.Command, do func(context.Context, store.Deploym
 	})
 }
 
+// AsJSON reports whether JSON is asked for.
+func (o *Operator) AsJSON() bool { return o.json }
+
 // Print writes a value as JSON, or as table writes it.
 func (o *Operator) Print(c *cobra.Command, value any, table func(io.Writer)) error {
 	return Print(c, o.json, value, table)

@@ -63,6 +63,7 @@ var places = map[string]string{
 	"adaptive":    `{"downstreams": {"smtp": {"max_running": 1000000}}, "adaptive": {"out": {%s}}}`,
 	"pressure":    `{"queues": {"mail": {"pressure": {%s}}}}`,
 	"shedding":    `{"shedding": {%s}}`,
+	"load":        `{"load": {%s}}`,
 	"rollout":     `{"rollout": {%s}}`,
 	"rules":       `{"rollout": {"id": "r", "percent": 5, "rules": {%s}}}`,
 }

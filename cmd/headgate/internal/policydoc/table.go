@@ -56,6 +56,7 @@ var objects = []object{
 			field{"any_downstream", without{"downstream", "dispatch"}, "no bounds", "What holds for each downstream that is not named. A `dispatch` is refused here."},
 			field{"adaptive", named{keys: anyName, value: of("adaptive")}, "no limit moves", fmt.Sprintf("Limits that move by themselves, up to %d, each by a name of your choice.", policy.MaxAdaptive)},
 			field{"shedding", of("shedding"), "nothing is refused for pressure", "What is refused while a queue that has a `pressure` is pressed."},
+			field{"load", of("load"), "nobody tells", "Has workers tell how busy they are, for `headgate load` and its history. `{}` is enough."},
 			field{"semaphores", named{keys: semaphoreName, value: of("semaphore")}, fmt.Sprintf("%d permits of each", policy.DefaultSemaphoreMax), fmt.Sprintf("Semaphores, up to %d: limits of what is done at a time outside of jobs. By name, `TENANT:NAME` for one of a tenant; `*` is each that is not named, `TENANT:*` each of a tenant. [Semaphores](guides/semaphores.md) tells how.", policy.MaxSemaphores)},
 			field{"observe", list{0, policy.MaxObserved, anyScope}, "none", "Scopes whose decisions are always counted; others are while they are among the busiest."},
 			field{"rollout", of("rollout"), "none", "A candidate that is in force for a part of the tenants. `headgate policy rollout` writes it."},
@@ -215,6 +216,13 @@ var objects = []object{
 			{"at", named{keys: levelName, value: list{0, policy.MaxTiersOrdered, shed}}, "refused", "What is refused from a level on, with all that comes before it in the order. A level that is not there refuses what the one before does."},
 		},
 		needs: []string{"order", "at"},
+	},
+	{
+		name: "load", title: "load",
+		doc: "How workers tell how busy they are: what their processes use, and how jobs ran. It is one command more each time for each worker. [Load](guides/load.md) tells what comes of it.",
+		fields: []field{
+			{"every", span{policy.MinLoadEvery, policy.MaxLoadEvery}, "5s", "How often each worker tells."},
+		},
 	},
 	{
 		name: "semaphore", title: "semaphore",

@@ -73,3 +73,40 @@ func ruler(length, every int) string {
 	}
 	return string(line)
 }
+
+// Spark returns a line of bars, one for each value, the highest for most. Below 0 is not known, and a blank. Without a most, 0 or below, it
+// is that of the values.
+func Spark(values []float64, most float64) string {
+	if most <= 0 {
+		for _, v := range values {
+			most = max(most, v)
+		}
+	}
+	var line strings.Builder
+	for _, v := range values {
+		switch {
+		case v < 0:
+			line.WriteRune(' ')
+		case most <= 0:
+			line.WriteRune(bars[1])
+		default:
+			line.WriteRune(bars[1+min(int(v/most*float64(len(bars)-1)), len(bars)-2)])
+		}
+	}
+	return line.String()
+}
+
+// Squeeze makes width values of more: the highest of each stretch.
+func Squeeze(values []float64, width int) []float64 {
+	if len(values) <= width {
+		return values
+	}
+	all := make([]float64, width)
+	for i := range all {
+		all[i] = -1
+		for _, v := range values[i*len(values)/width : (i+1)*len(values)/width] {
+			all[i] = max(all[i], v)
+		}
+	}
+	return all
+}

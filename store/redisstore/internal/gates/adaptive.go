@@ -154,6 +154,31 @@ func timeOf(us int64) time.Time {
 	return time.UnixMicro(us)
 }
 
+// loadKeep is how long a minute of points is kept, a minute longer than they are told.
+const loadKeep = store.LoadHistoryLife + 2*time.Minute
+
+// NoteLoad keeps a point of the history of services.
+func (s *Bounds) NoteLoad(ctx context.Context, to store.LoadNote) error {
+	if len(to.Services) == 0 {
+		return nil
+	}
+	args := append(make([]any, 0, 4+2*len(to.Services)), s.conn.Now, to.Owner, codec.Micros(store.LoadStep), int64(loadKeep/time.Second))
+	for _, name := range slices.Sorted(maps.Keys(to.Services)) {
+		args = append(args, name, to.Services[name])
+	}
+	reply, err := s.conn.Run(ctx, "load", args...)
+	if err != nil {
+		return err
+	}
+	switch reply[0] {
+	case "held":
+		return store.ErrNotHolder
+	case "none":
+		return store.ErrNotMeasured
+	}
+	return nil
+}
+
 // Press notes how much a queue is pressed. Sent again it does no harm.
 func (s *Bounds) Press(ctx context.Context, to store.Press) (number int64, err error) {
 	reply, err := s.conn.RunFor(ctx, 2, "pressure", s.conn.Now, to.Queue, int(to.Pressure.Level), codec.Thousandths(to.Pressure.Score), codec.Micros(to.Life),

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/redisconn"
 	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/redisstore/internal/codec"
 )
@@ -20,8 +21,12 @@ func (s *Jobs) Register(ctx context.Context, worker string, pool store.Pool, slo
 
 // Heartbeat extends a worker's lease. It returns ErrLeaseLost when the lease was taken back: the worker must stop
 // what it runs and register under a new name.
-func (s *Jobs) Heartbeat(ctx context.Context, worker string, lease time.Duration) (store.Beat, error) {
-	reply, err := s.conn.Run(ctx, "heartbeat", s.conn.Now, worker, codec.Micros(lease))
+func (s *Jobs) Heartbeat(ctx context.Context, worker string, lease time.Duration, load string) (store.Beat, error) {
+	args := []any{s.conn.Now, worker, codec.Micros(lease)}
+	if load != "" {
+		args = append(args, load)
+	}
+	reply, err := s.conn.Run(ctx, "heartbeat", args...)
 	if err != nil {
 		return store.Beat{}, err
 	}
@@ -29,6 +34,10 @@ func (s *Jobs) Heartbeat(ctx context.Context, worker string, lease time.Duration
 		return store.Beat{}, admission.ErrLeaseLost
 	}
 	beat := store.Beat{Promote: reply[0] == "promote"}
+	if last := len(reply) - 1; last%2 == 1 {
+		beat.Load = time.Duration(redisconn.Whole(reply[last])) * time.Microsecond
+		reply = reply[:last]
+	}
 	for i := 1; i+1 < len(reply); i += 2 {
 		beat.Cancelled = append(beat.Cancelled, store.Cancellation{Token: reply[i], Reason: reply[i+1]})
 	}

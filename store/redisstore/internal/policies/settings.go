@@ -5,11 +5,13 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/headgate/headgate/internal/redisconn"
 	"github.com/headgate/headgate/store"
 )
 
@@ -20,6 +22,7 @@ const (
 	SettingGate   = "g"
 	settingParked = "p"
 	settingPress  = "r"
+	settingLoad   = "l"
 	SettingWeight = "w"
 )
 
@@ -49,6 +52,9 @@ func SettingsOf(u *store.PolicyUpdate) Settings {
 	}
 	for _, queue := range u.Pressured {
 		all[SettingKey{settingPress, queue}] = "1"
+	}
+	if u.Load > 0 {
+		all[SettingKey{settingLoad, ""}] = strconv.FormatInt(u.Load.Microseconds(), 10)
 	}
 	for _, w := range u.Weights {
 		all[SettingKey{SettingWeight, string(w.Class) + ":" + w.Tenant}] = strconv.FormatInt(int64(w.Weight), 10)
@@ -111,7 +117,7 @@ func (k SettingKey) isTier() bool { return k.Kind == SettingBound && strings.Has
 // IsGeneral reports whether a setting holds for those that have none of their own: it changes with the version.
 func (k SettingKey) IsGeneral() bool {
 	switch k.Kind {
-	case SettingQueue, settingPress:
+	case SettingQueue, settingPress, settingLoad:
 		return true
 	case SettingWeight:
 		return strings.HasSuffix(k.Name, ":")
@@ -268,6 +274,13 @@ func (s *Policies) Stored(ctx context.Context) (Settings, error) {
 	}
 	for name := range moving { // Also one whose gate somebody took away.
 		all[SettingKey{SettingGate, name}] = ""
+	}
+	load, err := redisconn.Client(s.conn).HGet(ctx, s.conn.Partition.State(), "load").Result()
+	if err != nil && !redisconn.IsNil(err) {
+		return nil, fmt.Errorf("read settings: %w", redisconn.Unread(err))
+	}
+	if load != "" {
+		all[SettingKey{settingLoad, ""}] = load
 	}
 	for kind, name := range map[string]string{SettingWeight: "weights", SettingBound: "bounds", settingParked: "maxparked", SettingGate: "gates", SettingQueue: "state", settingPress: "state"} {
 		pattern := ""

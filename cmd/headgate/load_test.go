@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/cmd/headgate/internal/cli"
+	"github.com/headgate/headgate/internal/load"
+	"github.com/headgate/headgate/internal/rollout"
+	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
+)
+
+// busy has a worker of queue mail tell how busy it is, and the same noted as a point of the history with some other depth.
+func (p *plant) busy(depth int64) {
+	p.t.Helper()
+	_, err := rollout.Put(p.t.Context(), p.store, policy.Policy{Load: &policy.LoadRules{}}, rollout.Edit{Author: "ada", Reason: "test", Expected: rollout.AnyVersion})
+	must(p.t, err)
+	part := p.store.Partitions()[0]
+	_, err = part.Register(p.t.Context(), "w", store.Pool{Queues: []store.QueueWeight{{Queue: "mail", Weight: 1}}}, 0, time.Minute)
+	must(p.t, err)
+	var w load.Window
+	for i := range 4 {
+		w.Ended(time.Now(), "mail", time.Second, i == 0)
+	}
+	sample := load.Sample{Use: load.Use{CPU: .5, Memory: .25}, Queues: w.Sum(time.Now())}
+	_, err = part.Heartbeat(p.t.Context(), "w", time.Minute, sample.Text())
+	must(p.t, err)
+	_, err = part.Promote(p.t.Context(), "s1", time.Minute)
+	must(p.t, err)
+	must(p.t, part.NoteLoad(p.t.Context(), store.LoadNote{Owner: "s1", Services: map[string]string{"mail": load.Of("mail", depth, []load.Sample{sample}).Text()}}))
+}
+
+func TestLoadCommand(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t)
+	if out := p.run(cli.ExitOK, "load"); out.stdout != "there is no queue\n" {
+		t.Errorf("%s", out.stdout)
+	}
+	p.enqueue("a", "b")
+	if out := p.run(cli.ExitOK, "load"); !strings.Contains(out.stdout, "no worker tells how busy it is") || !strings.Contains(out.stdout, "mail") {
+		t.Errorf("%s", out.stdout)
+	}
+	p.busy(8)
+	for line, parts := range map[string][]string{
+		"load":                    {"mail", " 2 ", "50.0%", "25.0%", "1s", "█"},
+		"load mail --history 10m": {"waiting", "running", "50.0%", "25.0%", "p95", "█", "▅", "▃", " 8 "},
+	} {
+		out := p.run(cli.ExitOK, line).stdout
+		for _, part := range parts {
+			if !strings.Contains(out, part) {
+				t.Errorf("no %q in what headgate %s says:\n%s", part, line, out)
+			}
+		}
+	}
+	one := p.object(cli.ExitOK, "load mail")
+	checkKeys(t, "the load of a queue", one, strings.Fields("avg_response_time_ms concurrent_requests cpu_utilization error_rate history memory_utilization p95_response_time_ms queue_depth service timestamp"))
+	if points, _ := one["history"].([]any); len(points) != 1 || one["queue_depth"] != 2.0 || one["error_rate"] != .25 {
+		t.Errorf("%v", one)
+	}
+	if out := p.run(cli.ExitNothing, "load nobody"); !strings.Contains(out.stderr, "headgate queue list tells which there are") {
+		t.Errorf("%s", out.stderr)
+	}
+	if out := p.run(cli.ExitUsage, "load --history 2h"); !strings.Contains(out.stderr, "--history 2h0m0s: allowed is 10s to 1h") {
+		t.Errorf("%s", out.stderr)
+	}
+}
+
+// TestLoadIsWatched until it is interrupted, and that is no failure.
+func TestLoadIsWatched(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t)
+	p.enqueue("a")
+	ctx, stop := context.WithCancel(t.Context())
+	seen := 0
+	out := paper(func(text string) {
+		if strings.Contains(text, "mail") {
+			seen++
+			stop()
+		}
+	})
+	if code := execute(ctx, append([]string{"load", "--watch"}, p.where...), strings.NewReader(""), out, out); code != cli.ExitOK || seen != 1 {
+		t.Errorf("exit code %d after %d pictures", code, seen)
+	}
+}

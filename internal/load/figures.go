@@ -1,0 +1,96 @@
+package load
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Figures are how busy a queue is. What is negative is not known.
+type Figures struct {
+	// Use is the most that a worker which serves the queue uses.
+	Use
+
+	// Depth is how many jobs wait, Running how many are in workers' hands.
+	Depth, Running int64
+	// ErrorRate is the part of the runs of the last minute that failed, 0 to 1; Average and P95 are of their times.
+	ErrorRate    float64
+	Average, P95 time.Duration
+}
+
+// Of returns the figures of a queue of which so many jobs wait, by what workers told.
+func Of(queue string, depth int64, samples []Sample) Figures {
+	return figuresOf(depth, samples, func(name string) bool { return name == queue })
+}
+
+// OfAll returns the figures of all queues together.
+func OfAll(depth int64, samples []Sample) Figures {
+	return figuresOf(depth, samples, func(string) bool { return true })
+}
+
+func figuresOf(depth int64, samples []Sample, counts func(queue string) bool) Figures {
+	f := Figures{Use: Unknown, Depth: depth, ErrorRate: -1, Average: -1, P95: -1}
+	var all Runs
+	told := false
+	for _, s := range samples {
+		serves := false
+		for queue, runs := range s.Queues {
+			if counts(queue) {
+				serves = true
+				all.add(runs)
+			}
+		}
+		if serves {
+			f.CPU, f.Memory, told = max(f.CPU, s.CPU), max(f.Memory, s.Memory), true
+		}
+	}
+	f.Running = all.Running
+	if !told {
+		f.Running = -1
+	}
+	if all.Ended > 0 {
+		f.ErrorRate, f.Average, f.P95 = float64(all.Failed)/float64(all.Ended), all.Took/time.Duration(all.Ended), all.Percentile(.95)
+	}
+	return f
+}
+
+// Text is what ParseFigures reads, with times in whole microseconds.
+func (f Figures) Text() string {
+	micros := func(d time.Duration) float64 {
+		if d < 0 {
+			return -1
+		}
+		return float64(d.Microseconds())
+	}
+	text, _ := json.Marshal([figures]float64{ // Its numbers are finite.
+		rounded(f.CPU), rounded(f.Memory), float64(f.Depth), float64(f.Running), rounded(f.ErrorRate), micros(f.Average), micros(f.P95),
+	})
+	return string(text)
+}
+
+// figures is how many numbers there are.
+const figures = 7
+
+var errFigures = errors.New("there are not as many numbers as figures")
+
+// ParseFigures reads a Text.
+func ParseFigures(text string) (Figures, error) {
+	var n []float64
+	err := json.Unmarshal([]byte(text), &n)
+	if err == nil && len(n) != figures {
+		err = errFigures
+	}
+	if err != nil {
+		return Figures{}, fmt.Errorf("read figures: %w", err)
+	}
+	micros := func(n float64) time.Duration {
+		if n < 0 {
+			return -1
+		}
+		return time.Duration(n) * time.Microsecond
+	}
+	return Figures{
+		Use: Use{CPU: n[0], Memory: n[1]}, Depth: int64(n[2]), Running: int64(n[3]), ErrorRate: n[4], Average: micros(n[5]), P95: micros(n[6]),
+	}, nil
+}

@@ -1,0 +1,139 @@
+package load_test
+
+import (
+	"math"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/headgate/headgate/internal/load"
+)
+
+// run is one that ended so many seconds after the beginning.
+type run struct {
+	Queue  string
+	After  int
+	Took   time.Duration
+	Failed bool
+}
+
+func drawRuns(t *rapid.T, name string) []run {
+	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) run {
+		return run{
+			Queue: rapid.SampledFrom([]string{"mail", "hook"}).Draw(t, "queue"), After: rapid.IntRange(0, 200).Draw(t, "after"),
+			Took:   time.Duration(rapid.Int64Range(int64(time.Microsecond), int64(time.Hour)).Draw(t, "took")),
+			Failed: rapid.Bool().Draw(t, "failed"),
+		}
+	}), 0, 80).Draw(t, name)
+}
+
+// TestFiguresAreThoseOfAllRunsOfTheLastMinute: whatever ran where, the figures that come of the texts of several workers are what a list
+// of all runs says: the counts exactly, the percentile within 5 %.
+func TestFiguresAreThoseOfAllRunsOfTheLastMinute(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		begin := time.Unix(1_700_000_000, 0)
+		now := begin.Add(200 * time.Second)
+		var all []run
+		var samples []load.Sample
+		for range rapid.IntRange(1, 3).Draw(t, "workers") {
+			runs := drawRuns(t, "runs")
+			slices.SortFunc(runs, func(a, b run) int { return a.After - b.After })
+			var w load.Window
+			for _, r := range runs {
+				w.Ended(begin.Add(time.Duration(r.After)*time.Second), r.Queue, r.Took, r.Failed)
+			}
+			all = append(all, runs...)
+			s, err := load.Parse(load.Sample{Use: load.Unknown, Queues: w.Sum(now)}.Text())
+			if err != nil {
+				t.Fatal(err)
+			}
+			samples = append(samples, s)
+		}
+		var took []time.Duration
+		sum, failed := time.Duration(0), 0
+		for _, r := range all {
+			if r.Queue != "mail" || r.After <= 200-60+4 { // A slot of 5 s counts as a whole, and 200 begins one.
+				continue
+			}
+			took, sum = append(took, r.Took), sum+r.Took
+			if r.Failed {
+				failed++
+			}
+		}
+		got := load.Of("mail", 7, samples)
+		if len(took) == 0 {
+			if got.ErrorRate != -1 || got.Average != -1 || got.P95 != -1 {
+				t.Fatalf("nothing ended, and the figures are %+v", got)
+			}
+			return
+		}
+		slices.Sort(took)
+		p95 := took[int(math.Ceil(.95*float64(len(took))))-1]
+		if got.Depth != 7 || math.Abs(got.ErrorRate-float64(failed)/float64(len(took))) > 1e-9 ||
+			math.Abs(float64(got.Average-sum/time.Duration(len(took)))) > float64(time.Microsecond)*float64(len(samples)) {
+			t.Fatalf("figures %+v of %d runs, %d failed, %v in all", got, len(took), failed, sum)
+		}
+		if off := float64(got.P95) / float64(p95); off < .95 || off > 1.05 {
+			if p95 > 20*time.Microsecond { // Below, a whole microsecond is more.
+				t.Fatalf("p95 is %v, told as %v", p95, got.P95)
+			}
+		}
+	})
+}
+
+// TestTheWorstWorkerOfAQueueIsTold: of the workers that serve it, and of none that does not.
+func TestTheWorstWorkerOfAQueueIsTold(t *testing.T) {
+	t.Parallel()
+	serving := func(queue string, running int64) map[string]load.Runs {
+		return map[string]load.Runs{queue: {Running: running}}
+	}
+	samples := []load.Sample{
+		{Use: load.Use{CPU: .2, Memory: .9}, Queues: serving("mail", 3)},
+		{Use: load.Use{CPU: .6, Memory: .1}, Queues: serving("mail", 4)},
+		{Use: load.Use{CPU: 1, Memory: 1}, Queues: serving("hook", 5)},
+		{Use: load.Unknown, Queues: serving("mail", 1)},
+	}
+	if got, want := load.Of("mail", 2, samples), (load.Figures{Use: load.Use{CPU: .6, Memory: .9}, Depth: 2, Running: 8, ErrorRate: -1, Average: -1, P95: -1}); got != want {
+		t.Errorf("figures of mail are %+v, want %+v", got, want)
+	}
+	if got := load.OfAll(2, samples); got.CPU != 1 || got.Running != 13 {
+		t.Errorf("figures of all are %+v", got)
+	}
+	if got := load.Of("fax", 1, samples); got != (load.Figures{Use: load.Unknown, Depth: 1, Running: -1, ErrorRate: -1, Average: -1, P95: -1}) {
+		t.Errorf("figures of a queue that nobody serves are %+v", got)
+	}
+}
+
+// TestTextsAreRead, and others are not.
+func TestTextsAreRead(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		part := rapid.OneOf(rapid.Just(-1.0), rapid.Custom(func(t *rapid.T) float64 { return float64(rapid.IntRange(0, 20_000).Draw(t, "part")) / 1e4 }))
+		micros := rapid.Custom(func(t *rapid.T) time.Duration {
+			return time.Duration(rapid.Int64Range(0, 1e12).Draw(t, "micros")) * time.Microsecond
+		})
+		f := load.Figures{
+			Use: load.Use{CPU: part.Draw(t, "cpu"), Memory: part.Draw(t, "memory")}, Depth: rapid.Int64Range(0, 1e12).Draw(t, "depth"),
+			Running: rapid.Int64Range(-1, 1e6).Draw(t, "running"), ErrorRate: part.Draw(t, "errors"), Average: micros.Draw(t, "average"), P95: micros.Draw(t, "p95"),
+		}
+		if got, err := load.ParseFigures(f.Text()); err != nil || got != f {
+			t.Fatalf("%+v is read as %+v, %v", f, got, err)
+		}
+	})
+	odd := load.Sample{Use: load.Use{CPU: math.NaN(), Memory: math.Inf(1)}, Queues: map[string]load.Runs{}}
+	if got, err := load.Parse(odd.Text()); err != nil || !reflect.DeepEqual(got, load.Sample{Use: load.Unknown, Queues: map[string]load.Runs{}}) {
+		t.Errorf("what is no number is read as %+v, %v", got, err)
+	}
+	for _, bad := range []string{"", "[]", `{"q":{"mail":[1,2]}}`, `{"q":{"mail":[1,2,3,4,5]}}`, `{"q":{"mail":[1,2,3,-4]}}`} {
+		if _, err := load.Parse(bad); err == nil {
+			t.Errorf("%q is read", bad)
+		}
+		if _, err := load.ParseFigures(bad); err == nil {
+			t.Errorf("%q is read as figures", bad)
+		}
+	}
+}

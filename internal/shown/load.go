@@ -1,0 +1,148 @@
+package shown
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/headgate/headgate/internal/load"
+	"github.com/headgate/headgate/store"
+)
+
+// Load is how busy a queue is. What is not known is absent: workers tell it only where the policy has a load, and what one told counts
+// for 300 s.
+type Load struct {
+	// Service is the queue.
+	Service string `json:"service"`
+	// CPU and Memory are the most that a worker which serves it uses of what it may have, 1 for all.
+	CPU    *float64 `json:"cpu_utilization,omitempty"`
+	Memory *float64 `json:"memory_utilization,omitempty"`
+	// Depth is how many of its jobs wait, Running how many workers have in hand.
+	Depth   int64  `json:"queue_depth"`
+	Running *int64 `json:"concurrent_requests,omitempty"`
+	// ErrorRate is the part of the runs of the last minute that failed, 0 to 1; Average and P95 are of their times in milliseconds.
+	ErrorRate *float64  `json:"error_rate,omitempty"`
+	Average   *float64  `json:"avg_response_time_ms,omitempty"`
+	P95       *float64  `json:"p95_response_time_ms,omitempty"`
+	At        time.Time `json:"timestamp"`
+}
+
+// Loads are those of all queues.
+type Loads struct {
+	// Workers is how many told of themselves within 300 s.
+	Workers int    `json:"workers"`
+	Loads   []Load `json:"loads"`
+}
+
+// LoadHistory is a queue's load, with what it was before.
+type LoadHistory struct {
+	Load
+
+	// History has a point each 10 s, the earliest first; absent where nobody asked for it.
+	History []Load `json:"history,omitempty"`
+}
+
+// Bounds of a history.
+const (
+	LeastLoadHistory = store.LoadStep
+	MostLoadHistory  = store.LoadHistoryLife
+)
+
+// ReadLoads returns how busy each queue is, by name.
+func ReadLoads(ctx context.Context, s store.Deployment) (Loads, error) {
+	names, err := s.QueueNames(ctx)
+	if err != nil {
+		return Loads{}, err
+	}
+	loads, workers, err := loadsOf(ctx, s, names)
+	return Loads{workers, loads}, err
+}
+
+// ReadLoad returns how busy a queue is, and was so long ago; 0 leaves the history out. One that nobody knows is store.ErrUnknownQueue.
+func ReadLoad(ctx context.Context, s store.Deployment, queue string, back time.Duration) (v LoadHistory, err error) {
+	names, err := s.QueueNames(ctx)
+	if err != nil {
+		return v, err
+	}
+	if !slices.Contains(names, queue) {
+		return v, fmt.Errorf("%w %s", store.ErrUnknownQueue, queue)
+	}
+	loads, _, err := loadsOf(ctx, s, []string{queue})
+	if err != nil {
+		return v, err
+	}
+	v.Load = loads[0]
+	if back == 0 {
+		return v, nil
+	}
+	points, err := s.LoadHistory(ctx, queue, v.At.Add(-back))
+	v.History = make([]Load, 0, len(points))
+	for _, p := range points {
+		if figures, err := load.ParseFigures(p.Text); err == nil { // Of a release to come it may not.
+			v.History = append(v.History, loadOf(queue, figures, p.At))
+		}
+	}
+	return v, err
+}
+
+func loadsOf(ctx context.Context, s store.Deployment, names []string) (loads []Load, workers int, err error) {
+	now, err := s.Time(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	told, err := s.WorkerLoads(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	depths := []store.QueueLoad{}
+	if len(names) > 0 {
+		if depths, err = s.Loads(ctx, names); err != nil {
+			return nil, 0, err
+		}
+	}
+	samples := SamplesOf(told)
+	loads = make([]Load, len(names))
+	for i, name := range names {
+		loads[i] = loadOf(name, load.Of(name, depths[i].Waiting, samples), now)
+	}
+	return loads, len(samples), nil
+}
+
+// SamplesOf reads what workers told. What cannot be read, of a release to come, is left out.
+func SamplesOf(told []store.WorkerLoad) []load.Sample {
+	samples := make([]load.Sample, 0, len(told))
+	for _, one := range told {
+		if s, err := load.Parse(one.Text); err == nil {
+			samples = append(samples, s)
+		}
+	}
+	return samples
+}
+
+func loadOf(queue string, f load.Figures, at time.Time) Load {
+	v := Load{
+		Service: queue, CPU: known(f.CPU), Memory: known(f.Memory), Depth: f.Depth, ErrorRate: known(f.ErrorRate),
+		Average: knownMillis(f.Average), P95: knownMillis(f.P95), At: Moment(at),
+	}
+	if f.Running >= 0 {
+		v.Running = new(f.Running)
+	}
+	return v
+}
+
+// known is a part to four digits, nil for what is not known.
+func known(x float64) *float64 {
+	if !(x >= 0) {
+		return nil
+	}
+	return new(math.Round(x*1e4) / 1e4)
+}
+
+func knownMillis(d time.Duration) *float64 {
+	if d < 0 {
+		return nil
+	}
+	return new(Millis(d))
+}

@@ -1,0 +1,99 @@
+package scheduler
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/headgate/headgate/internal/load"
+	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
+)
+
+// diary keeps how busy queues are, a point each store.LoadStep.
+type diary struct{ next time.Time }
+
+// diaryOf returns the diary of a policy, the one that is there already if it is to go on; nil where the policy asks for none.
+func diaryOf(compiled *policy.Compiled, known *diary) *diary {
+	switch {
+	case compiled.LoadEvery() == 0:
+		return nil
+	case known != nil:
+		return known
+	}
+	return &diary{}
+}
+
+// write keeps a point of each queue, if it is time. Of more queues than there may be points those are left out that have least to do.
+func (s *Scheduler) write(ctx context.Context, d *diary) error {
+	if d == nil || time.Now().Before(d.next) {
+		return nil
+	}
+	d.next = time.Now().Add(store.LoadStep)
+	figures, err := s.figures(ctx)
+	if err != nil || len(figures) == 0 {
+		return err
+	}
+	note := store.LoadNote{Owner: s.owner, Services: map[string]string{}}
+	for _, f := range busiest(figures, store.MaxLoadServices) {
+		note.Services[f.queue] = f.Text()
+	}
+	err = s.store.NoteLoad(ctx, note)
+	if errors.Is(err, store.ErrNotHolder) || errors.Is(err, store.ErrNotMeasured) {
+		return nil // Somebody else goes on, or nobody has to.
+	}
+	return err
+}
+
+// figured is how busy a queue is.
+type figured struct {
+	load.Figures
+
+	queue string
+}
+
+// busiest returns the queues that have most to do.
+func busiest(all []figured, most int) []figured {
+	slices.SortFunc(all, func(a, b figured) int {
+		return cmp.Or(cmp.Compare(b.Depth+max(b.Running, 0), a.Depth+max(a.Running, 0)), cmp.Compare(a.queue, b.queue))
+	})
+	return all[:min(most, len(all))]
+}
+
+// figures returns how busy each queue is.
+func (s *Scheduler) figures(ctx context.Context) ([]figured, error) {
+	names, err := s.store.QueueNames(ctx)
+	if err != nil || len(names) == 0 {
+		return nil, err
+	}
+	depths, err := s.store.Loads(ctx, names)
+	if err != nil {
+		return nil, err
+	}
+	samples, err := s.samples(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]figured, len(names))
+	for i, name := range names {
+		all[i] = figured{load.Of(name, depths[i].Waiting, samples), name}
+	}
+	return all, nil
+}
+
+// samples returns what workers told. What cannot be read, of a release to come, is left out.
+func (s *Scheduler) samples(ctx context.Context) ([]load.Sample, error) {
+	told, err := s.store.WorkerLoads(ctx)
+	if err != nil {
+		return nil, err
+	}
+	samples := make([]load.Sample, 0, len(told))
+	for _, one := range told {
+		if sample, err := load.Parse(one.Text); err == nil {
+			samples = append(samples, sample)
+		}
+	}
+	return samples, nil
+}

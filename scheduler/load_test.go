@@ -1,0 +1,108 @@
+package scheduler_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/load"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/internal/rollout"
+	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/scheduler"
+	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
+)
+
+// TestOneSchedulerKeepsTheHistory: of two that run, the holder of the timer lease notes a point of each queue, at most 200 with the most to
+// do, with a TTL; nobody else may, and nobody does once the policy no longer asks.
+func TestOneSchedulerKeepsTheHistory(t *testing.T) {
+	t.Parallel()
+	client := redistest.Shared(t).Client(t)
+	s := open(t, client)
+	part := s.Partitions()[0]
+	put := func(rules *policy.LoadRules) int64 {
+		t.Helper()
+		p := policy.Unlimited()
+		p.Load = rules
+		if _, err := rollout.Put(t.Context(), s, p, rollout.Edit{Author: "ada", Reason: "test", Expected: rollout.AnyVersion}); err != nil {
+			t.Fatal(err)
+		}
+		version, err := s.PolicyInForce(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return version
+	}
+	version := put(&policy.LoadRules{})
+	none := admission.Limit{Disabled: true}
+	for i := range store.MaxLoadServices + 5 {
+		for n := range 1 + i/store.MaxLoadServices { // The last five have one job more.
+			j := admission.NewJob("acme", fmt.Sprintf("queue-%03d", i), "send", nil)
+			j.ID = fmt.Sprint(i, "-", n)
+			limits := [admission.Levels]admission.Limit{none, none, none, none}
+			if _, err := part.Admit(t.Context(), version, []store.Candidate{{Job: &j, Class: 1, Limits: &limits}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	pool := store.Pool{Queues: []store.QueueWeight{{Queue: "other", Weight: 1}}}
+	if _, err := part.Register(t.Context(), "w", pool, 4, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	told := load.Sample{Use: load.Use{CPU: .5, Memory: .25}, Queues: map[string]load.Runs{"queue-204": {Running: 2}}}
+	if beat, err := part.Heartbeat(t.Context(), "w", time.Minute, told.Text()); err != nil || beat.Load != policy.DefaultLoadEvery {
+		t.Fatalf("a heartbeat is answered by %+v, %v", beat, err)
+	}
+	run(t, s, scheduler.Config{TimerLease: handOver})
+	run(t, s, scheduler.Config{TimerLease: handOver})
+	history := func(queue string) []store.LoadPoint {
+		t.Helper()
+		points, err := s.LoadHistory(t.Context(), queue, time.Time{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return points
+	}
+	await(t, "a point", func() bool { return len(history("queue-204")) > 0 })
+	point := history("queue-204")[0]
+	figures, err := load.ParseFigures(point.Text)
+	if want := load.Of("queue-204", 2, []load.Sample{told}); err != nil || figures != want {
+		t.Errorf("a point says %+v, %v, want %+v", figures, err, want)
+	}
+	if now, err := s.Time(t.Context()); err != nil || !point.At.Equal(store.LoadSlot(point.At)) || now.Sub(point.At) > time.Minute {
+		t.Errorf("a point is of %v at %v, %v", point.At, now, err)
+	}
+	if left := history("other"); len(left) > 0 {
+		t.Error("a queue without work has a point, though others with some have none")
+	}
+	key := redisstore.KeysOf(part).Loads(point.At.Unix() / 60)
+	fields, ttl := client.HKeys(t.Context(), key).Val(), client.TTL(t.Context(), key).Val()
+	of := map[string]int{}
+	for _, field := range fields {
+		slot, _, _ := strings.Cut(field, ":")
+		of[slot]++
+	}
+	for slot, n := range of {
+		if n != store.MaxLoadServices {
+			t.Errorf("point %s has %d queues", slot, n)
+		}
+	}
+	if len(of) == 0 || ttl < store.LoadHistoryLife || ttl > store.LoadHistoryLife+3*time.Minute {
+		t.Errorf("%d points are kept for %v", len(of), ttl)
+	}
+	note := store.LoadNote{Owner: "nobody", Services: map[string]string{"mail": "[]"}}
+	if err := part.NoteLoad(t.Context(), note); !errors.Is(err, store.ErrNotHolder) {
+		t.Errorf("who has no timer lease is told %v", err)
+	}
+	put(nil)
+	if note.Owner, _, err = part.TimerLease(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := part.NoteLoad(t.Context(), note); !errors.Is(err, store.ErrNotMeasured) {
+		t.Errorf("where nobody asks it is told %v", err)
+	}
+}
