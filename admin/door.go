@@ -10,6 +10,8 @@ import (
 	"net/netip"
 	"sync"
 	"syscall"
+
+	"github.com/headgate/headgate/admin/internal/gauge"
 )
 
 // door is a listener that bounds its connections: in all, of one network, and of one tenant. Addresses that may not call are turned
@@ -30,9 +32,11 @@ type door struct {
 	mu      struct {
 		sync.Mutex
 
-		open     int
-		networks map[string]int
-		tenants  map[string]int
+		open int
+		// came and away count since the start those that came in, and those that were turned away or closed for others.
+		came, away int64
+		networks   map[string]int
+		tenants    map[string]int
 		// idle are the strangers that nobody waits for, *guest, the longest idle first.
 		idle *list.List
 	}
@@ -77,7 +81,7 @@ func (d *door) Accept() (net.Conn, error) {
 func (d *door) admit(connection net.Conn) *guest {
 	from, ok := address(connection.RemoteAddr().String())
 	if !ok || !d.allowed(from) {
-		d.refused("address")
+		d.turn("address")
 		return nil
 	}
 	network := networkOf(from)
@@ -87,7 +91,7 @@ func (d *door) admit(connection net.Conn) *guest {
 		case g != nil:
 			return g
 		case !d.makeRoom(full):
-			d.refused(cause(full))
+			d.turn(cause(full))
 			return nil
 		}
 	}
@@ -113,6 +117,7 @@ func (d *door) enter(connection net.Conn, network string) (g *guest, full string
 	}
 	g = &guest{Conn: connection, door: d, network: network}
 	d.mu.open++
+	d.mu.came++
 	d.mu.networks[network]++
 	g.idle = d.mu.idle.PushBack(g)
 	return g, ""
@@ -123,6 +128,21 @@ func (d *door) connections() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.mu.open
+}
+
+// told returns what there is to tell of the connections.
+func (d *door) told() gauge.Connections {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return gauge.Connections{Total: d.mu.came, Active: d.mu.open, Stale: d.mu.idle.Len(), TurnedAway: d.mu.away}
+}
+
+// turn counts a connection that is turned away or closed for another, and tells of it.
+func (d *door) turn(cause string) {
+	d.mu.Lock()
+	d.mu.away++
+	d.mu.Unlock()
+	d.refused(cause)
 }
 
 // makeRoom closes the stranger that has been idle longest, of a network or of all, and reports whether there was one.
@@ -138,7 +158,7 @@ func (d *door) makeRoom(network string) bool {
 	if oldest == nil {
 		return false
 	}
-	d.refused("idle")
+	d.turn("idle")
 	_ = oldest.Close()
 	return true
 }

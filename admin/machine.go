@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/headgate/headgate/admin/internal/gauge"
 	"github.com/headgate/headgate/admin/internal/problem"
 	"github.com/headgate/headgate/admin/internal/route"
 	"github.com/headgate/headgate/internal/guard"
@@ -12,7 +13,13 @@ import (
 // watch makes the guard of the process, nil for none.
 func (s *Server) watch() (err error) {
 	s.machine, err = guard.New(s.config.Guard, guard.Parts{
-		Logger: s.config.Logger, Sampler: s.config.sampler, Changed: s.config.Guarded, Bounds: s.bounded,
+		Logger: s.config.Logger, Sampler: s.config.sampler, Bounds: s.bounded,
+		Changed: func(c guard.Change) {
+			s.stats.Changed(c)
+			if s.config.Guarded != nil {
+				s.config.Guarded(c)
+			}
+		},
 	})
 	if err != nil {
 		return fmt.Errorf("guard: %w", err)
@@ -27,6 +34,15 @@ func (s *Server) bounded() []guard.Reading {
 		all = append(all, guard.Reading{Kind: guard.Connections, Value: float64(d.connections()), Limit: float64(d.most), Bounded: true})
 	}
 	return all
+}
+
+// connections returns what there is to tell of those; a server of the program's own has none to tell of.
+func (s *Server) connections() gauge.Connections {
+	d := s.door.Load()
+	if d == nil {
+		return gauge.Connections{}
+	}
+	return d.told()
 }
 
 // begin refuses a call that would begin something while the process uses too much. What is said of jobs in hand is heard all the same: they

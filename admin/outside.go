@@ -133,6 +133,7 @@ func (s *Server) note(r *http.Request, rec *recorder, c *call, began time.Time) 
 		pattern = "none"
 	}
 	s.requests.Note(pattern, rec.status, took)
+	s.stats.Note(rec.status, took)
 	level, failed := zerolog.InfoLevel, error(nil)
 	switch p, ok := errors.AsType[*problem.DetailsError](c.failed); {
 	case ok && p.Kind == problem.Busy:

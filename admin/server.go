@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
@@ -42,6 +43,7 @@ type Server struct {
 	door     atomic.Pointer[door]
 	journal  journal
 	requests *gauge.Requests
+	stats    *gauge.Stats
 	origins  *http.CrossOriginProtection
 }
 
@@ -61,6 +63,9 @@ func New(config Config) (*Server, error) {
 	}
 	s := &Server{config: config, requests: requests, origins: http.NewCrossOriginProtection(), journal: journal{to: config.Logger}}
 	s.bound()
+	s.stats = gauge.NewStats(gauge.StatsConfig{
+		Logger: config.Logger, Version: config.Version, Sampler: config.sampler, Guarded: config.Guard.On(), UnderWay: s.turns.underWay, Connections: s.connections,
+	}, time.Now())
 	if err = s.watch(); err != nil {
 		return nil, err
 	}
@@ -69,6 +74,7 @@ func New(config Config) (*Server, error) {
 	handlers := api.New(api.Config{
 		Store: config.Store, Enqueuer: config.Enqueuer, Limiter: config.Limiter, Description: document.JSON(), OldHeaders: config.OldHeaders,
 		Breaker: config.Breaker, Breakers: config.Breakers, Version: config.Version,
+		Stats:   func() any { return s.stats.View(time.Now()) },
 		Doctor:  func(ctx context.Context) (any, error) { return doctor.Run(ctx, config.Store) },
 		Decided: requests.Decided, Took: requests.Took, Signalled: requests.Signalled, Acquired: requests.Acquired,
 		Refused: func(r api.Refusal) {
@@ -143,6 +149,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 		})
 	})
 	ending.Go(func() { s.machine.Run(ctx) })
+	ending.Go(func() { s.stats.Run(ctx) })
 	counts, stopCounting := context.WithCancel(context.WithoutCancel(ctx)) // To the end of the last call.
 	defer stopCounting()
 	var counting sync.WaitGroup

@@ -117,7 +117,7 @@ func walkMeta(p *plant) {
 	for _, path := range []string{"/api/v1/openapi.json", "/api/v1/health/live", "/api/v1/health/ready"} {
 		p.want(http.StatusOK, "", ask{op: "GET " + path})
 	}
-	for _, path := range []string{"/metrics", "/api/v1/doctor", "/api/v1/census", "/api/v1/workers", "/api/v1/schedulers", "/api/v1/holds", "/api/v1/queues"} {
+	for _, path := range []string{"/metrics", "/api/v1/doctor", "/api/v1/census", "/api/v1/workers", "/api/v1/schedulers", "/api/v1/stats", "/api/v1/holds", "/api/v1/queues"} {
 		p.want(http.StatusOK, "viewer", ask{op: "GET " + path})
 	}
 	_, err := p.store.Partitions()[0].Promote(p.tb.Context(), "s1", time.Minute)

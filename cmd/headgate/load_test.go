@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/cmd/headgate/internal/cli"
 	"github.com/headgate/headgate/internal/load"
 	"github.com/headgate/headgate/internal/rollout"
@@ -66,6 +67,37 @@ func TestLoadCommand(t *testing.T) {
 	if out := p.run(cli.ExitUsage, "load --history 2h"); !strings.Contains(out.stderr, "--history 2h0m0s: allowed is 10s to 1h") {
 		t.Errorf("%s", out.stderr)
 	}
+}
+
+func TestStatsCommand(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t)
+	p.enqueue("a", "b", "c")
+	p.kill(1)
+	if out := p.run(cli.ExitOK, "stats").stdout; !strings.Contains(out, "jobs that entered") || !strings.Contains(out, "of which 0 tell") {
+		t.Errorf("%s", out)
+	}
+	p.busy(0)
+	must(t, p.store.PutPolicy(t.Context(), store.PolicyUpdate{Expected: 1, Version: 2, Text: []byte(`{"version":2}`), Window: time.Minute, Load: time.Second}))
+	now, err := p.store.Time(t.Context())
+	must(t, err)
+	_, err = p.store.Count(t.Context(), []store.ScopeCount{{Scope: admission.Global, Always: true, Allowed: 5, Refused: 2}})
+	must(t, err)
+	v := p.object(cli.ExitOK, "stats")
+	for block, want := range map[string]map[string]any{
+		"daemon_info":         {"workers_telling": 1.0, "schedulers": 1.0, "partitions": 1.0, "policy_version": 2.0},
+		"resource_status":     {"cpu_utilization": .5, "memory_utilization": .25, "queue_depth": 2.0},
+		"performance_metrics": {"total_requests": 3.0, "successful_requests": 0.0, "failed_requests": 1.0, "error_rate": .25, "avg_response_time_ms": 1000.0, "requests_per_second": .067},
+		"security_summary":    {"requests_rejected": 2.0},
+	} {
+		got, _ := v[block].(map[string]any)
+		for name, figure := range want {
+			if got[name] != figure {
+				t.Errorf("%s of %s is %v, want %v, at %v", name, block, got[name], figure, now)
+			}
+		}
+	}
+	checkKeys(t, "performance", v["performance_metrics"], strings.Fields("avg_response_time_ms error_rate failed_requests p95_response_time_ms p99_response_time_ms requests_per_second retries successful_requests total_requests"))
 }
 
 // TestLoadIsWatched until it is interrupted, and that is no failure.

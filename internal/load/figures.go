@@ -29,6 +29,16 @@ func OfAll(depth int64, samples []Sample) Figures {
 	return figuresOf(depth, samples, func(string) bool { return true })
 }
 
+// Total is how jobs of all queues ran.
+func Total(samples []Sample) (all Runs) {
+	for _, s := range samples {
+		for _, runs := range s.Queues {
+			all.add(runs)
+		}
+	}
+	return all
+}
+
 func figuresOf(depth int64, samples []Sample, counts func(queue string) bool) Figures {
 	f := Figures{Use: Unknown, Depth: depth, ErrorRate: -1, Average: -1, P95: -1}
 	var all Runs

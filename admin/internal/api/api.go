@@ -39,6 +39,8 @@ type Config struct {
 	Enqueuer Enqueuer
 	// Limiter is that of admin.Config.
 	Limiter Limiter
+	// Stats returns what is to be shown of the server.
+	Stats func() any
 	// Doctor examines the deployment, and returns what is to be shown of it.
 	Doctor func(context.Context) (any, error)
 	// Description is the text of /openapi.json; Metrics answers /metrics.

@@ -32,6 +32,7 @@ func (a *API) metaRoutes() []route.Route {
 		anyone("/api/v1/health/ready", a.ready),
 		metrics,
 		see("/api/v1/doctor", a.doctor),
+		see("/api/v1/stats", a.stats),
 		see("/api/v1/census", a.census),
 
 		see("/api/v1/workers", a.workers),
@@ -73,6 +74,8 @@ type checkView struct {
 	OK     bool   `json:"ok"`
 	Reason string `json:"reason,omitempty"`
 }
+
+func (a *API) stats(*route.Request) (*route.Answer, error) { return route.OK(a.config.Stats()), nil }
 
 func (a *API) live(*route.Request) (*route.Answer, error) {
 	return route.OK(a.health("ok")), nil
