@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"errors"
 	"strconv"
 	"strings"
@@ -159,4 +160,56 @@ func (a Adaptive) validate(bad *problems, at string, most int) {
 			bad.field(at+"."+field.Field, field.Value, field.Allowed)
 		}
 	}
+}
+
+// Bounds of how often workers tell how busy they are.
+const (
+	DefaultLoadEvery = 5 * time.Second
+	MinLoadEvery     = time.Second
+	MaxLoadEvery     = time.Minute
+)
+
+// LoadRules say how workers tell how busy they are.
+type LoadRules struct {
+	// Every is how often each does, MinLoadEvery to MaxLoadEvery; zero means DefaultLoadEvery.
+	Every time.Duration
+}
+
+type loadJSON struct {
+	Every string `json:"every,omitempty"`
+}
+
+func (l *LoadRules) wire() *loadJSON {
+	if l == nil {
+		return nil
+	}
+	return &loadJSON{Every: formatBound(l.Every)}
+}
+
+func (w *loadJSON) load(bad *problems) *LoadRules {
+	if w == nil {
+		return nil
+	}
+	return &LoadRules{Every: bad.parseDuration("load.every", w.Every)}
+}
+
+func (l *LoadRules) withDefaults() *LoadRules {
+	if l == nil {
+		return nil
+	}
+	return &LoadRules{Every: cmp.Or(l.Every, DefaultLoadEvery)}
+}
+
+func (l *LoadRules) validate(bad *problems) {
+	if l != nil {
+		bad.duration("load.every", l.Every, MinLoadEvery, MaxLoadEvery)
+	}
+}
+
+// LoadEvery returns how often workers tell how busy they are, 0 for never.
+func (c *Compiled) LoadEvery() time.Duration {
+	if c.load == nil {
+		return 0
+	}
+	return c.load.Every
 }

@@ -30,8 +30,13 @@ type PressureRules struct {
 	TargetWait time.Duration
 	// MaxDepth is how many waiting jobs are as many, 1 to MaxOverflowJobs; zero means that they do not count.
 	MaxDepth int
-	// Weights say how much wait, depth and slots (the part of the workers' slots that has a job) count. They add up to 1. Nil means wait
-	// 0.7 and depth 0.3, or the one that is bounded alone.
+	// TargetRun is how long all but one in twenty runs may take, 1 ms to MaxTargetWait, and MaxFailed which part of them may fail, above 0
+	// and up to 1; zero means that it does not count.
+	TargetRun time.Duration
+	MaxFailed float64
+	// Weights say how much each signal counts: wait, depth, slots (the part of the workers' slots that has a job), and, where the policy has
+	// a Load, run_p95, failed, cpu and memory (of the worker that uses most). They add up to 1. Nil means wait 0.7 and depth 0.3, or the one
+	// that is bounded alone.
 	Weights map[string]float64
 	// Interval is how often it is measured, MinAdaptiveInterval to MaxAdaptiveInterval; zero means DefaultPressureInterval.
 	Interval time.Duration
@@ -40,6 +45,8 @@ type PressureRules struct {
 type pressureJSON struct {
 	TargetWait string             `json:"target_wait,omitempty"`
 	MaxDepth   int                `json:"max_depth,omitempty"`
+	TargetRun  string             `json:"target_run,omitempty"`
+	MaxFailed  float64            `json:"max_failed,omitempty"`
 	Weights    map[string]float64 `json:"weights,omitempty"`
 	Interval   string             `json:"interval,omitempty"`
 }
@@ -48,7 +55,7 @@ func (p *PressureRules) wire() *pressureJSON {
 	if p == nil {
 		return nil
 	}
-	return &pressureJSON{TargetWait: formatBound(p.TargetWait), MaxDepth: p.MaxDepth, Weights: p.Weights, Interval: formatBound(p.Interval)}
+	return &pressureJSON{TargetWait: formatBound(p.TargetWait), MaxDepth: p.MaxDepth, TargetRun: formatBound(p.TargetRun), MaxFailed: p.MaxFailed, Weights: p.Weights, Interval: formatBound(p.Interval)}
 }
 
 func (w *pressureJSON) pressure(at string, bad *problems) *PressureRules {
@@ -56,8 +63,9 @@ func (w *pressureJSON) pressure(at string, bad *problems) *PressureRules {
 		return nil
 	}
 	return &PressureRules{
-		TargetWait: bad.parseDuration(at+".target_wait", w.TargetWait), MaxDepth: w.MaxDepth, Weights: w.Weights,
-		Interval: bad.parseDuration(at+".interval", w.Interval),
+		TargetWait: bad.parseDuration(at+".target_wait", w.TargetWait), MaxDepth: w.MaxDepth, MaxFailed: w.MaxFailed, Weights: w.Weights,
+		TargetRun: bad.parseDuration(at+".target_run", w.TargetRun),
+		Interval:  bad.parseDuration(at+".interval", w.Interval),
 	}
 }
 
@@ -100,20 +108,34 @@ func (p *PressureRules) validate(bad *problems, at string) {
 		bad.duration(at+".target_wait", p.TargetWait, time.Millisecond, MaxTargetWait)
 	}
 	bad.integer(at+".max_depth", int64(p.MaxDepth), 0, MaxOverflowJobs)
+	if p.TargetRun != 0 {
+		bad.duration(at+".target_run", p.TargetRun, time.Millisecond, MaxTargetWait)
+	}
+	if !(p.MaxFailed >= 0 && p.MaxFailed <= 1) {
+		bad.field(at+".max_failed", strconv.FormatFloat(p.MaxFailed, 'g', -1, 64), "above 0, at most 1")
+	}
 	bad.duration(at+".interval", p.Interval, MinAdaptiveInterval, MaxAdaptiveInterval)
-	bounded := map[pressure.Signal]bool{pressure.Wait: p.TargetWait != 0, pressure.Depth: p.MaxDepth != 0, pressure.Slots: true}
+	bounds := map[pressure.Signal]struct {
+		field string // "" for what is a part of something by itself
+		there bool
+	}{
+		pressure.Wait: {"target_wait", p.TargetWait != 0}, pressure.Depth: {"max_depth", p.MaxDepth != 0},
+		pressure.RunTime: {"target_run", p.TargetRun != 0}, pressure.Failed: {"max_failed", p.MaxFailed != 0},
+		pressure.Slots: {}, pressure.CPU: {}, pressure.Memory: {},
+	}
 	weights := p.weights()
 	for _, signal := range slices.Sorted(maps.Keys(weights)) {
-		if has, known := bounded[signal]; !known {
-			bad.field(at+".weights."+shownName(string(signal)), "(unknown)", "wait, depth and slots")
+		switch bound, known := bounds[signal]; {
+		case !known:
+			bad.field(at+".weights."+shownName(string(signal)), "(unknown)", "wait, depth, slots, run_p95, failed, cpu and memory")
 			return
-		} else if !has {
-			bad.field(at+".weights."+string(signal), strconv.FormatFloat(weights[signal], 'g', -1, 64), "no weight without a "+map[pressure.Signal]string{pressure.Wait: "target_wait", pressure.Depth: "max_depth"}[signal])
+		case bound.field != "" && !bound.there:
+			bad.field(at+".weights."+string(signal), strconv.FormatFloat(weights[signal], 'g', -1, 64), "no weight without a "+bound.field)
 			return
 		}
 	}
-	for _, signal := range []pressure.Signal{pressure.Wait, pressure.Depth} {
-		if _, weighs := weights[signal]; bounded[signal] && !weighs {
+	for _, signal := range slices.Sorted(maps.Keys(bounds)) {
+		if _, weighs := weights[signal]; bounds[signal].there && !weighs {
 			bad.field(at+".weights."+string(signal), "(none)", "a weight, since its bound is there")
 			return
 		}
@@ -131,8 +153,20 @@ type Pressured struct {
 	Queue      string
 	TargetWait time.Duration
 	MaxDepth   int
+	TargetRun  time.Duration
+	MaxFailed  float64
 	Weights    pressure.Weights
 	Interval   time.Duration
+}
+
+// Told reports whether a signal that workers tell counts for it.
+func (p *Pressured) Told() bool {
+	for signal := range p.Weights {
+		if signal.Told() {
+			return true
+		}
+	}
+	return false
 }
 
 // Pressured returns every queue that is measured, by name.
@@ -140,7 +174,7 @@ func (c *Compiled) Pressured() []Pressured {
 	var all []Pressured
 	for _, name := range sortedKeys(c.queues) {
 		if p := c.queues[name].Pressure; p != nil {
-			all = append(all, Pressured{Queue: name, TargetWait: p.TargetWait, MaxDepth: p.MaxDepth, Weights: p.weights(), Interval: p.Interval})
+			all = append(all, Pressured{Queue: name, TargetWait: p.TargetWait, MaxDepth: p.MaxDepth, TargetRun: p.TargetRun, MaxFailed: p.MaxFailed, Weights: p.weights(), Interval: p.Interval})
 		}
 	}
 	return all
@@ -258,8 +292,16 @@ func (c *Compiled) ShedAt(queue string, class admission.Priority, level admissio
 func (p Policy) validateShedding(bad *problems) {
 	measured := 0
 	for _, name := range sortedKeys(p.Queues) {
-		if p.Queues[name].Pressure != nil {
-			measured++
+		rules := p.Queues[name].Pressure
+		if rules == nil {
+			continue
+		}
+		measured++
+		for _, signal := range sortedKeys(rules.Weights) {
+			if pressure.Signal(signal).Told() && p.Load == nil {
+				bad.field("load", "(none)", `"load": {}, by which workers tell it, since queues.`+name+".pressure.weights."+signal+" is there")
+				break
+			}
 		}
 	}
 	if measured > MaxPressured {
@@ -352,56 +394,4 @@ func (s *Shedding) validateAt(bad *problems) bool {
 		}
 	}
 	return len(*bad) == before
-}
-
-// Bounds of how often workers tell how busy they are.
-const (
-	DefaultLoadEvery = 5 * time.Second
-	MinLoadEvery     = time.Second
-	MaxLoadEvery     = time.Minute
-)
-
-// LoadRules say how workers tell how busy they are.
-type LoadRules struct {
-	// Every is how often each does, MinLoadEvery to MaxLoadEvery; zero means DefaultLoadEvery.
-	Every time.Duration
-}
-
-type loadJSON struct {
-	Every string `json:"every,omitempty"`
-}
-
-func (l *LoadRules) wire() *loadJSON {
-	if l == nil {
-		return nil
-	}
-	return &loadJSON{Every: formatBound(l.Every)}
-}
-
-func (w *loadJSON) load(bad *problems) *LoadRules {
-	if w == nil {
-		return nil
-	}
-	return &LoadRules{Every: bad.parseDuration("load.every", w.Every)}
-}
-
-func (l *LoadRules) withDefaults() *LoadRules {
-	if l == nil {
-		return nil
-	}
-	return &LoadRules{Every: cmp.Or(l.Every, DefaultLoadEvery)}
-}
-
-func (l *LoadRules) validate(bad *problems) {
-	if l != nil {
-		bad.duration("load.every", l.Every, MinLoadEvery, MaxLoadEvery)
-	}
-}
-
-// LoadEvery returns how often workers tell how busy they are, 0 for never.
-func (c *Compiled) LoadEvery() time.Duration {
-	if c.load == nil {
-		return 0
-	}
-	return c.load.Every
 }

@@ -106,3 +106,50 @@ func TestOneSchedulerKeepsTheHistory(t *testing.T) {
 		t.Errorf("where nobody asks it is told %v", err)
 	}
 }
+
+// TestWhatWorkersTellPressesAQueue: with weights for it, run times, failed runs and what the busiest worker uses count, and a queue of which
+// none of them is told is pressed by the rest.
+func TestWhatWorkersTellPressesAQueue(t *testing.T) {
+	t.Parallel()
+	s := open(t, redistest.Shared(t).Client(t))
+	rules := &policy.PressureRules{
+		MaxDepth: 10, TargetRun: 2 * time.Second, MaxFailed: .5, Interval: policy.MinAdaptiveInterval,
+		Weights: map[string]float64{"depth": .2, "run_p95": .2, "failed": .2, "cpu": .2, "memory": .2},
+	}
+	p := policy.Unlimited()
+	p.Load, p.Queues = &policy.LoadRules{}, map[string]policy.Queue{"mail": {Pressure: rules}, "post": {Pressure: rules}}
+	if _, err := rollout.Put(t.Context(), s, p, rollout.Edit{Author: "ada", Reason: "test", Expected: rollout.AnyVersion}); err != nil {
+		t.Fatal(err)
+	}
+	part, pool := s.Partitions()[0], store.Pool{Queues: []store.QueueWeight{{Queue: "mail", Weight: 1}}}
+	var ran load.Window
+	for i := range 4 {
+		ran.Ended(time.Now(), "mail", time.Second, i == 0)
+	}
+	for name, use := range map[string]load.Use{"calm": {CPU: .1, Memory: .75}, "busy": {CPU: .95, Memory: -1}} {
+		if _, err := part.Register(t.Context(), name, pool, 4, time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := part.Heartbeat(t.Context(), name, time.Minute, load.Sample{Use: use, Queues: ran.Sum(time.Now())}.Text()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run(t, s, scheduler.Config{TimerLease: handOver})
+	for queue, want := range map[string]string{
+		"mail": "cpu 0.95 of weight 0.2, depth 0 of weight 0.2, failed 0.5 of weight 0.2, memory 0.75 of weight 0.2, run_p95 0.4",
+		"post": "cpu unknown of weight 0.2, depth 0 of weight 0.2, failed unknown of weight 0.2, memory unknown of weight 0.2, run_p95 unknown of weight 0.2",
+	} {
+		var said string
+		await(t, "a score of "+queue, func() bool {
+			q, err := s.Queue(t.Context(), queue)
+			if err != nil || q.Pressure == nil {
+				return false
+			}
+			said = q.Pressure.Parts
+			return said != ""
+		})
+		if !strings.HasPrefix(said, want) && !strings.HasPrefix(said, strings.Replace(want, "run_p95 0.4", "run_p95 0.5", 1)) { // A bucket of run times is 9 % wide.
+			t.Errorf("%s is pressed by %q, want %q", queue, said, want)
+		}
+	}
+}

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"math"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/load"
 	"github.com/headgate/headgate/internal/pressure"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/store"
@@ -67,19 +69,25 @@ func (s *Scheduler) measure(ctx context.Context, gauges []*gauge, version int64)
 	if err != nil {
 		return err
 	}
+	var samples []load.Sample
+	if slices.ContainsFunc(due, func(g *gauge) bool { return g.Told() }) {
+		if samples, err = s.samples(ctx); err != nil {
+			return err
+		}
+	}
 	var errs []error
 	for i, g := range due {
-		errs = append(errs, s.press(ctx, g, &loads[i], version))
+		errs = append(errs, s.press(ctx, g, &loads[i], samples, version))
 	}
 	return errors.Join(errs...)
 }
 
 // press notes what a gauge makes of what is seen.
-func (s *Scheduler) press(ctx context.Context, g *gauge, load *store.QueueLoad, version int64) error {
+func (s *Scheduler) press(ctx context.Context, g *gauge, seen *store.QueueLoad, samples []load.Sample, version int64) error {
 	if g.meter == nil {
-		g.meter = pressure.ResumeAt(pressure.Level(load.Level))
+		g.meter = pressure.ResumeAt(pressure.Level(seen.Level))
 	}
-	reading := pressure.Score(inputs(g.Pressured, load), g.Weights)
+	reading := pressure.Score(inputs(g.Pressured, seen, samples), g.Weights)
 	if neutral := reading.Neutral(); len(neutral) == len(reading.Parts) != g.blind {
 		if g.blind = !g.blind; g.blind {
 			s.config.Logger.Warn().Str("queue", g.Queue).Strs("unknown", neutral).Msg("nothing is known of how much the queue is pressed: its level falls to NONE")
@@ -88,31 +96,42 @@ func (s *Scheduler) press(ctx context.Context, g *gauge, load *store.QueueLoad, 
 	to := store.Press{Owner: s.owner, Version: version, Queue: g.Queue, Life: gaugeLives * g.Interval, Parts: reading.String()}
 	to.Pressure = admission.Pressure{Level: admission.PressureLevel(g.meter.Observe(reading.Score)), Score: reading.Score}
 	if to.Pressure.Level > admission.PressureNone {
-		to.Pressure.RetryAfter = hint(g.Pressured, load)
+		to.Pressure.RetryAfter = hint(g.Pressured, seen)
 	}
 	_, err := s.store.Press(ctx, to)
 	switch {
 	case errors.Is(err, store.ErrNotHolder), errors.Is(err, store.ErrStale), errors.Is(err, store.ErrNotMeasured):
 		g.meter = nil // Somebody else goes on, or by another policy.
 		return nil
-	case err == nil && to.Pressure.Level != load.Level:
-		s.config.Logger.Info().Str("queue", g.Queue).Stringer("from", load.Level).Stringer("to", to.Pressure.Level).
+	case err == nil && to.Pressure.Level != seen.Level:
+		s.config.Logger.Info().Str("queue", g.Queue).Stringer("from", seen.Level).Stringer("to", to.Pressure.Level).
 			Float64("score", math.Round(reading.Score*1000)/1000).Str("parts", strings.TrimSpace(to.Parts)).Msg("pressure level changed")
 	}
 	return err
 }
 
 // inputs are the signals of a queue, those that nobody knows left out.
-func inputs(p policy.Pressured, load *store.QueueLoad) pressure.Inputs {
+func inputs(p policy.Pressured, seen *store.QueueLoad, samples []load.Sample) pressure.Inputs {
 	in := pressure.Inputs{}
-	if p.TargetWait > 0 && load.Wait >= 0 {
-		in[pressure.Wait] = float64(load.Wait) / float64(p.TargetWait)
+	if p.TargetWait > 0 && seen.Wait >= 0 {
+		in[pressure.Wait] = float64(seen.Wait) / float64(p.TargetWait)
 	}
 	if p.MaxDepth > 0 {
-		in[pressure.Depth] = float64(load.Waiting) / float64(p.MaxDepth)
+		in[pressure.Depth] = float64(seen.Waiting) / float64(p.MaxDepth)
 	}
-	if load.Slots > 0 {
-		in[pressure.Slots] = float64(load.Held) / float64(load.Slots)
+	if seen.Slots > 0 {
+		in[pressure.Slots] = float64(seen.Held) / float64(seen.Slots)
+	}
+	if !p.Told() {
+		return in
+	}
+	told := load.Of(p.Queue, seen.Waiting, samples) // What is below 0 is not known.
+	in[pressure.CPU], in[pressure.Memory] = told.CPU, told.Memory
+	if p.TargetRun > 0 {
+		in[pressure.RunTime] = float64(told.P95) / float64(p.TargetRun)
+	}
+	if p.MaxFailed > 0 {
+		in[pressure.Failed] = told.ErrorRate / p.MaxFailed
 	}
 	return in
 }

@@ -25,7 +25,16 @@ const (
 	Depth Signal = "depth"
 	// Slots is which part of the workers' slots has a job.
 	Slots Signal = "slots"
+	// RunTime is how long all but one in twenty runs took, over how long they may; Failed is which part of the runs failed, over which may.
+	RunTime Signal = "run_p95"
+	Failed  Signal = "failed"
+	// CPU and Memory are which part of these the worker uses that uses most.
+	CPU    Signal = "cpu"
+	Memory Signal = "memory"
 )
+
+// Told reports whether a signal is what workers tell of themselves.
+func (s Signal) Told() bool { return s == RunTime || s == Failed || s == CPU || s == Memory }
 
 // Inputs are signals as ratios.
 type Inputs map[Signal]float64

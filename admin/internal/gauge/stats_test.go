@@ -32,7 +32,7 @@ func TestFiguresAreThoseOfTheCalls(t *testing.T) {
 		var all []one
 		at := began
 		for range rapid.IntRange(0, 60).Draw(t, "calls") {
-			at = at.Add(time.Duration(rapid.Int64Range(0, int64(20*time.Second)).Draw(t, "pause")))
+			at = at.Add(rapid.SampledFrom([]time.Duration{0, time.Millisecond, time.Second, 29 * time.Second, 31 * time.Second, 170 * time.Second}).Draw(t, "pause"))
 			o := one{at, rapid.SampledFrom([]int{200, 200, 204, 400, 401, 404, 429, 500, 503, 504}).Draw(t, "status"), time.Duration(rapid.Int64Range(1000, int64(time.Minute)).Draw(t, "took"))}
 			c.note(o.at, o.status, o.took)
 			all = append(all, o)

@@ -61,7 +61,7 @@ var places = map[string]string{
 	"breaker":     `{"downstreams": {"smtp": {"breaker": {%s}}}}`,
 	"semaphore":   `{"semaphores": {"gpu": {%s}}}`,
 	"adaptive":    `{"downstreams": {"smtp": {"max_running": 1000000}}, "adaptive": {"out": {%s}}}`,
-	"pressure":    `{"queues": {"mail": {"pressure": {%s}}}}`,
+	"pressure":    `{"load": {}, "queues": {"mail": {"pressure": {%s}}}}`,
 	"shedding":    `{"shedding": {%s}}`,
 	"load":        `{"load": {%s}}`,
 	"rollout":     `{"rollout": {%s}}`,
@@ -101,6 +101,10 @@ func beside(object, field string) string {
 		return `"of": "downstream smtp"`
 	case "pressure.max_depth":
 		return `"target_wait": "5s"`
+	case "pressure.target_run":
+		return `"max_depth": 9, "weights": {"depth": 0.5, "run_p95": 0.5}`
+	case "pressure.max_failed":
+		return `"max_depth": 9, "weights": {"depth": 0.5, "failed": 0.5}`
 	case "pressure.interval":
 		return `"max_depth": 9`
 	case "rollout.id":

@@ -21,7 +21,7 @@ var (
 	tierName      = name{`^` + part + `$`, "", "tier"}
 	className     = name{`^` + part + `$`, "", "class"}
 	semaphoreName = name{`^(` + part + `:)?(` + part + `|\*)$`, `^global:`, "semaphore, `tenant:semaphore`, `tenant:*` or `*`"}
-	signal        = name{`^(wait|depth|slots)$`, "", "`wait`, `depth`, `slots`"}
+	signal        = name{`^(wait|depth|slots|run_p95|failed|cpu|memory)$`, "", "`wait`, `depth`, `slots`, `run_p95`, `failed`, `cpu`, `memory`"}
 	levelName     = name{`^(LOW|MEDIUM|HIGH|CRITICAL)$`, "", "`LOW`, `MEDIUM`, `HIGH`, `CRITICAL`"}
 	shed          = name{`^` + part + `(:` + part + `)?$`, "", "`class` or `class:tier`"}
 	downstream    = name{`^` + part + `$`, "", "downstream"}
@@ -202,7 +202,9 @@ var objects = []object{
 			{"target_wait", span{time.Millisecond, policy.MaxTargetWait}, "the wait does not count", "Longest wait wanted of a job that comes now. As long a wait counts as 1."},
 			{"max_depth", whole{1, policy.MaxOverflowJobs, true}, "the depth does not count", "Most waiting jobs wanted. As many count as 1."},
 			{"weights", named{keys: signal, value: share{}}, "wait 0.7 and depth 0.3, or the one that is bounded alone",
-				"How much each counts. They add up to 1. `slots` is the part of the workers' slots that has a job."},
+				"How much each counts. They add up to 1. `slots` is the part of the workers' slots that has a job, `cpu` and `memory` what the worker uses that uses most. These two, `run_p95` and `failed` need a `load`."},
+			{"target_run", span{time.Millisecond, policy.MaxTargetWait}, "run times do not count", "How long all but one in twenty runs may take. As long counts as 1, with the weight of `run_p95`."},
+			{"max_failed", share{}, "failed runs do not count", "Part of the runs that may fail. As many count as 1, with the weight of `failed`."},
 			{"interval", span{policy.MinAdaptiveInterval, policy.MaxAdaptiveInterval}, "1s", "How often it is measured."},
 		},
 	},
