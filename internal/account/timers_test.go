@@ -3,6 +3,7 @@ package account_test
 import (
 	"time"
 
+	"github.com/headgate/headgate/internal/load"
 	"github.com/headgate/headgate/store"
 )
 
@@ -13,6 +14,16 @@ func timerRows() []row {
 			return func() func() {
 				return func() {
 					_, err := s.store.Partitions()[0].Heartbeat(s.Context(), worker, time.Hour, "")
+					s.check(err)
+				}
+			}
+		}},
+		{"the same, of one that tells how busy it is", "heartbeat: load", 1, func(s *site) func() func() {
+			s.putPolicy(store.PolicyUpdate{Load: 5 * time.Second})
+			told := load.Sample{Use: load.Use{CPU: .5, Memory: .5}, Queues: map[string]load.Runs{"mail": {Running: 1}}}.Text()
+			return func() func() {
+				return func() {
+					_, err := s.store.Partitions()[0].Heartbeat(s.Context(), worker, time.Hour, told)
 					s.check(err)
 				}
 			}
