@@ -2,8 +2,10 @@ package worker_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
+	"strconv"
 	"testing"
 	"time"
 
@@ -60,7 +62,7 @@ func (r *rig) told() (load.Sample, bool) {
 func TestAWorkerTellsHowBusyItIs(t *testing.T) {
 	t.Parallel()
 	for _, partitions := range []int{1, 3} {
-		t.Run(fmt.Sprint(partitions), func(t *testing.T) {
+		t.Run(strconv.Itoa(partitions), func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
 			if partitions > 1 {
@@ -71,7 +73,7 @@ func TestAWorkerTellsHowBusyItIs(t *testing.T) {
 			a := r.run(r.store, config.MeasuredBy(halfBusy{}), func(w *worker.Worker) {
 				worker.Register(w, "send", func(_ context.Context, job worker.Job[string]) error {
 					if job.Args == "bad" {
-						return worker.Discard(fmt.Errorf("as asked"))
+						return worker.Discard(errors.New("as asked"))
 					}
 					return nil
 				})

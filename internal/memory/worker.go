@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -319,9 +320,7 @@ func (m *model) note(at time.Time, services map[string]string) {
 	if !found {
 		m.points = slices.Insert(m.points, i, loadPoint{at: at, services: map[string]string{}})
 	}
-	for name, text := range services {
-		m.points[i].services[name] = text
-	}
+	maps.Copy(m.points[i].services, services)
 }
 
 // WorkerLoads returns what workers told lately, as store.Looking.WorkerLoads.

@@ -90,7 +90,9 @@ func (t *Teller) Due(now time.Time) string {
 	t.next = now.Add(t.every)
 	s := load.Sample{Use: t.use(now), Queues: t.window.Load().Sum(now)}
 	for _, q := range t.queues {
-		s.Queues[q.Queue] = s.Queues[q.Queue] // Also those of which nothing runs.
+		if _, ran := s.Queues[q.Queue]; !ran {
+			s.Queues[q.Queue] = load.Runs{} // Those of which nothing ran, too.
+		}
 	}
 	t.mu.Lock()
 	for _, held := range t.mu.held {
