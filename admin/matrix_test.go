@@ -25,6 +25,9 @@ var bodies = map[string]string{
 	"POST /api/v1/jobs":                       `{"tenant":%q,"queue":"mail","type":"welcome","id":"one"}`,
 	"POST /api/v1/jobs/batch":                 `{"jobs":[{"tenant":%q,"queue":"mail","type":"welcome","id":"one"}]}`,
 	"POST /api/v1/rate-limit/check":           `{"checks":[{"scope":%q}],"peek":true}`,
+	"POST /api/v1/rate-limit/reserve":         `{"scope":%q}`,
+	"POST /api/v1/rate-limit/commit":          `{"scope":%q,"reservation":"none","tokens":1}`,
+	"POST /api/v1/rate-limit/cancel":          `{"scope":%q,"reservation":"none"}`,
 	"POST /api/v1/dead-letters/redrive":       `{"keys":[{"tenant":%q,"id":"dead"}]}`,
 	"POST /api/v1/dead-letters/purge":         `{"keys":[{"tenant":%q,"id":"dead"}]}`,
 	"POST /api/v1/queues/{queue}/purge":       `{"confirm":"none"}`,
@@ -251,7 +254,8 @@ func TestAProducerAndAWorkerDoTheirWorkAndNothingElse(t *testing.T) {
 	}
 	const worker, semaphore = "/api/v1/workers/{worker}", "/api/v1/semaphores/{name}"
 	want := map[string]string{
-		"producer": "POST /api/v1/jobs POST /api/v1/jobs/batch POST /api/v1/rate-limit/check POST " + semaphore + "/acquire POST " + semaphore +
+		"producer": "POST /api/v1/jobs POST /api/v1/jobs/batch POST /api/v1/rate-limit/check POST /api/v1/rate-limit/reserve " +
+			"POST /api/v1/rate-limit/commit POST /api/v1/rate-limit/cancel POST " + semaphore + "/acquire POST " + semaphore +
 			"/extend POST " + semaphore + "/release",
 		"worker": "POST /api/v1/workers DELETE " + worker + " POST " + worker + "/complete POST " + worker + "/extend POST " + worker +
 			"/fail POST " + worker + "/leases POST " + worker + "/release",

@@ -25,6 +25,7 @@
 //	limits     check       asks for tokens without a job                             limiters
 //	           grant       asks for tokens of many callers, keeps their leases       limiters
 //	           refund      gives back what check took for work that never began      limiters
+//	           reserve     takes tokens under an id, which refund settles            admin
 //	           shadow      asks what limits would have answered                      limiters
 //	           count       adds decisions of a process to those of the minute        producers, limiters
 //	           reset       fills a bucket                                            operators

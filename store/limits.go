@@ -1,6 +1,7 @@
 package store
 
 import (
+	"errors"
 	"time"
 
 	"github.com/headgate/headgate/admission"
@@ -17,6 +18,20 @@ type Question struct {
 	Limits [admission.Levels]admission.Limit
 	// Measured says that the Verdict of a Check is to tell how much the queue is pressed, which the policy has measured.
 	Measured bool
+}
+
+// Scope is the innermost scope that the question names.
+func (q *Question) Scope() admission.Scope {
+	level := admission.LevelGlobal
+	switch {
+	case q.Class != "":
+		level = admission.LevelPriority
+	case q.Queue != "":
+		level = admission.LevelQueue
+	case q.Tenant != "":
+		level = admission.LevelTenant
+	}
+	return admission.ScopeAt(level, q.Tenant, q.Queue, q.Class)
 }
 
 // Answer is what became of a Question.
@@ -54,6 +69,30 @@ type Taken struct {
 	Left     [admission.Levels]int64
 	At       Moment
 }
+
+// ReservationKept is how long the id of a reservation is remembered, counted from the taking.
+const ReservationKept = 2 * RefundWindow
+
+// Reservation is what an id has taken. It is a plain value; the zero Reservation is nothing.
+type Reservation struct {
+	// Taken is the receipt, without the limits of its question.
+	Taken Taken
+	// Ref is the id for Commit: no two reservations have the same.
+	Ref string
+	// Again says that the id had taken it before the call.
+	Again bool
+}
+
+// The errors of reservations.
+var (
+	// ErrReservationOther means that the id of a reservation has taken another number of tokens, or of another scope.
+	ErrReservationOther = errors.New("the id of the reservation is in use for other tokens")
+	// ErrNoReservation means that an id has taken nothing, or longer ago than ReservationKept.
+	ErrNoReservation = errors.New("nothing is known of the reservation")
+)
+
+// ValidateReservation returns a *headgate.FieldError unless id is 1-128 bytes of [A-Za-z0-9._:@/-].
+func ValidateReservation(id string) error { return admission.ValidateName("reservation", id, false) }
 
 // Moment is the buckets' time of a call, in microseconds, and how many tokens had been refunded until then, in all, in a partition.
 type Moment struct {

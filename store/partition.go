@@ -150,6 +150,12 @@ type Buckets interface {
 	Refund(ctx context.Context, id string, receipt Taken) (Refund, error)
 	// Commit is Refund for work that began, and has cost actual tokens, 0 to admission.MaxActualCost, whatever was taken for it.
 	Commit(ctx context.Context, id string, receipt Taken, actual admission.Tokens) (Refund, error)
+	// Reserve is Take under an id, which is the question's tenant's own: the same again, within ReservationKept, is answered as it was and takes
+	// nothing, so a call whose answer was lost is sent again. Other tokens under the same id are ErrReservationOther. The answer has what the
+	// taking left, Left, and not how much a queue is pressed; the reservation is empty where it is refused.
+	Reserve(ctx context.Context, version int64, id string, question Question) (Answer, Reservation, error)
+	// Reserved returns what an id has taken, of no tenant for ""; ErrNoReservation where nothing is known of it.
+	Reserved(ctx context.Context, tenant, id string) (Reservation, error)
 	ResetBucket(ctx context.Context, tenant, queue string, class admission.Priority, by Intervention) (was bool, err error)
 	BucketsTTL(ctx context.Context, tenant string) (time.Duration, error)
 

@@ -125,7 +125,7 @@ func testReadme(t *testing.T, l language) {
 	if err := first.Wait(); err != nil {
 		t.Fatalf("the producer: %v\n%s", err, said.String())
 	}
-	for _, want := range []string{"welcome-ada admitted", "welcome-ada 200", "welcome-bob 201", "welcome-cyd 201", "allowed"} {
+	for _, want := range []string{"welcome-ada admitted", "welcome-ada 200", "welcome-bob 201", "welcome-cyd 201", "allowed", "committed 25 of 40"} {
 		if !strings.Contains(said.String(), want+"\n") {
 			t.Errorf("the producer does not say %q:\n%s", want, said.String())
 		}

@@ -79,6 +79,11 @@ func (p Partition) Followers() string { return p.base + "followers" }
 // Buckets is a HASH of a tenant's buckets by the rest of their scope.
 func (p Partition) Buckets(tenant string) string { return p.base + "b:" + tenant }
 
+// Reserved is a STRING: what was taken for a reservation of a tenant, of none for "".
+func (p Partition) Reserved(tenant, id string) string {
+	return p.base + "reserved:" + tenant + ":" + id
+}
+
 // Counts is a HASH of what limits decided in a minute, counted from 1970, by scope.
 func (p Partition) Counts(minute int64) string {
 	return p.base + "counts:" + strconv.FormatInt(minute, 10)

@@ -74,6 +74,7 @@ var Schema = []Kind{
 	{"suspended", "hash", "queues and tenants for which enqueueing is suspended"},
 	{"result:KEY", "string", "a completed job's result, with a TTL"},
 	{"refund:ID", "string", "that the tokens of a taking were refunded, for a minute"},
+	{"reserved:TENANT:ID", "string", "what was taken for a reservation of that id, for two minutes"},
 	{"periodic", "hash", "the last tick of each periodic job, a hint for missed ones"},
 	{"followers", "hash", "up to which dead letter `OnDead` was told, up to which transition `OnBreaker`"},
 	{"b:TENANT", "hash", "a tenant's buckets by the rest of their scope, packed (fragments/bucket.lua); the global one is in `state`"},

@@ -2,6 +2,7 @@ package memory
 
 import (
 	"context"
+	"crypto/rand"
 	"maps"
 	"strings"
 	"time"
@@ -110,6 +111,71 @@ func (m *model) commit(now int64, id string, receipt *store.Taken, actual admiss
 	c.Commit()
 	m.advance(now)
 	return store.Refunded
+}
+
+// reserved is what an id has taken, and what that left.
+type reserved struct {
+	store.Reservation
+
+	left [admission.Levels]admission.Micro
+}
+
+// Reserve takes tokens under an id, as store.Buckets.Reserve.
+func (p *Partition) Reserve(_ context.Context, version int64, id string, q store.Question) (answer store.Answer, taken store.Reservation, err error) {
+	if err := store.ValidateReservation(id); err != nil {
+		return answer, taken, err
+	}
+	q.Measured = false
+	p.write(func(m *model, now int64) { answer, taken, err = m.reserve(now, version, q.Tenant+":"+id, q) })
+	return answer, taken, err
+}
+
+func (m *model) reserve(now, version int64, id string, q store.Question) (answer store.Answer, taken store.Reservation, err error) {
+	if known, ok := m.reservation(now, id); ok {
+		if kept := &known.Taken.Question; kept.Scope() != q.Scope() || kept.Cost != q.Cost {
+			return answer, taken, store.ErrReservationOther
+		}
+		known.Taken.Question.Limits, known.Again = q.Limits, true
+		return store.Answer{Verdict: admission.Verdict{Decision: admission.Admitted}, Left: known.left}, known.Reservation, nil
+	}
+	answers := [1]store.Answer{}
+	granted, at, err := m.check(now, version, false, []store.Question{q}, answers[:])
+	if !granted || err != nil {
+		return answers[0], taken, err
+	}
+	taken = store.Reservation{Taken: store.Taken{Question: q, Version: version, At: at}, Ref: "h-" + rand.Text()}
+	for level, left := range answers[0].Left {
+		taken.Taken.Left[level] = int64(left)
+	}
+	kept := reserved{taken, answers[0].Left}
+	kept.Taken.Question.Limits = [admission.Levels]admission.Limit{}
+	for _, over := range m.reserving.Passed(m.over(now)) {
+		delete(m.reserved, over)
+	}
+	m.reserved[id] = kept
+	m.reserving.Put(id, now+store.ReservationKept.Microseconds())
+	return answers[0], taken, nil
+}
+
+// reservation returns what an id, of a tenant, has taken.
+func (m *model) reservation(now int64, id string) (known reserved, ok bool) {
+	until, ok := m.reserving.Find(id)
+	return m.reserved[id], ok && until > m.over(now)
+}
+
+// Reserved returns what an id has taken, as store.Buckets.Reserved.
+func (p *Partition) Reserved(_ context.Context, tenant, id string) (taken store.Reservation, err error) {
+	if err := store.ValidateReservation(id); err != nil {
+		return taken, err
+	}
+	err = store.ErrNoReservation
+	p.read(func(m *model, now int64) {
+		if known, ok := m.reservation(now, tenant+":"+id); ok {
+			taken, err = known.Reservation, nil
+			taken.Again = true
+		}
+	})
+	return taken, err
 }
 
 // ResetBucket fills the bucket of a scope, as store.Partition.ResetBucket.

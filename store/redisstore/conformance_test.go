@@ -241,7 +241,7 @@ func (w *walk) step() {
 	ops := []string{ // rapid draws the first more often
 		"gate", "finish", "adapt", "admit", "gate", "read", "admit", "admit", "adapt", "admit", "read", "finish", "finish", "register",
 		"promote", "promote", "register", "heartbeat", "press", "loads", "reclaim", "policy", "orphan",
-		"cancel", "clear", "purge", "suspend", "start", "check", "take", "refund", "grant", "grant", "report", "report", "report", "force", "probe", "shadow", "reset", "look", "semaphore",
+		"cancel", "clear", "purge", "suspend", "start", "check", "take", "refund", "reserve", "grant", "grant", "report", "report", "report", "force", "probe", "shadow", "reset", "look", "semaphore",
 	}
 	if w.gates == "lanes" {
 		ops = []string{"cancel", "admit", "gate", "promote", "read", "finish", "register"}
@@ -258,7 +258,7 @@ func (w *walk) step() {
 	map[string]func(){
 		"admit": w.admit, "read": w.read, "finish": w.finish, "register": w.register, "heartbeat": w.heartbeat, "reclaim": w.reclaim,
 		"promote": w.promote, "gate": w.gate, "policy": w.policy, "orphan": w.orphan, "cancel": w.cancel, "clear": w.clear, "purge": w.purge,
-		"suspend": w.suspend, "check": w.checks, "grant": w.grant, "take": w.take, "refund": w.refund, "start": w.start, "report": w.report,
+		"suspend": w.suspend, "check": w.checks, "grant": w.grant, "take": w.take, "refund": w.refund, "reserve": w.reserve, "start": w.start, "report": w.report,
 		"force": w.force, "probe": w.probe, "shadow": w.shadow, "adapt": w.adapt, "press": w.press, "loads": w.loads, "reset": w.reset, "look": w.sight, "lose": w.lose, "semaphore": w.semaphore,
 	}[op]()
 	if w.resend != nil && w.number("resend", 0, 3) == 0 {

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -69,6 +70,16 @@ func (d *many) Refund(ctx context.Context, id string, receipt store.Taken) (stor
 // Commit implements Deployment.
 func (d *many) Commit(ctx context.Context, id string, receipt store.Taken, actual admission.Tokens) (store.Refund, error) {
 	return d.parts[receipt.At.Part].Commit(ctx, id, receipt, actual)
+}
+
+// Reserve implements Deployment. What is of no tenant goes by its id, so that the id finds it again.
+func (d *many) Reserve(ctx context.Context, version int64, id string, question store.Question) (store.Answer, store.Reservation, error) {
+	return d.of(cmp.Or(question.Tenant, id)).Reserve(ctx, version, id, question)
+}
+
+// Reserved implements Deployment.
+func (d *many) Reserved(ctx context.Context, tenant, id string) (store.Reservation, error) {
+	return d.of(cmp.Or(tenant, id)).Reserved(ctx, tenant, id)
 }
 
 // Purge implements Deployment.

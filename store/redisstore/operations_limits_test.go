@@ -91,6 +91,26 @@ func (w *walk) take() {
 	}
 }
 
+// reserve takes tokens under one of few ids, which have taken some already now and then.
+func (w *walk) reserve() {
+	q, id, version := w.question(), pick(w, "reservation", []string{"a", "b", "c:d"}), w.someVersion()
+	answered := func(answer store.Answer, r store.Reservation, err error) redistest.Reply {
+		ref := r.Ref != ""
+		r.Ref = ""
+		return redistest.Replied(answer, r, ref, err)
+	}
+	w.resend = func() {
+		w.replied(fmt.Sprintf("reserve %s of %+v", id, q), func(s store.Partition) redistest.Reply {
+			return answered(s.Reserve(w.ctx, version, id, q))
+		})
+	}
+	w.resend()
+	w.replied("reserved "+id, func(s store.Partition) redistest.Reply {
+		r, err := s.Reserved(w.ctx, q.Tenant, id)
+		return answered(store.Answer{}, r, err)
+	})
+}
+
 func (w *walk) refund() {
 	if len(w.takings) == 0 {
 		return

@@ -19,8 +19,13 @@ import (
 func (a *API) limitRoutes() []route.Route {
 	check := ofTenant(http.MethodPost, "/api/v1/rate-limit/check", access.Producer, a.check)
 	check.Load, check.Parts = route.Data, func(body []byte) int { return elements(body, "checks") }
+	reserve := ofTenant(http.MethodPost, "/api/v1/rate-limit/reserve", access.Producer, a.reserve)
+	commit := ofTenant(http.MethodPost, "/api/v1/rate-limit/commit", access.Producer, a.commit)
+	cancel := ofTenant(http.MethodPost, "/api/v1/rate-limit/cancel", access.Producer, a.cancelReservation)
+	reserve.Load, commit.Load, cancel.Load = route.Data, route.Data, route.Data
+	commit.UnderWay, cancel.UnderWay = true, true
 	return []route.Route{
-		check,
+		check, reserve, commit, cancel,
 		ofTenant(http.MethodGet, "/api/v1/rate-limit/status/{scope}", access.Viewer, a.status),
 		ofTenant(http.MethodGet, "/api/v1/rate-limit/metrics/{scope}", access.Viewer, a.counts),
 		see("/api/v1/rate-limit/metrics", a.top),
@@ -138,32 +143,40 @@ func (a *API) check(r *route.Request) (*route.Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	took := time.Since(began)
-	if !made.noted {
-		a.note(&made)
-	}
-	a.tell(&made)
-	a.try(r.Context(), &made)
-	view := made.view
-	view.summaryView = summaryOf(&view, made.wait)
+	a.counted(r.Context(), &made, time.Since(began))
 	if ask.Checks == nil {
-		view.Scope = ask.question.Scope
+		made.view.Scope = ask.question.Scope
 	}
-	a.config.Decided(view.Allowed, view.charged())
+	return a.answered(&made), nil
+}
+
+// counted tells all who count of a decision that took so long.
+func (a *API) counted(ctx context.Context, made *decision, took time.Duration) {
+	if !made.noted {
+		a.note(made)
+	}
+	a.tell(made)
+	a.try(ctx, made)
+	a.config.Decided(made.view.Allowed, made.view.charged())
 	wait := made.wait
-	if !view.Allowed && wait == 0 {
+	if !made.view.Allowed && wait == 0 {
 		wait = -1
 	}
 	a.config.Took(took, wait)
-	answer := &route.Answer{Status: http.StatusOK, Value: view, Header: http.Header{}}
+}
+
+// answered is what a caller is told of a decision.
+func (a *API) answered(made *decision) *route.Answer {
+	made.view.summaryView = summaryOf(&made.view, made.wait)
+	answer := &route.Answer{Status: http.StatusOK, Value: made.view, Header: http.Header{}}
 	if queue, most := made.pressed(); most.Level > 0 {
 		a.signal(answer.Header, queue, most)
 	}
-	setRateLimit(answer.Header, view.Answers, made.wait)
+	setRateLimit(answer.Header, made.view.Answers, made.wait)
 	if a.config.OldHeaders {
-		setOldRateLimit(answer.Header, view.Answers)
+		setOldRateLimit(answer.Header, made.view.Answers)
 	}
-	if !view.Allowed {
+	if !made.view.Allowed {
 		answer.Status = http.StatusTooManyRequests
 		if made.wait > 0 {
 			answer.Header.Set("Retry-After", problem.Seconds(made.wait))
@@ -172,7 +185,7 @@ func (a *API) check(r *route.Request) (*route.Answer, error) {
 			}
 		}
 	}
-	return answer, nil
+	return answer
 }
 
 // bindScope binds a call to the tenant of a scope. The global one is nobody's: it is not for those who are bound.

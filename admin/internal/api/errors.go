@@ -53,6 +53,10 @@ func ProblemOf(err error) *problem.DetailsError {
 		return problem.New(problem.Conflict, "the lease is over: the job runs elsewhere or has ended; if every call is told so, POST /api/v1/workers begins another session")
 	case errors.Is(err, store.ErrLeaseEnded):
 		return problem.New(problem.Conflict, "the lease has ended, and others may hold the permits: acquire anew")
+	case errors.Is(err, store.ErrReservationOther):
+		return problem.New(problem.Conflict, "%s, or for those of another scope: choose another id", store.ErrReservationOther)
+	case errors.Is(err, store.ErrNoReservation):
+		return problem.New(problem.NotFound, "nothing is known of that reservation, or no more: what it took %s ago or more stands as it was", store.ReservationKept)
 	case errors.Is(err, store.ErrNoBreaker):
 		return problem.New(problem.NotFound, "no worker has called that downstream within a day: GET /api/v1/breakers lists those that were called")
 	case errors.Is(err, store.ErrNotAdaptive):

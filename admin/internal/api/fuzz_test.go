@@ -21,6 +21,9 @@ import (
 var decoders = map[string]func() any{
 	"POST /api/v1/jobs":                 func() any { return new(newJob) },
 	"POST /api/v1/rate-limit/check":     func() any { return new(checkBody) },
+	"POST /api/v1/rate-limit/reserve":   func() any { return new(reserveBody) },
+	"POST /api/v1/rate-limit/commit":    func() any { return new(settleBody) },
+	"POST /api/v1/rate-limit/cancel":    func() any { return new(settleBody) },
 	"POST /api/v1/dead-letters/redrive": func() any { return new(redrive) },
 	"POST /api/v1/dead-letters/purge":   func() any { return new(letterChoice) },
 	"POST /api/v1/queues/{queue}/purge": func() any { return new(purgeQueue) },

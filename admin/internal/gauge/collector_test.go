@@ -105,11 +105,11 @@ headgate_unknown_type_total{queue_id="mail"} 1
 # HELP headgate_workers Workers that are registered.
 # TYPE headgate_workers gauge
 headgate_workers 1
-# HELP rate_limit_requests_total Decisions of POST /api/v1/rate-limit/check by result.
+# HELP rate_limit_requests_total Decisions of POST /api/v1/rate-limit/check and /reserve by result.
 # TYPE rate_limit_requests_total counter
 rate_limit_requests_total{result="allowed"} 1
 rate_limit_requests_total{result="denied"} 1
-# HELP rate_limit_tokens_consumed_total Tokens that POST /api/v1/rate-limit/check charged.
+# HELP rate_limit_tokens_consumed_total Tokens that POST /api/v1/rate-limit/check and /reserve charged.
 # TYPE rate_limit_tokens_consumed_total counter
 rate_limit_tokens_consumed_total 3
 `

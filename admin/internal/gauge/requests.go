@@ -44,10 +44,10 @@ func Register(to prometheus.Registerer, store store.Deployment) (*Requests, erro
 		took: prometheus.NewHistogramVec(native("headgate_http_request_duration_seconds", "Time to answer a call of the admin API, by route.",
 			[]float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}), []string{"route"}),
 		checks: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "rate_limit_requests_total", Help: "Decisions of POST /api/v1/rate-limit/check by result.",
+			Name: "rate_limit_requests_total", Help: "Decisions of POST /api/v1/rate-limit/check and /reserve by result.",
 		}, []string{"result"}),
 		tokens: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "rate_limit_tokens_consumed_total", Help: "Tokens that POST /api/v1/rate-limit/check charged.",
+			Name: "rate_limit_tokens_consumed_total", Help: "Tokens that POST /api/v1/rate-limit/check and /reserve charged.",
 		}),
 	}
 	r.signals = prometheus.NewCounterVec(prometheus.CounterOpts{

@@ -22,19 +22,22 @@ var clients = filepath.Join("..", "..", "..", "clients")
 
 // wrapped are the operations of producers and workers, with how each client's source calls them.
 var wrapped = map[string]struct{ python, typescript string }{
-	"enqueueJob":       {`"POST", "/api/v1/jobs"`, `"POST", "/api/v1/jobs"`},
-	"enqueueJobs":      {`"POST", "/api/v1/jobs/batch"`, `"POST", "/api/v1/jobs/batch"`},
-	"checkLimits":      {`"POST", "/api/v1/rate-limit/check"`, `"POST", "/api/v1/rate-limit/check"`},
-	"acquireSemaphore": {`_semaphore(semaphore, "acquire")`, `permits(semaphore, "acquire")`},
-	"extendSemaphore":  {`_semaphore(semaphore, "extend")`, `permits(semaphore, "extend")`},
-	"releaseSemaphore": {`_semaphore(semaphore, "release")`, `permits(semaphore, "release")`},
-	"registerWorker":   {`"POST", "/api/v1/workers"`, `"POST", "/api/v1/workers"`},
-	"deregisterWorker": {`"DELETE", _session(worker)`, `"DELETE", session(worker)`},
-	"leaseJobs":        {`_session(worker, "leases")`, `session(worker, "leases")`},
-	"extendLease":      {`_session(worker, "extend")`, `session(worker, "extend")`},
-	"completeJob":      {`_session(worker, "complete")`, `session(worker, "complete")`},
-	"failJob":          {`_session(worker, "fail")`, `session(worker, "fail")`},
-	"releaseJob":       {`_session(worker, "release")`, `session(worker, "release")`},
+	"enqueueJob":        {`"POST", "/api/v1/jobs"`, `"POST", "/api/v1/jobs"`},
+	"enqueueJobs":       {`"POST", "/api/v1/jobs/batch"`, `"POST", "/api/v1/jobs/batch"`},
+	"checkLimits":       {`"POST", "/api/v1/rate-limit/check"`, `"POST", "/api/v1/rate-limit/check"`},
+	"reserveTokens":     {`"POST", "/api/v1/rate-limit/reserve"`, `"POST", "/api/v1/rate-limit/reserve"`},
+	"commitReservation": {`"POST", "/api/v1/rate-limit/commit"`, `"POST", "/api/v1/rate-limit/commit"`},
+	"cancelReservation": {`"POST", "/api/v1/rate-limit/cancel"`, `"POST", "/api/v1/rate-limit/cancel"`},
+	"acquireSemaphore":  {`_semaphore(semaphore, "acquire")`, `permits(semaphore, "acquire")`},
+	"extendSemaphore":   {`_semaphore(semaphore, "extend")`, `permits(semaphore, "extend")`},
+	"releaseSemaphore":  {`_semaphore(semaphore, "release")`, `permits(semaphore, "release")`},
+	"registerWorker":    {`"POST", "/api/v1/workers"`, `"POST", "/api/v1/workers"`},
+	"deregisterWorker":  {`"DELETE", _session(worker)`, `"DELETE", session(worker)`},
+	"leaseJobs":         {`_session(worker, "leases")`, `session(worker, "leases")`},
+	"extendLease":       {`_session(worker, "extend")`, `session(worker, "extend")`},
+	"completeJob":       {`_session(worker, "complete")`, `session(worker, "complete")`},
+	"failJob":           {`_session(worker, "fail")`, `session(worker, "fail")`},
+	"releaseJob":        {`_session(worker, "release")`, `session(worker, "release")`},
 }
 
 // leftOut are the other operations on jobs, limits and workers, and why clients have none of them.
@@ -96,7 +99,7 @@ func TestClientsWrapWhatProducersAndWorkersMayCall(t *testing.T) {
 	t.Parallel()
 	operations, _ := described(t)
 	python, script := source(t, "python/headgate/*.py"), source(t, "typescript/src/*.js")
-	concerned := regexp.MustCompile(`^/api/v1/(jobs|workers|rate-limit/(check|status|metrics|reset))(/|$)`)
+	concerned := regexp.MustCompile(`^/api/v1/(jobs|workers|rate-limit/(check|reserve|commit|cancel|status|metrics|reset))(/|$)`)
 	for id, o := range operations {
 		how, ok := wrapped[id]
 		role := o.node["x-headgate-role"]
@@ -153,13 +156,13 @@ func TestPythonsTypesAreTheDescriptions(t *testing.T) {
 			t.Errorf("%s has %v, the schema %v", name, fields[name], want)
 		}
 	}
-	for _, name := range []string{"NewJob", "Verdict", "BatchResults", "BatchResult", "Decision", "Session", "Leases", "Lease", "Extended", "Ended"} {
+	for _, name := range []string{"NewJob", "Verdict", "BatchResults", "BatchResult", "Decision", "Session", "Leases", "Lease", "Extended", "Ended", "Reservation", "Settled"} {
 		if fields[name] == nil {
 			t.Errorf("there is no %s", name)
 		}
 	}
 	python := source(t, "python/headgate/client.py")
-	for _, name := range []string{"NewJob", "Completion", "Failure", "Release", "NewSession", "NewLeases", "Check"} { // What is sent.
+	for _, name := range []string{"NewJob", "Completion", "Failure", "Release", "NewSession", "NewLeases", "Check", "Reserve", "Commit", "CancelReservation"} { // What is sent.
 		for member := range schemas[name].(object)["properties"].(object) {
 			if !strings.Contains(python, `"`+member+`"`) {
 				t.Errorf("the client never sends %s of %s", member, name)

@@ -19,7 +19,7 @@ from .errors import (
     Unauthenticated,
     Unavailable,
 )
-from .types import BatchResult, BatchResults, Decision, Ended, Extended, Lease, Leases, NewJob, NoPermit, Permit, Session, Verdict
+from .types import BatchResult, BatchResults, Decision, Ended, Extended, Lease, Leases, NewJob, NoPermit, Permit, Reservation, Session, Settled, Verdict
 from .worker import Discard, Fail, Job, Snooze, Worker
 
 __all__ = [
@@ -46,7 +46,9 @@ __all__ = [
     "Permit",
     "Refused",
     "RefusedForGood",
+    "Reservation",
     "Session",
+    "Settled",
     "Snooze",
     "TooManyRequests",
     "Unauthenticated",

@@ -16,7 +16,7 @@ from urllib.parse import quote, urlsplit
 
 from .connections import Connections
 from .errors import HeadgateError, NetworkError, OutcomeUnknown, TooManyRequests, Unavailable, error_of
-from .types import BatchResult, BatchResults, Decision, Ended, Extended, Leases, NewJob, NoPermit, Permit, Session, Verdict
+from .types import BatchResult, BatchResults, Decision, Ended, Extended, Leases, NewJob, NoPermit, Permit, Reservation, Session, Settled, Verdict
 
 MAX_BATCH = 64  # jobs of a call
 _FIRST_BACKOFF, _LONGEST_BACKOFF = 0.1, 5.0  # seconds
@@ -176,6 +176,32 @@ class Client:
         asked = (("scope", scope), ("tokens", tokens), ("checks", checks), ("priority", priority), ("metadata", metadata))
         body.update((name, value) for name, value in asked if value is not None)
         return cast(Decision, self._call("POST", "/api/v1/rate-limit/check", body, safe=peek)[0])
+
+    def reserve(
+        self,
+        scope: str,
+        tokens: int = 1,
+        *,
+        priority: Optional[str] = None,
+        reservation: Optional[str] = None,
+        metadata: Optional[Mapping[str, str]] = None,
+    ) -> Union[Reservation, Decision]:
+        """Reserve an estimate of tokens, until commit or cancel; what neither tells within a minute stands. What has no reservation is a refusal.
+
+        It may be sent again, as the id of the reservation is the same.
+        """
+        body: Dict[str, Any] = {"scope": scope, "tokens": tokens, "reservation": reservation or str(uuid.uuid4())}
+        body.update((name, value) for name, value in (("priority", priority), ("metadata", metadata)) if value is not None)
+        return cast(Union[Reservation, Decision], self._call("POST", "/api/v1/rate-limit/reserve", body)[0])
+
+    def commit(self, scope: str, reservation: str, tokens: int) -> Settled:
+        """Tell what reserved work has cost. It counts once. Raises NotFound where nothing is known of the reservation."""
+        body = {"scope": scope, "reservation": reservation, "tokens": tokens}
+        return cast(Settled, self._call("POST", "/api/v1/rate-limit/commit", body)[0])
+
+    def cancel(self, scope: str, reservation: str) -> Settled:
+        """Tell that reserved work did not begin, as commit of 0 tokens."""
+        return cast(Settled, self._call("POST", "/api/v1/rate-limit/cancel", {"scope": scope, "reservation": reservation})[0])
 
     def acquire(
         self, semaphore: str, permits: int = 1, *, lease: float = 30.0, wait: float = 0.0, token: Optional[str] = None

@@ -76,6 +76,21 @@ class Decision(_Decision, total=False):
     error: Dict[str, str]
 
 
+class Reservation(TypedDict):
+    reservation: str
+    scope: str
+    tokens: int
+    again: bool
+    buckets: List[Dict[str, Any]]
+
+
+class Settled(TypedDict):
+    reservation: str
+    reserved: int
+    tokens: int
+    result: str  # committed, committed_before, too_late or policy_changed
+
+
 class Permit(TypedDict):
     token: str
     expires_at: str

@@ -1,4 +1,4 @@
-import type { AcquireSemaphore, BatchResult, Check, Completion, Decision, Ended, Extended, ExtendSemaphore, Failure, Fault, Leases, Lease, NewJob, NewLeases, NewSession, NoPermit, Permit, Release, Session, Verdict } from "./types.d.ts";
+import type { AcquireSemaphore, BatchResult, CancelReservation, Check, Commit, Completion, Decision, Ended, Extended, ExtendSemaphore, Failure, Fault, Leases, Lease, NewJob, NewLeases, NewSession, NoPermit, Permit, Release, Reservation, Reserve, Session, Settled, Verdict } from "./types.d.ts";
 
 export type * from "./types.d.ts";
 
@@ -48,6 +48,12 @@ export declare class Client {
   enqueueBatch(jobs: NewJob[]): Promise<BatchResult[]>;
   /** Asks for tokens. A refusal is an answer. It is sent again only where nothing can have been charged. */
   check(asked: Check): Promise<Decision>;
+  /** Reserves an estimate until commit or cancelReservation. What has no reservation is a refusal. It may be sent again, as its id is the same. */
+  reserve(asked: Reserve): Promise<Reservation | Decision>;
+  /** Tells what reserved work has cost. It counts once. Rejects with NotFound where nothing is known of the reservation. */
+  commit(asked: Commit): Promise<Settled>;
+  /** Tells that reserved work did not begin. */
+  cancelReservation(asked: CancelReservation): Promise<Settled>;
   /** Leases permits of a semaphore, all or none. What has no expires_at is a refusal. It may be sent again, as its token is the same. */
   acquire(semaphore: string, asked?: AcquireSemaphore): Promise<Permit | NoPermit>;
   /** Has a lease end so long from now. Rejects with Conflict where it has ended: then somebody else may hold the permits. */

@@ -91,6 +91,19 @@ export class Client {
     return (await this.#call("POST", "/api/v1/rate-limit/check", asked, { safe: asked.peek === true })).value;
   }
 
+  async reserve(asked) {
+    const body = { ...asked, reservation: asked.reservation ?? crypto.randomUUID() };
+    return (await this.#call("POST", "/api/v1/rate-limit/reserve", body)).value;
+  }
+
+  async commit(asked) {
+    return (await this.#call("POST", "/api/v1/rate-limit/commit", asked)).value;
+  }
+
+  async cancelReservation(asked) {
+    return (await this.#call("POST", "/api/v1/rate-limit/cancel", asked)).value;
+  }
+
   async acquire(semaphore, asked = {}) {
     const body = { ...asked, token: asked.token ?? crypto.randomUUID() };
     return (await this.#call("POST", permits(semaphore, "acquire"), body, { timeout: this.#timeout + (asked.wait ? 5_000 : 0) })).value;

@@ -66,6 +66,18 @@ export type Bucket = {
   tokens_per_second: number;
 };
 
+export type CallMetadata = {
+  request_id?: string;
+  user_agent?: string;
+};
+
+export type CancelReservation = {
+  metadata?: CallMetadata;
+  reservation: LongName;
+  /** That of the reservation: its tenant finds it */
+  scope: Scope;
+};
+
 export type Cancellations = Array<{
   reason?: string;
   token: Token;
@@ -73,11 +85,7 @@ export type Cancellations = Array<{
 
 export type Check = {
   checks?: Array<Question>;
-  /** What the caller calls this call and itself: it goes into the log beside the call, and nowhere else */
-  metadata?: {
-    request_id?: string;
-    user_agent?: string;
-  };
+  metadata?: CallMetadata;
   /** Charge nothing */
   peek?: boolean;
   priority?: CheckPriority;
@@ -86,6 +94,15 @@ export type Check = {
 };
 
 export type CheckPriority = string;
+
+export type Commit = {
+  metadata?: CallMetadata;
+  reservation: LongName;
+  /** That of the reservation: its tenant finds it */
+  scope: Scope;
+  /** What the work has cost in truth */
+  tokens: number;
+};
 
 export type Completion = {
   cost?: ActualCost;
@@ -319,6 +336,27 @@ export type ReleaseSemaphore = {
   token: LongName;
 };
 
+export type Reservation = {
+  /** They had been reserved before this call, by one whose answer was lost */
+  again: boolean;
+  /** On the way, outermost first, as the taking left them; those without a limit are not there */
+  buckets: Array<Bucket>;
+  /** Its id */
+  reservation: string;
+  scope: string;
+  tokens: Tokens;
+};
+
+export type Reserve = {
+  metadata?: CallMetadata;
+  priority?: CheckPriority;
+  /** Your id of this reservation, unlike any other of its tenant within two minutes; without it the server makes one */
+  reservation?: LongName;
+  scope: Scope;
+  /** The estimate */
+  tokens?: Tokens;
+};
+
 export type Scope = string;
 
 export type Session = {
@@ -326,6 +364,15 @@ export type Session = {
   pool: string;
   slots: Count;
   worker: string;
+};
+
+export type Settled = {
+  reservation: string;
+  reserved: Tokens;
+  /** committed: it counts. committed_before: an earlier call counted, and this one did nothing. too_late: more than a minute has passed, and policy_changed: less was used and the policy is another one since; in both the reservation stands as it was. */
+  result: "committed" | "committed_before" | "too_late" | "policy_changed";
+  /** What this call told */
+  tokens: Count;
 };
 
 export type TenantName = Name;

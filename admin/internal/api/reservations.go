@@ -1,0 +1,169 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"time"
+
+	"github.com/headgate/headgate/admin/internal/route"
+	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
+)
+
+type reserveBody struct {
+	question
+
+	Reservation string   `json:"reservation"`
+	Metadata    metadata `json:"metadata"`
+}
+
+type reservationView struct {
+	Reservation string           `json:"reservation"`
+	Scope       admission.Scope  `json:"scope"`
+	Tokens      admission.Tokens `json:"tokens"`
+	Again       bool             `json:"again"`
+	Buckets     []bucketView     `json:"buckets"`
+}
+
+// reserve takes tokens for work whose cost is not known yet. What is asked for again under the same id is answered as it was, and counted
+// nowhere.
+func (a *API) reserve(r *route.Request) (*route.Answer, error) {
+	var ask reserveBody
+	if err := r.Decode(&ask); err != nil {
+		return nil, err
+	}
+	asked, err := ask.withPriority()
+	if err != nil {
+		return nil, err
+	}
+	if err := bindScope(r, asked.Scope); err != nil {
+		return nil, err
+	}
+	r.Note(ask.Metadata.RequestID, ask.Metadata.UserAgent)
+	id, began := cmp.Or(ask.Reservation, rand.Text()), time.Now()
+	made, taken, err := a.decideReserved(r, id, asked)
+	if err != nil {
+		return nil, err
+	}
+	if !taken.Again {
+		a.counted(r.Context(), &made, time.Since(began))
+	}
+	made.view.Scope = ask.question.Scope
+	answer := a.answered(&made)
+	if made.view.Allowed {
+		first := made.view.Answers[0]
+		answer.Value = reservationView{id, ask.question.Scope, first.Tokens, taken.Again, first.Buckets}
+	}
+	return answer, nil
+}
+
+func (a *API) decideReserved(r *route.Request, id string, asked question) (made decision, taken store.Reservation, err error) {
+	outermost := admission.LevelGlobal
+	if r.Who.Tenant != "" { // As in decide.
+		outermost = admission.LevelTenant
+	}
+	err = a.limits.with(r.Context(), func(snapshot *policy.Compiled) error {
+		q, err := questionOf(snapshot, asked)
+		if err != nil {
+			return err
+		}
+		answer, got, err := a.config.Store.Reserve(r.Context(), snapshot.Version(), id, q)
+		if err != nil {
+			return err
+		}
+		granted := answer.Verdict.Decision == admission.Admitted
+		taken, made = got, decision{
+			view:   decisionView{Allowed: granted, Consumed: granted, Source: sourceExact},
+			policy: snapshot, questions: []store.Question{q}, answers: []store.Answer{answer},
+		}
+		made.show([]question{asked}, outermost)
+		return nil
+	})
+	return made, taken, err
+}
+
+type settleBody struct {
+	Scope       admission.Scope  `json:"scope"`
+	Reservation string           `json:"reservation"`
+	Tokens      admission.Tokens `json:"tokens"`
+	Metadata    metadata         `json:"metadata"`
+}
+
+type settledView struct {
+	Reservation string           `json:"reservation"`
+	Reserved    admission.Tokens `json:"reserved"`
+	Tokens      admission.Tokens `json:"tokens"`
+	Result      string           `json:"result"`
+}
+
+// What became of a commit, by what the store says.
+var settleResults = map[store.Refund]string{
+	store.Refunded: "committed", store.RefundedBefore: "committed_before", store.RefundLate: "too_late", store.RefundStale: "policy_changed",
+}
+
+// commit tells what reserved work has cost.
+func (a *API) commit(r *route.Request) (*route.Answer, error) {
+	var ask settleBody
+	if err := r.Decode(&ask); err != nil {
+		return nil, err
+	}
+	return a.settle(r, &ask)
+}
+
+// cancelReservation tells that reserved work did not begin.
+func (a *API) cancelReservation(r *route.Request) (*route.Answer, error) {
+	var ask settleBody
+	if err := r.Decode(&ask); err != nil {
+		return nil, err
+	}
+	ask.Tokens = 0
+	return a.settle(r, &ask)
+}
+
+func (a *API) settle(r *route.Request, ask *settleBody) (*route.Answer, error) {
+	tenant, _, _, err := ask.Scope.Parts()
+	if err := errors.Join(err, store.ValidateReservation(ask.Reservation), admission.ValidateActualCost(ask.Tokens)); err != nil {
+		return nil, err
+	}
+	if err := bindScope(r, ask.Scope); err != nil {
+		return nil, err
+	}
+	r.Note(ask.Metadata.RequestID, ask.Metadata.UserAgent)
+	kept, err := a.config.Store.Reserved(r.Context(), tenant, ask.Reservation)
+	if err != nil {
+		return nil, err
+	}
+	done, err := a.committed(r.Context(), kept, ask.Tokens)
+	if err != nil {
+		return nil, err
+	}
+	return route.OK(settledView{ask.Reservation, kept.Taken.Question.Cost, ask.Tokens, settleResults[done]}), nil
+}
+
+// committed settles a reservation. After a change of the policy what lacks is taken from the limits in force; where less was used the
+// reservation stands, and is settled as it was, so that nothing that is told later counts.
+func (a *API) committed(ctx context.Context, kept store.Reservation, actual admission.Tokens) (done store.Refund, err error) {
+	taken := kept.Taken
+	version, of := taken.Version, taken.Question
+	err = a.limits.with(ctx, func(snapshot *policy.Compiled) error {
+		if taken.Question, err = questionOf(snapshot, question{Scope: of.Scope(), Tokens: of.Cost}); err != nil {
+			return err
+		}
+		taken.Version = snapshot.Version()
+		counts, changed := actual, taken.Version != version
+		if changed {
+			counts = max(actual, of.Cost)
+		}
+		if done, err = a.config.Store.Commit(ctx, kept.Ref, taken, counts); err == nil && done == store.RefundStale {
+			return store.ErrStale
+		}
+		if err == nil && changed && counts != actual && done == store.Refunded {
+			done = store.RefundStale
+		}
+		return err
+	})
+	return done, err
+}

@@ -1,0 +1,136 @@
+package admin_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/rollout"
+	"github.com/headgate/headgate/policy"
+)
+
+// reserved is a call of a reservation: reserve, commit or cancel.
+func reserved(what, scope, body string, args ...any) ask {
+	return ask{op: "POST /api/v1/rate-limit/" + what, body: fmt.Sprintf(`{"scope":%q%s}`, scope, fmt.Sprintf(body, args...))}
+}
+
+// limitTenant puts a limit in force that brings next to nothing while a test runs.
+func (p *plant) limitTenant(tenant string, burst admission.Tokens) {
+	p.tb.Helper()
+	_, err := rollout.Change(p.tb.Context(), p.store, rollout.Edit{Author: "ada", Expected: rollout.AnyVersion}, func(current policy.Policy) (policy.Policy, error) {
+		current.Tenants = map[string]policy.Tenant{tenant: {Limit: &admission.Limit{Tokens: 1, Per: 24 * time.Hour, Burst: burst}}}
+		return current, nil
+	})
+	must(p.tb, err)
+}
+
+// left is what the bucket of a tenant holds, in whole tokens.
+func (p *plant) left(tenant string) int {
+	p.tb.Helper()
+	status := p.want(http.StatusOK, "operator", ask{op: "GET /api/v1/rate-limit/status/{scope}", path: map[string]string{"scope": tenant}}).object(p.tb)
+	tokens, _ := status["current_tokens"].(float64)
+	return int(tokens)
+}
+
+func walkReservations(p *plant) {
+	p.want(http.StatusOK, "producer", reserved("reserve", "acme", `,"reservation":"walk","tokens":1`))
+	p.want(http.StatusOK, "producer", reserved("commit", "acme", `,"reservation":"walk","tokens":2`))
+	p.want(http.StatusOK, "producer", reserved("cancel", "acme", `,"reservation":"walk"`))
+}
+
+// TestReservationsAreSettledOnce: by their id, also where an answer was lost, and whoever asks.
+func TestReservationsAreSettledOnce(t *testing.T) {
+	t.Parallel()
+	everywhere(t, func(t *testing.T, p *plant) {
+		t.Helper()
+		p.limitTenant("acme", 100)
+		for range 2 { // The second as after a lost answer.
+			got := p.want(http.StatusOK, "producer", reserved("reserve", "acme:llm", `,"reservation":"one","tokens":60`)).object(t)
+			if got["reservation"] != "one" || got["tokens"] != 60.0 || got["scope"] != "acme:llm" {
+				t.Errorf("%v", got)
+			}
+		}
+		refused := p.want(http.StatusTooManyRequests, "producer", reserved("reserve", "acme:llm", `,"reservation":"two","tokens":60`))
+		if no := refused.object(t); no["allowed"] != false || refused.header.Get("Retry-After") == "" {
+			t.Errorf("%v %v", no, refused.header)
+		}
+		p.want(http.StatusConflict, "producer", reserved("reserve", "acme:llm", `,"reservation":"one","tokens":61`))
+		p.want(http.StatusConflict, "producer", reserved("reserve", "acme:mail", `,"reservation":"one","tokens":60`))
+		p.want(http.StatusNotFound, "producer", reserved("commit", "acme:llm", `,"reservation":"two","tokens":1`))
+		p.want(http.StatusNotFound, "producer", reserved("commit", "zeta", `,"reservation":"one","tokens":1`))
+		for i, want := range []string{"committed", "committed_before", "committed_before"} {
+			what, body := "commit", `,"reservation":"one","tokens":25`
+			if i == 2 {
+				what, body = "cancel", `,"reservation":"one"`
+			}
+			got := p.want(http.StatusOK, "producer", reserved(what, "acme:llm", "%s", body)).object(t)
+			if got["result"] != want || got["reserved"] != 60.0 {
+				t.Errorf("call %d: %v", i, got)
+			}
+		}
+		if left := p.left("acme"); left != 75 {
+			t.Errorf("%d tokens are left, want 75", left)
+		}
+		own := p.want(http.StatusOK, "producer", reserved("reserve", "acme", `,"tokens":5`)).object(t)
+		p.want(http.StatusOK, "producer", reserved("cancel", "acme", `,"reservation":%q`, own["reservation"]))
+		p.want(http.StatusOK, "producer", reserved("reserve", "acme", `,"reservation":"over","tokens":10`))
+		p.want(http.StatusOK, "producer", reserved("commit", "acme", `,"reservation":"over","tokens":160`))
+		if left := p.left("acme"); left != -85 {
+			t.Errorf("%d tokens are left, want a debt of 85", left)
+		}
+	})
+}
+
+// TestAReservationUnderAnotherPolicy: what lacks is taken from the limits in force; where less was used it stands, and stays so.
+func TestAReservationUnderAnotherPolicy(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t, nil)
+	p.limitTenant("acme", 100)
+	for _, id := range []string{"less", "more"} {
+		p.want(http.StatusOK, "producer", reserved("reserve", "acme", `,"reservation":%q,"tokens":20`, id))
+	}
+	p.limitTenant("acme", 90)
+	for _, c := range []struct {
+		id     string
+		tokens int
+		want   string
+	}{{"less", 5, "policy_changed"}, {"less", 90, "committed_before"}, {"more", 30, "committed"}, {"more", 30, "committed_before"}} {
+		if got := p.want(http.StatusOK, "producer", reserved("commit", "acme", `,"reservation":%q,"tokens":%d`, c.id, c.tokens)).object(t); got["result"] != c.want {
+			t.Errorf("%s told %d: %v, want %s", c.id, c.tokens, got, c.want)
+		}
+	}
+	if left := p.left("acme"); left != 50 { // 60 of 100 were left, and 10 lacked.
+		t.Errorf("%d tokens are left, want 50", left)
+	}
+}
+
+// TestReservationsAreATenantsOwn: a credential of a tenant sees no other's, and the same id is another one of another tenant.
+func TestReservationsAreATenantsOwn(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t, nil)
+	for _, scope := range []string{"zeta:llm", "global"} {
+		p.want(http.StatusNotFound, "acme-admin", reserved("reserve", scope, `,"reservation":"one"`))
+		p.want(http.StatusOK, "producer", reserved("reserve", scope, `,"reservation":"one","tokens":7`))
+		p.want(http.StatusNotFound, "acme-admin", reserved("commit", scope, `,"reservation":"one","tokens":0`))
+		p.want(http.StatusNotFound, "acme-admin", reserved("cancel", scope, `,"reservation":"one"`))
+	}
+	p.want(http.StatusOK, "acme-admin", reserved("reserve", "acme:llm", `,"reservation":"one","tokens":9`))
+	for scope, tokens := range map[string]float64{"zeta:llm": 7, "global": 7, "acme:llm": 9} {
+		if got := p.want(http.StatusOK, "producer", reserved("cancel", scope, `,"reservation":"one"`)).object(t); got["reserved"] != tokens || got["result"] != "committed" {
+			t.Errorf("%s: %v", scope, got)
+		}
+	}
+	for body, member := range map[string]string{`,"reservation":"a b"`: "/reservation", `,"tokens":0`: "/tokens", `,"tokens":1000001`: "/tokens", `,"peek":true`: "peek"} {
+		if got := p.want(http.StatusBadRequest, "producer", reserved("reserve", "acme", "%s", body)); !strings.Contains(string(got.body), member) {
+			t.Errorf("%s: %s", body, got.body)
+		}
+	}
+	for body, member := range map[string]string{`,"reservation":"one","tokens":10000001`: "/tokens", `,"reservation":"one"`: "tokens", `,"tokens":1`: "reservation"} {
+		if got := p.want(http.StatusBadRequest, "producer", reserved("commit", "acme", "%s", body)); !strings.Contains(string(got.body), member) {
+			t.Errorf("%s: %s", body, got.body)
+		}
+	}
+}
