@@ -82,3 +82,40 @@ func (i Inspection) Explain(ctx context.Context, key Key) (Explanation, error) {
 func (i Inspection) ExplainTenant(ctx context.Context, tenant string) (Explanation, error) {
 	return explanationOf(explain.New(ctx, i.client.store, explain.Tenant, tenant, shown.Everything))
 }
+
+// UsageFilter says which usage. The zero UsageFilter is all that is kept.
+type UsageFilter struct {
+	Tenant, Queue string
+	// From and To are the first day and the last, any time of it, in UTC; zero is the first that is kept, and the one under way.
+	From, To time.Time
+}
+
+// Usage is what one tenant used in one queue in a day.
+type Usage struct {
+	// Day is when it began, at midnight UTC.
+	Day time.Time
+	// Queue is "*" for those of the tenant's queues that are not counted each by itself, and both are for tenants that are not.
+	Tenant, Queue string
+	// Jobs are those that entered, redriven ones again; Calls are reservations without a job.
+	Jobs, Calls int64
+	// Reserved is what they reserved, Committed what they cost: what was told, and what was reserved where nothing was told, or not yet.
+	// Refunded is what they turned out not to have needed, and Added what they have cost beyond what they reserved.
+	Reserved, Committed, Refunded, Added Tokens
+}
+
+// Usage tells what was used by day, tenant and queue, in that order, a day at a time as the loop goes on: for 35 days and the one under way,
+// where the policy has usage kept (Usage of package policy's Policy). What a job used counts on the day on which it entered. An error ends it.
+func (i Inspection) Usage(ctx context.Context, f UsageFilter) iter.Seq2[Usage, error] {
+	return func(yield func(Usage, error) bool) {
+		q := shown.UsageQuery{Tenant: f.Tenant, Queue: f.Queue, From: f.From, To: f.To}
+		for u, err := range shown.EachUsage(ctx, i.client.store, q) {
+			one := Usage{
+				Day: u.Day, Tenant: u.Tenant, Queue: u.Queue, Jobs: u.Jobs, Calls: u.Calls,
+				Reserved: u.Reserved, Committed: u.Committed(), Refunded: u.Refunded, Added: u.Added,
+			}
+			if !yield(one, err) {
+				return
+			}
+		}
+	}
+}

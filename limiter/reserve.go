@@ -119,6 +119,9 @@ func (r Reservation) settle(ctx context.Context, actual admission.Tokens) (done 
 		if taken.Question, err = questionOf(inForce, r.route, reserved); err != nil {
 			return err
 		}
+		if r.taken.Question.Usage == 0 { // It was not counted.
+			taken.Question.Usage = 0
+		}
 		taken.Version = inForce.Version()
 		if done, err = r.limiter.store.Commit(ctx, r.id, taken, actual); done == store.RefundStale {
 			return store.ErrStale
@@ -152,6 +155,9 @@ func questionOf(inForce *policy.Compiled, at route, cost admission.Tokens) (stor
 		if q.Class, ok = inForce.ClassNamed(at.queue, at.class); !ok {
 			return q, &admission.FieldError{Field: "class", Value: strconv.Quote(string(at.class)), Allowed: "a class of queue " + at.queue}
 		}
+	}
+	if at.tenant != "" {
+		q.Usage = inForce.UsageTenants()
 	}
 	q.Limits = inForce.LimitsFor(at.tenant, at.queue, q.Class)
 	for level := at.depth() + 1; level < int(admission.Levels); level++ {

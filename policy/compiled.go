@@ -48,6 +48,7 @@ type Compiled struct {
 	tierTotals map[string]Overflow
 	// tiers are the names of all tiers, those that only a candidate has among them.
 	tiers []string
+	usage int
 	// anyDownstream is every downstream that nobody configured.
 	anyDownstream Downstream
 	// other is every queue that nobody configured.
@@ -79,6 +80,9 @@ func (p Policy) Prepare() (*Compiled, error) {
 		tenants: make(map[string]*tenantView), queues: p.Queues, other: p.Queues[Every].withDefaults(),
 		overflows: make(map[admission.Scope]Overflow), maxRunning: make(map[admission.Scope]int),
 		downstreams: p.Downstreams, anyDownstream: p.AnyDownstream, adaptive: p.Adaptive, shedding: p.Shedding, load: p.Load, semaphores: p.Semaphores,
+	}
+	if p.Usage != nil {
+		c.usage = p.Usage.Tenants
 	}
 	if p.Shedding != nil {
 		c.sheds = p.Shedding.levels()

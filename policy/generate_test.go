@@ -93,6 +93,7 @@ func drawPolicy(t *rapid.T) Policy {
 	drawEachTenant(t, &p, queues)
 	p.Tenants, p.QueueLimits, p.PriorityLimits, p.Queues = orNil(tenants), orNil(queueLimits), orNil(priorityLimits), orNil(queues)
 	if rapid.Bool().Draw(t, "observed") {
+		p.Usage = &UsageRules{Tenants: rapid.IntRange(0, MaxUsageTenants).Draw(t, "usage")}
 		p.Observe = []admission.Scope{admission.Global, "acme:mail", "bolt"}
 	}
 	if rapid.Bool().Draw(t, "told load") {

@@ -27,6 +27,7 @@ type (
 		Load          *loadJSON                 `json:"load,omitempty"`
 		Semaphores    map[string]semaphoreJSON  `json:"semaphores,omitempty"`
 		Observe       []admission.Scope         `json:"observe,omitempty"`
+		Usage         *usageJSON                `json:"usage,omitempty"`
 		Rollout       *rolloutJSON              `json:"rollout,omitempty"`
 		DedupWindow   string                    `json:"dedup_window,omitempty"`
 		// Schema is where an editor finds the schema of a file: it is not kept.
@@ -216,6 +217,9 @@ func (p Policy) wire() policyJSON {
 	}
 	wire.rulesJSON = p.rules().wire()
 	wire.Shedding, wire.Load, wire.Observe, wire.Rollout = p.Shedding, p.Load.wire(), p.Observe, p.Rollout.wire()
+	if p.Usage != nil {
+		wire.Usage = &usageJSON{p.Usage.Tenants}
+	}
 	wire.Queues = convert(p.Queues, func(_ string, queue Queue) queueJSON {
 		return queueJSON{
 			Classes: queue.Classes, Horizon: formatDuration(queue.Horizon), ExpiredPolicy: queue.ExpiredPolicy,
@@ -251,6 +255,9 @@ func (w *policyJSON) policy(bad *problems) Policy {
 	}
 	p = p.withRules(w.rules("", bad))
 	p.Shedding, p.Load, p.Observe, p.Rollout = w.Shedding, w.Load.load(bad), w.Observe, w.Rollout.rollout(bad)
+	if w.Usage != nil {
+		p.Usage = &UsageRules{w.Usage.Tenants}
+	}
 	p.Queues = convert(w.Queues, func(name string, queue queueJSON) Queue {
 		at := "queues." + name
 		return Queue{

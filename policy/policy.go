@@ -52,6 +52,8 @@ type Policy struct {
 	// Observe are scopes whose decisions are always counted, up to MaxObserved; others are while they are among those with
 	// the most.
 	Observe []admission.Scope
+	// Usage has usage kept by tenant, queue and day; nil means that none is.
+	Usage *UsageRules
 	// Rollout is a candidate that is in force for a part of the tenants; nil means none.
 	Rollout *Rollout
 	// DedupWindow is how long the id of an ended job is remembered, 1 s to 24 h; zero means DefaultDedupWindow.
@@ -158,6 +160,32 @@ const (
 	MaxDedupWindow      = 24 * time.Hour
 )
 
+// UsageRules say how much is kept of usage. The zero value is the default.
+type UsageRules struct {
+	// Tenants is of how many tenants a day usage is kept in each partition, 1 to MaxUsageTenants; zero means DefaultUsageTenants. That of others
+	// is added up in one.
+	Tenants int
+}
+
+// Bounds of UsageRules.
+const (
+	DefaultUsageTenants = 10_000
+	MaxUsageTenants     = 1_000_000
+)
+
+type usageJSON struct {
+	Tenants int `json:"tenants,omitempty"`
+}
+
+// UsageTenants returns of how many tenants a day usage is kept in a partition; zero for none.
+func (c *Compiled) UsageTenants() int { return c.usage }
+
+func (p Policy) validateUsage(bad *problems) {
+	if p.Usage != nil {
+		bad.integer("usage.tenants", int64(p.Usage.Tenants), 1, MaxUsageTenants)
+	}
+}
+
 // MaxObserved is how many scopes a policy may name to be observed.
 const MaxObserved = 1000
 
@@ -229,6 +257,9 @@ func (p Policy) withDefaults() Policy {
 	p.Queues = maps.Clone(p.Queues)
 	for name, queue := range p.Queues {
 		p.Queues[name] = queue.withDefaults()
+	}
+	if p.Usage != nil {
+		p.Usage = &UsageRules{cmp.Or(p.Usage.Tenants, DefaultUsageTenants)}
 	}
 	p.Adaptive = maps.Clone(p.Adaptive)
 	for name, a := range p.Adaptive {

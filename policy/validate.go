@@ -71,6 +71,7 @@ func (p Policy) Validate() error {
 		bad.queue("queues."+name, p.Queues[name])
 	}
 	p.validateObserve(&bad)
+	p.validateUsage(&bad)
 	if len(bad) == 0 {
 		p.validateRollout(&bad)
 	}

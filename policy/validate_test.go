@@ -123,6 +123,26 @@ func TestFormatDurationIsShortAndExact(t *testing.T) {
 	}
 }
 
+// TestUsageIsKeptOfSoManyTenants: of none unless the policy says so, of DefaultUsageTenants unless it says of how many.
+func TestUsageIsKeptOfSoManyTenants(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]int{`{}`: 0, `{"usage":{}}`: DefaultUsageTenants, `{"usage":{"tenants":7}}`: 7} {
+		p, err := Unmarshal([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c := prepare(t, p); c.UsageTenants() != want {
+			t.Errorf("%s: usage is kept of %d tenants, want %d", text, c.UsageTenants(), want)
+		}
+	}
+	for _, tenants := range []string{"-1", "1000001"} {
+		_, err := Unmarshal([]byte(`{"usage":{"tenants":` + tenants + `}}`))
+		if want := "invalid usage.tenants " + tenants + ": allowed is 1 to 1000000"; err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
 func TestObservedScopesAreNamesAndFew(t *testing.T) {
 	t.Parallel()
 	p := Policy{Observe: []admission.Scope{"acme:mail"}}

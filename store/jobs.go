@@ -32,6 +32,8 @@ type Candidate struct {
 	// not measured. Tier is that of its tenant, for the refusal.
 	ShedFrom admission.PressureLevel
 	Tier     string
+	// Usage is of how many tenants a day usage is kept, by the policy; zero for none.
+	Usage int
 	// Redrive is the Seq of the dead letter which is to run again, zero for a new job. The payload is the one that is
 	// stored. Once the letter was redriven its job has another Seq, and the verdict is a duplicate's.
 	Redrive uint64
@@ -172,6 +174,8 @@ type Spent struct {
 	Class   admission.Priority
 	Limits  *[admission.Levels]admission.Limit
 	Version int64
+	// Usage is that of the job's Candidate, by the policy of Version.
+	Usage int
 }
 
 // Ends reports whether a job that came to this has left for good.

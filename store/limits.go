@@ -1,7 +1,10 @@
 package store
 
 import (
+	"cmp"
 	"errors"
+	"math"
+	"strings"
 	"time"
 
 	"github.com/headgate/headgate/admission"
@@ -18,6 +21,9 @@ type Question struct {
 	Limits [admission.Levels]admission.Limit
 	// Measured says that the Verdict of a Check is to tell how much the queue is pressed, which the policy has measured.
 	Measured bool
+	// Usage says of a Take or a Reserve of a tenant and a queue that it is counted among the usage of the day, which is kept of so many tenants;
+	// zero for none.
+	Usage int
 }
 
 // Scope is the innermost scope that the question names.
@@ -75,10 +81,12 @@ const ReservationKept = 2 * RefundWindow
 
 // Reservation is what an id has taken. It is a plain value; the zero Reservation is nothing.
 type Reservation struct {
-	// Taken is the receipt, without the limits of its question.
+	// Taken is the receipt, as Reserved returns it without the limits of its question and its Usage.
 	Taken Taken
 	// Ref is the id for Commit: no two reservations have the same.
 	Ref string
+	// Counted says that its usage is kept.
+	Counted bool
 	// Again says that the id had taken it before the call.
 	Again bool
 }
@@ -188,6 +196,58 @@ type Minute struct {
 	Tokens           admission.Tokens
 	// Partial says that the scope came among those that are counted only during the minute.
 	Partial bool
+}
+
+// Bounds of what is kept of usage in a partition.
+const (
+	// UsageDays is for how many days usage is kept, beside the one under way.
+	UsageDays = 35
+	// UsageQueues is of how many queues of a tenant in a day usage is kept each by itself.
+	UsageQueues = 64
+	// UsageRest stands for the queue of what a tenant used in others, and for tenant and queue of what tenants used beyond those whose usage
+	// is kept. It is no name of either.
+	UsageRest = "*"
+)
+
+// DayUsage is what one tenant used in one queue in a day. It is a plain value.
+type DayUsage struct {
+	// Day is when it began, at midnight UTC.
+	Day           time.Time
+	Tenant, Queue string
+	Used
+}
+
+// Used is what was used, whole numbers of jobs and of tokens.
+type Used struct {
+	// Jobs are those that entered, redriven ones again; Calls are reservations without a job.
+	Jobs, Calls int64
+	// Reserved is what they reserved. Refunded is what they turned out not to have needed of that, and Added what they have cost beyond it.
+	Reserved, Refunded, Added admission.Tokens
+}
+
+// Committed is what they cost: what was told, and what was reserved where nothing was told, or not yet.
+func (u *Used) Committed() admission.Tokens { return u.Reserved - u.Refunded + u.Added }
+
+// Add adds another one's.
+func (u *Used) Add(other *Used) {
+	u.Jobs, u.Calls = u.Jobs+other.Jobs, u.Calls+other.Calls
+	u.Reserved, u.Refunded, u.Added = u.Reserved+other.Reserved, u.Refunded+other.Refunded, u.Added+other.Added
+}
+
+// UsageQuery asks for the usage of a day.
+type UsageQuery struct {
+	// Day is any time of it.
+	Day time.Time
+	// Tenant and Queue narrow it; empty is all. A queue that is counted among the rest is not found.
+	Tenant, Queue string
+}
+
+// DayOf returns the day of a time, counted from 1970 in UTC.
+func DayOf(at time.Time) int64 { return int64(math.Floor(float64(at.Unix()) / (24 * 60 * 60))) }
+
+// CompareUsage orders usage by day, tenant and queue.
+func CompareUsage(a, b *DayUsage) int {
+	return cmp.Or(a.Day.Compare(b.Day), strings.Compare(a.Tenant, b.Tenant), strings.Compare(a.Queue, b.Queue))
 }
 
 // Recorded is what was counted in one minute.

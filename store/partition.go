@@ -162,6 +162,8 @@ type Buckets interface {
 	Shadow(ctx context.Context, version int64, id string, questions []Question) error
 	ShadowCounts(ctx context.Context) (ShadowCounts, error)
 
+	// Usage returns what was used in a day, by tenant and queue, sorted by CompareUsage; none for a day that is kept no more.
+	Usage(ctx context.Context, q UsageQuery) ([]DayUsage, error)
 	Count(ctx context.Context, counts []ScopeCount) (done int, err error)
 	Minutes(ctx context.Context, scope admission.Scope) ([]Minute, error)
 	LastHour(ctx context.Context, budget time.Duration) ([]Recorded, error)

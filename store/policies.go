@@ -125,6 +125,8 @@ type PolicyUpdate struct {
 	Pressured []string
 	// Load is how often workers are to tell how busy they are; zero is never.
 	Load time.Duration
+	// Usage says that usage is kept.
+	Usage bool
 
 	// Before is the update that stored the version in force, as far as dispatch and admission know it, so that only what differs is
 	// written. Where it is nil, or Redis has something else, what Redis has is read.

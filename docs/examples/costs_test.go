@@ -9,6 +9,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/headgatetest"
+	"github.com/headgate/headgate/policy"
 )
 
 // Completion asks a model.
@@ -98,6 +99,53 @@ func complete(ctx context.Context, limiter *headgate.Limiter, llm model, prompt 
 		return "", errors.Join(err, reserved.Cancel(ctx))
 	}
 	return said.Text, reserved.Commit(ctx, said.Usage.Total)
+}
+
+//snippet:end
+
+// TestUsageIsTold of a job and of a call without one.
+func TestUsageIsTold(t *testing.T) {
+	t.Parallel()
+	for _, where := range []func(testing.TB) *headgate.Client{open, func(t testing.TB) *headgate.Client {
+		t.Helper()
+		hg, err := headgate.Open(t.Context(), "memory:", headgate.Config{})
+		check(t, err)
+		t.Cleanup(func() { check(t, hg.Close()) })
+		return hg
+	}} {
+		hg := where(t)
+		//snippet:begin usage
+		err := hg.Policy().Change(t.Context(), headgate.Edit{Author: "ada", Reason: "bills"}, func(p *headgate.Policy) {
+			p.Document.Usage = &policy.UsageRules{}
+		})
+		//snippet:end
+		check(t, err)
+		perMinute(t, hg)
+		limiter, err := hg.Limiter(headgate.LimiterConfig{Timeout: 5 * time.Second})
+		check(t, err)
+		t.Cleanup(func() { check(t, limiter.Close(context.WithoutCancel(t.Context()))) })
+		_, err = complete(t.Context(), limiter, model(700), "why?")
+		check(t, err)
+		_, err = hg.Enqueue(t.Context(), headgate.Job{Tenant: "acme", Queue: "llm", Cost: 300, Args: Completion{"and?"}})
+		check(t, err)
+		bill, err := billOf(t.Context(), hg, "acme", time.Now().Add(-24*time.Hour))
+		check(t, err)
+		if bill != 1000 {
+			t.Errorf("%d tokens, want 700 and 300", bill)
+		}
+	}
+}
+
+//snippet:begin bill
+
+func billOf(ctx context.Context, hg *headgate.Client, tenant string, from time.Time) (tokens headgate.Tokens, err error) {
+	for u, err := range hg.Inspect().Usage(ctx, headgate.UsageFilter{Tenant: tenant, From: from}) {
+		if err != nil {
+			return 0, err
+		}
+		tokens += u.Committed
+	}
+	return tokens, nil
 }
 
 //snippet:end

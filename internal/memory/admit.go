@@ -257,6 +257,8 @@ func (a *admitting) enter() {
 	for i := range a.entering {
 		e := &a.entering[i]
 		m.accepted++
+		as := &a.jobs[e.at]
+		m.usage.Add(a.now, m.over(a.now), a.now, as.Usage, as.Job.Tenant, as.Job.Queue, store.Used{Jobs: 1, Reserved: as.Job.Cost})
 		if e.redrive != nil {
 			m.letters.Remove(e.redrive)
 			m.accepted--

@@ -12,6 +12,7 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/buckets"
 	"github.com/headgate/headgate/fairqueue"
+	"github.com/headgate/headgate/internal/memory/internal/counts"
 	"github.com/headgate/headgate/store"
 )
 
@@ -312,6 +313,9 @@ func (m *model) trueUp(left []*modelJob, jobs []store.Finish, ends []store.Ended
 		f := &jobs[i]
 		if j == nil || f.Spent == nil || !ends[i].Ends() || j.uncharged {
 			continue
+		}
+		if m.unused >= 0 && int64(j.Seq) > m.unused {
+			m.usage.Add(now, m.over(now), j.arrival, f.Spent.Usage, j.Tenant, j.Queue, counts.Settled(j.Cost, f.Spent.Cost))
 		}
 		back := j.Cost - f.Spent.Cost
 		if back > 0 && buckets.Instant(j.arrival) < m.changed {

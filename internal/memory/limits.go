@@ -50,10 +50,24 @@ func (m *model) check(now, version int64, peek bool, questions []store.Question,
 		}
 	}
 	if granted && !peek {
+		for i := range questions {
+			m.use(now, now, &questions[i], store.Used{Calls: 1, Reserved: questions[i].Cost})
+		}
 		c.Commit()
 		m.advance(now)
 	}
 	return granted, store.Moment{Time: int64(c.At), Refunds: m.refunds}, nil
+}
+
+// use counts the usage of a question that was asked at some time.
+func (m *model) use(now, at int64, q *store.Question, n store.Used) {
+	m.usage.Add(now, m.over(now), at, q.Usage, q.Tenant, q.Queue, n)
+}
+
+// Usage returns what was used in a day, as store.Partition.Usage.
+func (p *Partition) Usage(_ context.Context, q store.UsageQuery) (all []store.DayUsage, err error) {
+	p.read(func(m *model, _ int64) { all = m.usage.Of(&q) })
+	return all, nil
 }
 
 // Take asks one question, as store.Partition.Take.
@@ -107,6 +121,7 @@ func (m *model) commit(now int64, id string, receipt *store.Taken, actual admiss
 			c.Put(step, after, stamp)
 		}
 	}
+	m.use(now, now-elapsed, q, counts.Settled(q.Cost, actual))
 	m.refunds += int64(max(0, q.Cost-actual))
 	c.Commit()
 	m.advance(now)
@@ -135,7 +150,7 @@ func (m *model) reserve(now, version int64, id string, q store.Question) (answer
 		if kept := &known.Taken.Question; kept.Scope() != q.Scope() || kept.Cost != q.Cost {
 			return answer, taken, store.ErrReservationOther
 		}
-		known.Taken.Question.Limits, known.Again = q.Limits, true
+		known.Taken.Question.Limits, known.Taken.Question.Usage, known.Again = q.Limits, q.Usage, true
 		return store.Answer{Verdict: admission.Verdict{Decision: admission.Admitted}, Left: known.left}, known.Reservation, nil
 	}
 	answers := [1]store.Answer{}
@@ -147,8 +162,9 @@ func (m *model) reserve(now, version int64, id string, q store.Question) (answer
 	for level, left := range answers[0].Left {
 		taken.Taken.Left[level] = int64(left)
 	}
+	taken.Counted = q.Usage > 0
 	kept := reserved{taken, answers[0].Left}
-	kept.Taken.Question.Limits = [admission.Levels]admission.Limit{}
+	kept.Taken.Question.Limits, kept.Taken.Question.Usage = [admission.Levels]admission.Limit{}, 0
 	for _, over := range m.reserving.Passed(m.over(now)) {
 		delete(m.reserved, over)
 	}

@@ -28,6 +28,7 @@ type settings struct {
 	caps      map[string]bound
 	pressured map[string]bool
 	load      time.Duration // how often workers tell how busy they are
+	usage     bool
 }
 
 // classTenant names a tenant in a class of every queue; one without a name is everybody else.
@@ -83,6 +84,7 @@ func settingsIn(u *store.PolicyUpdate) settings {
 	for _, queue := range u.Pressured {
 		s.pressured[queue] = true
 	}
+	s.usage = u.Usage
 	for _, w := range u.Weights {
 		s.weights[classTenant{w.Class, w.Tenant}] = w.Weight
 	}
@@ -236,6 +238,11 @@ func (m *model) putPolicy(now int64, u *store.PolicyUpdate) error {
 	counts := m.boundsAdded(wanted)
 	m.setQueues(wanted, now)
 	m.settings = wanted
+	if !wanted.usage {
+		m.unused = -1
+	} else if m.unused < 0 {
+		m.unused = int64(m.room.LastSeq())
+	}
 	m.setCaps(c, gates)
 	m.measure(wanted.pressured)
 	m.keep(u.Version, append([]byte{}, u.Text...))

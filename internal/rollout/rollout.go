@@ -41,7 +41,7 @@ func newUpdate(expected int64, document policy.Policy, text []byte) (store.Polic
 	}
 	update := store.PolicyUpdate{
 		Expected: expected, Version: document.Version, Text: text, Window: compiled.DedupWindow(),
-		LongestFill: max(document.LongestFill(), time.Millisecond),
+		LongestFill: max(document.LongestFill(), time.Millisecond), Usage: compiled.UsageTenants() > 0,
 	}
 	for _, name := range compiled.QueueNames() {
 		q := compiled.QueueOf(name)

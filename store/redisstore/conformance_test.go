@@ -156,6 +156,7 @@ type walk struct {
 	held    map[string][]held
 	limits  [3][admission.Levels]admission.Limit
 	version int64
+	usage   int                                  // Of how many tenants the policy has usage kept.
 	sheds   map[shedding]admission.PressureLevel // From which level on the policy refuses which jobs.
 	// before is the policy in force as it was stored, nil for none.
 	before   *store.PolicyUpdate
@@ -196,6 +197,7 @@ var walkThemes = map[string][]string{
 // begin starts with nothing in either, a day ahead: Redis drops by its own clock what is over.
 func (w *walk) begin(bounds memory.Bounds) {
 	w.ctx, w.now, w.held, w.sheds = w.tb.Context(), time.Now().Add(24*time.Hour).UnixMicro(), map[string][]held{}, nil
+	w.usage = 0
 	w.memory = memory.New(memory.Config{
 		Now: func() time.Time { return time.UnixMicro(w.now) }, KeepEnded: true, Bounds: bounds,
 		Dispatched: func(d fairqueue.Dispatch) { w.service.dispatched(d) },
@@ -372,6 +374,11 @@ func (w *walk) told() {
 	w.replied("loads", func(s store.Partition) redistest.Reply { return redistest.Replied(s.Loads(w.ctx, walkQueues)) })
 	w.replied("holds", func(s store.Partition) redistest.Reply { return redistest.Replied(s.Holds(w.ctx)) })
 	w.replied("queues", func(s store.Partition) redistest.Reply { return redistest.Replied(s.Queues(w.ctx)) })
+	for _, tenant := range []string{"", "ann"} {
+		w.replied("usage", func(s store.Partition) redistest.Reply {
+			return redistest.Replied(s.Usage(w.ctx, store.UsageQuery{Day: time.UnixMicro(w.now), Tenant: tenant}))
+		})
+	}
 	w.replied("census", func(s store.Partition) redistest.Reply { return redistest.Replied(s.Census(w.ctx)) })
 	w.replied("workers", func(s store.Partition) redistest.Reply { return redistest.Replied(s.Workers(w.ctx)) })
 	w.replied("deaths", func(s store.Partition) redistest.Reply { return redistest.Replied(s.Deaths(w.ctx, time.Time{}, 0)) })

@@ -39,6 +39,28 @@ func (d *many) CountedScopes(ctx context.Context) (n int64, err error) {
 	return n, err
 }
 
+// Usage adds up what partitions count of the tenants whose usage none keeps by themselves.
+func (d *many) Usage(ctx context.Context, q store.UsageQuery) ([]store.DayUsage, error) {
+	if q.Tenant != "" && q.Tenant != store.UsageRest {
+		return d.of(q.Tenant).Usage(ctx, q)
+	}
+	parts, err := gather(d, func(part *Partition) ([]store.DayUsage, error) { return part.Usage(ctx, q) })
+	if err != nil {
+		return nil, err
+	}
+	all := slices.Concat(parts...)
+	slices.SortFunc(all, func(a, b store.DayUsage) int { return store.CompareUsage(&a, &b) })
+	sum := all[:0]
+	for i := range all {
+		if n := len(sum); n > 0 && store.CompareUsage(&sum[n-1], &all[i]) == 0 {
+			sum[n-1].Add(&all[i].Used)
+		} else {
+			sum = append(sum, all[i])
+		}
+	}
+	return sum, nil
+}
+
 func (d *many) Count(ctx context.Context, counts []store.ScopeCount) (done int, err error) {
 	of := map[*Partition][]store.ScopeCount{}
 	for _, c := range counts {

@@ -78,9 +78,17 @@ func (w *walk) question() store.Question {
 	return q
 }
 
+// used has the usage of a tenant's question kept, where the policy says so.
+func (w *walk) used(q store.Question) store.Question {
+	if q.Tenant != "" {
+		q.Usage = w.usage
+	}
+	return q
+}
+
 // take asks a question whose tokens a later step may refund.
 func (w *walk) take() {
-	q := w.question()
+	q := w.used(w.question())
 	reply := w.replied(fmt.Sprintf("take %+v", q), func(s store.Partition) redistest.Reply {
 		verdict, receipt, err := s.Take(w.ctx, w.version, q)
 		return redistest.Replied(verdict, receipt, err)
@@ -93,7 +101,7 @@ func (w *walk) take() {
 
 // reserve takes tokens under one of few ids, which have taken some already now and then.
 func (w *walk) reserve() {
-	q, id, version := w.question(), pick(w, "reservation", []string{"a", "b", "c:d"}), w.someVersion()
+	q, id, version := w.used(w.question()), pick(w, "reservation", []string{"a", "b", "c:d"}), w.someVersion()
 	answered := func(answer store.Answer, r store.Reservation, err error) redistest.Reply {
 		ref := r.Ref != ""
 		r.Ref = ""

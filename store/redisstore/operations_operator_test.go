@@ -159,6 +159,8 @@ func (w *walk) policy() {
 		u.Load = time.Duration(w.number("load", 1, 3)) * time.Second
 	}
 	sheds := w.drawShedding(u.Pressured)
+	usage := pick(w, "usage", []int{0, 1, 2, 100})
+	u.Usage = usage > 0
 	if w.number("known", 0, 1) == 1 {
 		u.Before = w.before
 	}
@@ -169,7 +171,7 @@ func (w *walk) policy() {
 	w.resend()
 	if asked.Err == "" {
 		w.service.weightsChanged()
-		w.version, w.before, w.sheds = u.Version, &u, sheds
+		w.version, w.before, w.sheds, w.usage = u.Version, &u, sheds, usage
 	}
 }
 

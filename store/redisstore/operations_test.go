@@ -98,8 +98,9 @@ func (w *walk) redrive(key admission.Key) store.Candidate {
 	return candidate
 }
 
-// shed says from which level on a job is refused.
+// shed says from which level on a job is refused, and whether its usage is kept.
 func (w *walk) shed(c *store.Candidate) {
+	c.Usage = w.usage
 	if from := w.sheds[shedding{c.Job.Queue, slices.Index(walkTenants, c.Job.Tenant), c.Class}]; from > 0 {
 		c.ShedFrom, c.Tier = from, "tier of "+c.Job.Tenant
 	}
@@ -239,7 +240,7 @@ func (w *walk) finish() {
 func (w *walk) drawSpent(lease *store.Lease, version int64) *store.Spent {
 	return &store.Spent{
 		Cost: admission.Tokens(pick(w, "actual", []int{0, 1, 2, 3, 5, 8, 40, 500})), Class: admission.DefaultClasses()[lease.Class].Name,
-		Limits: &w.limits[slices.Index(walkTenants, lease.Job.Tenant)%len(w.limits)], Version: version,
+		Limits: &w.limits[slices.Index(walkTenants, lease.Job.Tenant)%len(w.limits)], Version: version, Usage: w.usage,
 	}
 }
 

@@ -1,10 +1,16 @@
 package api
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"net/http"
+	"strconv"
 	"time"
 
+	"github.com/headgate/headgate/admin/internal/route"
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/shown"
 	"github.com/headgate/headgate/internal/tally"
 	"github.com/headgate/headgate/store"
 )
@@ -27,6 +33,34 @@ type countsView struct {
 	Allowed int64                            `json:"allowed"`
 	Refused int64                            `json:"refused"`
 	Minutes []minuteView                     `json:"minutes"`
+}
+
+// usage shows what tenants used by day and queue. As CSV the cursor of the next page is in a header.
+func (a *API) usage(r *route.Request) (*route.Answer, error) {
+	query := r.URL.Query()
+	tenant, err := r.Bind(query.Get("tenant"))
+	if err != nil {
+		return nil, err
+	}
+	from, first := shown.ParseDay("from", query.Get("from"))
+	to, last := shown.ParseDay("to", query.Get("to"))
+	limit, number := strconv.Atoi(cmp.Or(query.Get("limit"), strconv.Itoa(shown.UsagePage)))
+	if err := errors.Join(first, last, number); err != nil {
+		return nil, err
+	}
+	page, err := shown.ReadUsage(r.Context(), a.config.Store, shown.UsageQuery{
+		Tenant: tenant, Queue: query.Get("queue"), From: from, To: to, Cursor: query.Get("cursor"), Limit: limit,
+	})
+	if err != nil || query.Get("format") != "csv" {
+		return route.OK(page), err
+	}
+	return &route.Answer{Raw: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/csv; charset=utf-8; header=present")
+		if page.Cursor != "" {
+			w.Header().Set("Headgate-Cursor", page.Cursor)
+		}
+		_ = shown.WriteUsage(w, page.Usage) //nolint:errcheck // Whoever asked is gone.
+	})}, nil
 }
 
 // wayOf is the way of a question.

@@ -29,6 +29,7 @@ func (a *API) limitRoutes() []route.Route {
 		ofTenant(http.MethodGet, "/api/v1/rate-limit/status/{scope}", access.Viewer, a.status),
 		ofTenant(http.MethodGet, "/api/v1/rate-limit/metrics/{scope}", access.Viewer, a.counts),
 		see("/api/v1/rate-limit/metrics", a.top),
+		ofTenant(http.MethodGet, "/api/v1/usage", access.Viewer, a.usage),
 		{Method: http.MethodPost, Path: "/api/v1/rate-limit/reset/{scope}", Role: access.Admin, Reach: route.Deployment, Handle: a.reset},
 	}
 }

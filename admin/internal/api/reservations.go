@@ -70,6 +70,9 @@ func (a *API) decideReserved(r *route.Request, id string, asked question) (made 
 		if err != nil {
 			return err
 		}
+		if q.Tenant != "" {
+			q.Usage = snapshot.UsageTenants()
+		}
 		answer, got, err := a.config.Store.Reserve(r.Context(), snapshot.Version(), id, q)
 		if err != nil {
 			return err
@@ -151,6 +154,9 @@ func (a *API) committed(ctx context.Context, kept store.Reservation, actual admi
 	err = a.limits.with(ctx, func(snapshot *policy.Compiled) error {
 		if taken.Question, err = questionOf(snapshot, question{Scope: of.Scope(), Tokens: of.Cost}); err != nil {
 			return err
+		}
+		if kept.Counted {
+			taken.Question.Usage = snapshot.UsageTenants()
 		}
 		taken.Version = snapshot.Version()
 		counts, changed := actual, taken.Version != version

@@ -129,7 +129,7 @@ func (a *Sessions) tell(ctx context.Context, s session, held *leased, f store.Fi
 	err = a.config.With(ctx, func(now *policy.Compiled) error {
 		class, _ := now.ClassAt(held.Job.Queue, held.Class)
 		limits := [admission.Levels]admission.Limit(now.LimitsFor(held.Job.Tenant, held.Job.Queue, class))
-		f.Queue, f.Spent = held.Job.Queue, &store.Spent{Cost: cost, Class: class, Limits: &limits, Version: now.Version()}
+		f.Queue, f.Spent = held.Job.Queue, &store.Spent{Cost: cost, Class: class, Limits: &limits, Version: now.Version(), Usage: now.UsageTenants()}
 		ends, more, err = held.part.Finish(ctx, s.pool, s.worker, []store.Finish{f})
 		return err
 	})

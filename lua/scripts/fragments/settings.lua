@@ -39,6 +39,7 @@ end
 --                     that moves by itself what share.lua says
 --   p DOWNSTREAM      how many jobs may wait while its breaker is not closed; an empty name is every other
 --   r QUEUE           that it is measured how much the queue is pressed (pressure.lua)
+--   u                 that usage is kept (usage.lua)
 --   w CLASS:TENANT    weight; an empty tenant is everybody else
 -- `nb`, `nk` and `nw` count the bounds, the p and the weights; `pr` names the edit whose bounds have to be counted (recount.lua), `ps`
 -- the settings as they are, by version and digest, where that is known (settings.go).
@@ -204,6 +205,8 @@ local function settings_apply(list, edit, now)
       pressure_want(name, value ~= '')
     elseif kind == 'l' then
       state_set('load', value ~= '' and value)
+    elseif kind == 'u' then
+      usage_want(value ~= '')
     else
       local to = SETTINGS[kind]
       touched[to] = true

@@ -423,6 +423,11 @@ function scripts.admit(KEYS, ARGV)
   end
 
   buckets_write(call.now)
+  for _, i in ipairs(call.admitted) do
+    local job = call.jobs[i]
+    usage_note(job.path, call.now, 1, 0, job.cost, 0, 0)
+  end
+  usage_write(call.now)
   uploads_drop()
   local redriven = 0
   for _, i in ipairs(call.admitted) do

@@ -128,12 +128,13 @@ end
 
 -- spent_read notes what jobs have cost, by the job's number, and returns where the jobs begin.
 local function spent_read(at)
-  call.spent = {}
+  call.spent, call.keeps_usage = {}, false
   if call.argv[at] ~= 'spent' then return at end
   call.spent_version = call.argv[at + 1]
   call.buckets, call.global_bucket = 'b:', 'gb'
   at = paths_read(at + 2)
   for i = 1, call.path_count do
+    call.keeps_usage = call.keeps_usage or call.paths[i].kept
     call.spent[tonumber(call.argv[at])] = { path = call.paths[i], cost = tonumber(call.argv[at + 1]) }
     at = at + 2
   end
@@ -144,6 +145,7 @@ end
 local ARRIVAL_AT = 23
 local function true_up(rec, spent)
   local reserved, arrival = cost_at(rec, COST_AT), number_at(rec, ARRIVAL_AT)
+  usage_settle(spent.path, rec, arrival, spent.cost)
   if spent.cost < reserved and arrival < state_num('pat') then return end -- Under other limits the buckets may have been others.
   path_true_up(spent.path, reserved, spent.cost, math.max(0, call.now - arrival))
 end
@@ -158,6 +160,7 @@ local function spent_settle(words)
     if spent and LEAVES[words[i]] then true_up(job.rec, spent) end
   end
   buckets_write(call.now)
+  usage_write(call.now)
 end
 
 -- COUNTERS has the field that counts what becomes of a job, of outcomes that are not of every call.
@@ -174,7 +177,7 @@ function scripts.finish(KEYS, ARGV)
   local jobs_at = spent_read(SPENT_AT)
   if jobs_at > SPENT_AT then
     call.records_needed = true
-    for _, field in ipairs({ 'gb', 'gm' }) do state_fields[#state_fields + 1] = field end
+    for _, field in ipairs({ 'gb', 'gm', call.keeps_usage and 'us' or nil }) do state_fields[#state_fields + 1] = field end
   end
   for at = jobs_at, #ARGV, JOB_SIZE do
     local job = { token = ARGV[at], key = ARGV[at + 1], what = ARGV[at + 2], delay = ARGV[at + 3],

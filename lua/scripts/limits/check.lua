@@ -30,6 +30,7 @@ function scripts.check(KEYS, ARGV)
       refused = true
     else
       charge(path, cost)
+      usage_note(path, time_us, 0, 1, cost / 1000000, 0, 0)
     end
     refusals[#refusals + 1] = refusal or ''
   end
@@ -46,6 +47,7 @@ function scripts.check(KEYS, ARGV)
   end
   if granted then
     buckets_write(time_us)
+    usage_write(time_us)
     state_write()
   end
   return pressures_told({ refused and 'refused' or 'granted', format('%d %d', call.filled_to, state_num('rf')), unpack(lines) }, time_us)

@@ -34,6 +34,8 @@ function scripts.refund(KEYS, ARGV)
 
   path_true_up(path, RESERVED, COST, elapsed, LEFT, (state_num('rf') - REFUNDS) * 1000000)
   buckets_write(time_us)
+  usage_note(path, time_us - elapsed, 0, 0, 0, math.max(0, RESERVED - COST), math.max(0, COST - RESERVED))
+  usage_write(time_us)
   state_write()
   return { 'refunded' }
 end

@@ -51,7 +51,7 @@ func (c *Classes) Spent(f *store.Finish, class int) *store.Spent {
 	now := c.policy.Load()
 	name, _ := now.ClassAt(f.Queue, class)
 	limits := [admission.Levels]admission.Limit(now.LimitsFor(f.Key.Tenant, f.Queue, name))
-	return &store.Spent{Cost: f.Spent.Cost, Class: name, Limits: &limits, Version: now.Version()}
+	return &store.Spent{Cost: f.Spent.Cost, Class: name, Limits: &limits, Version: now.Version(), Usage: now.UsageTenants()}
 }
 
 // LeastBackoff returns the least that a job's own header may give it to wait.

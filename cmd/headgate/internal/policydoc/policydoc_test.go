@@ -60,6 +60,7 @@ var places = map[string]string{
 	"downstream":  `{"downstreams": {"smtp": {%s}}}`,
 	"breaker":     `{"downstreams": {"smtp": {"breaker": {%s}}}}`,
 	"semaphore":   `{"semaphores": {"gpu": {%s}}}`,
+	"usage":       `{"usage": {%s}}`,
 	"adaptive":    `{"downstreams": {"smtp": {"max_running": 1000000}}, "adaptive": {"out": {%s}}}`,
 	"pressure":    `{"load": {}, "queues": {"mail": {"pressure": {%s}}}}`,
 	"shedding":    `{"shedding": {%s}}`,

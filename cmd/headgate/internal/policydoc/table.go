@@ -3,6 +3,7 @@ package policydoc
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/headgate/headgate/admission"
@@ -59,6 +60,7 @@ var objects = []object{
 			field{"load", of("load"), "nobody tells", "Has workers tell how busy they are, for `headgate load` and its history. `{}` is enough."},
 			field{"semaphores", named{keys: semaphoreName, value: of("semaphore")}, fmt.Sprintf("%d permits of each", policy.DefaultSemaphoreMax), fmt.Sprintf("Semaphores, up to %d: limits of what is done at a time outside of jobs. By name, `TENANT:NAME` for one of a tenant; `*` is each that is not named, `TENANT:*` each of a tenant. [Semaphores](guides/semaphores.md) tells how.", policy.MaxSemaphores)},
 			field{"observe", list{0, policy.MaxObserved, anyScope}, "none", "Scopes whose decisions are always counted; others are while they are among the busiest."},
+			field{"usage", of("usage"), "none is kept", "Usage is kept by tenant, queue and day (UTC), for 35 days: `headgate usage` shows it. `{}` is enough. What this costs is told in [costs](guides/costs.md#usage)."},
 			field{"rollout", of("rollout"), "none", "A candidate that is in force for a part of the tenants. `headgate policy rollout` writes it."},
 			field{"dedup_window", span{policy.MinDedupWindow, policy.MaxDedupWindow}, "30s",
 				"How long at least the id of a job is remembered after the job has ended: sent again meanwhile, it is a duplicate."},
@@ -224,6 +226,13 @@ var objects = []object{
 		doc: "How workers tell how busy they are: what their processes use, and how jobs ran. It is one command more each time for each worker. [Load](guides/load.md) tells what comes of it.",
 		fields: []field{
 			{"every", span{policy.MinLoadEvery, policy.MaxLoadEvery}, "5s", "How often each worker tells."},
+		},
+	},
+	{
+		name: "usage", title: "usage",
+		doc: "What is kept of usage.",
+		fields: []field{
+			{"tenants", whole{low: 1, high: policy.MaxUsageTenants, zero: true}, strconv.Itoa(policy.DefaultUsageTenants), "Of how many tenants a day usage is kept, in each partition. What others use is added up under `*`."},
 		},
 	},
 	{

@@ -16,11 +16,13 @@ type Path struct {
 	Limits        *[admission.Levels]admission.Limit
 	// From is the level from which on a job is refused for it, zero where its queue is not measured.
 	From admission.PressureLevel
+	// Usage is of how many tenants a day usage is kept, zero for none. It is the same in all paths of a call.
+	Usage int
 }
 
 // PathOf returns the path of a question.
 func PathOf(q *store.Question) Path {
-	p := Path{Tenant: q.Tenant, Queue: q.Queue, Name: q.Class, Limits: &q.Limits}
+	p := Path{Tenant: q.Tenant, Queue: q.Queue, Name: q.Class, Limits: &q.Limits, Usage: q.Usage}
 	if q.Measured {
 		p.From = neverRefused
 	}
@@ -73,6 +75,9 @@ func AppendPaths(args []any, most int, global *admission.Limit, parts int, paths
 		head = append(head, byte(p.Class), byte(p.From), byte(at+1))
 	}
 	binary.LittleEndian.PutUint16(head[countAt:], uint16(len(distinct)))
+	if len(paths) > 0 && paths[0].Usage > 0 {
+		head = binary.LittleEndian.AppendUint32(head, uint32(paths[0].Usage))
+	}
 	args[headAt] = head
 	for i := range paths {
 		args = append(args, &paths[i].Tenant, &paths[i].Queue, (*string)(&paths[i].Name))

@@ -22,10 +22,8 @@ func (s *Limits) Reserve(ctx context.Context, version int64, id string, q store.
 		return answer, taken, err
 	}
 	q.Measured = false
-	args := append(make([]any, 0, 18), s.conn.Now, version, s.conn.BucketCap)
-	args = codec.AppendGlobal(args, &q.Limits[admission.LevelGlobal], s.conn.Parts)
-	args = append(args, q.Tenant+":"+id, codec.Micros(store.ReservationKept), "h-"+rand.Text(), int64(q.Cost), string(q.Scope()))
-	reply, err := s.conn.Run(ctx, "reserve", codec.AppendPaths(args, []codec.Path{codec.PathOf(&q)})...)
+	args := append(make([]any, 0, 14), s.conn.Now, version, q.Tenant+":"+id, codec.Micros(store.ReservationKept), "h-"+rand.Text(), int64(q.Cost), string(q.Scope()))
+	reply, err := s.conn.Run(ctx, "reserve", codec.AppendQuestions(args, s.conn.BucketCap, s.conn.Parts, []store.Question{q})...)
 	switch {
 	case err != nil && redis.HasErrorPrefix(errors.Unwrap(err), "OOM"):
 		return answer, taken, errors.Join(admission.ErrOutOfMemory, err)
@@ -51,7 +49,7 @@ func (s *Limits) Reserve(ctx context.Context, version int64, id string, q store.
 	if kept := &taken.Taken.Question; kept.Scope() != q.Scope() || kept.Cost != q.Cost {
 		return answer, store.Reservation{}, store.ErrReservationOther
 	}
-	taken.Taken.Question.Limits = q.Limits
+	taken.Taken.Question.Limits, taken.Taken.Question.Usage = q.Limits, q.Usage
 	answer.Verdict.Decision = admission.Admitted
 	for level, left := range taken.Taken.Left {
 		answer.Left[level] = admission.Micro(left)
@@ -77,7 +75,7 @@ func (s *Limits) Reserved(ctx context.Context, tenant, id string) (store.Reserva
 }
 
 // reservedWords are those of what is kept of a reservation.
-const reservedWords = 4 + int(admission.Levels) + 2
+const reservedWords = 4 + int(admission.Levels) + 3
 
 func parseReserved(line string, part int) (taken store.Reservation, err error) {
 	words := strings.Split(line, " ")
@@ -96,7 +94,7 @@ func parseReserved(line string, part int) (taken store.Reservation, err error) {
 	t := &taken.Taken
 	t.Version, t.At, t.Question.Cost = numbers[0], store.Moment{Time: numbers[1], Refunds: numbers[2], Part: part}, admission.Tokens(numbers[3])
 	copy(t.Left[:], numbers[4:])
-	taken.Ref = words[reservedWords-2]
+	taken.Ref, taken.Counted = words[reservedWords-3], words[reservedWords-2] == "u"
 	t.Question.Tenant, t.Question.Queue, t.Question.Class, err = admission.Scope(words[reservedWords-1]).Parts()
 	if err != nil {
 		return taken, fmt.Errorf("read reservation %q: %w", line, err)

@@ -23,8 +23,12 @@ const (
 	settingParked = "p"
 	settingPress  = "r"
 	settingLoad   = "l"
+	settingUsage  = "u"
 	SettingWeight = "w"
 )
+
+// usageField is the field of the state that is there while usage is kept.
+const usageField = "us"
 
 // SettingKey names a setting.
 type SettingKey struct{ Kind, Name string }
@@ -55,6 +59,9 @@ func SettingsOf(u *store.PolicyUpdate) Settings {
 	}
 	if u.Load > 0 {
 		all[SettingKey{settingLoad, ""}] = strconv.FormatInt(u.Load.Microseconds(), 10)
+	}
+	if u.Usage {
+		all[SettingKey{settingUsage, ""}] = "1"
 	}
 	for _, w := range u.Weights {
 		all[SettingKey{SettingWeight, string(w.Class) + ":" + w.Tenant}] = strconv.FormatInt(int64(w.Weight), 10)
@@ -117,7 +124,7 @@ func (k SettingKey) isTier() bool { return k.Kind == SettingBound && strings.Has
 // IsGeneral reports whether a setting holds for those that have none of their own: it changes with the version.
 func (k SettingKey) IsGeneral() bool {
 	switch k.Kind {
-	case SettingQueue, settingPress, settingLoad:
+	case SettingQueue, settingPress, settingLoad, settingUsage:
 		return true
 	case SettingWeight:
 		return strings.HasSuffix(k.Name, ":")
@@ -282,12 +289,14 @@ func (s *Policies) Stored(ctx context.Context) (Settings, error) {
 	if load != "" {
 		all[SettingKey{settingLoad, ""}] = load
 	}
-	for kind, name := range map[string]string{SettingWeight: "weights", SettingBound: "bounds", settingParked: "maxparked", SettingGate: "gates", SettingQueue: "state", settingPress: "state"} {
+	for kind, name := range map[string]string{SettingWeight: "weights", SettingBound: "bounds", settingParked: "maxparked", SettingGate: "gates", SettingQueue: "state", settingPress: "state", settingUsage: "state"} {
 		pattern := ""
 		if kind == SettingQueue {
 			pattern = "cfg:*"
 		} else if kind == settingPress {
 			pattern = "pressure:*"
+		} else if kind == settingUsage {
+			pattern = usageField
 		}
 		fields, err := s.conn.WholeHash(ctx, s.conn.Partition.Base()+name, pattern)
 		if err != nil {
@@ -297,6 +306,8 @@ func (s *Policies) Stored(ctx context.Context) (Settings, error) {
 			switch {
 			case kind == SettingQueue:
 				field = strings.TrimPrefix(field, "cfg:")
+			case kind == settingUsage:
+				field, value = "", "1"
 			case kind == settingPress:
 				field, value = strings.TrimPrefix(field, "pressure:"), "1"
 			case kind == SettingGate && strings.HasPrefix(field, "b:"):
