@@ -259,9 +259,6 @@ func (r *Room) NextSeq() uint64 {
 	return r.seq
 }
 
-// LastSeq returns the last number that NextSeq has returned, zero for none.
-func (r *Room) LastSeq() uint64 { return r.seq }
-
 func (r *Room) closed(gate string) bool { return r.units(gate) <= 0 }
 
 // Closed reports whether a gate lets nothing pass.

@@ -174,7 +174,10 @@ func (s *storm) poisoned(dead map[string]bool) map[string]bool {
 }
 
 // committed is between what jobs have cost at least and at most: the same, but where workers of a release took part that tells no costs.
-type committed struct{ least, most int64 }
+type committed struct {
+	least, most    int64
+	jobs, reserved int64
+}
 
 func (c *committed) add(j admission.Job, silent bool) {
 	actual, _ := strconv.ParseInt(j.Headers[actualHeader], 10, 64)
@@ -186,6 +189,7 @@ func (c *committed) add(j admission.Job, silent bool) {
 		least, most = min(actual, int64(j.Cost)), max(actual, int64(j.Cost))
 	}
 	c.least, c.most = c.least+least, c.most+most
+	c.jobs, c.reserved = c.jobs+1, c.reserved+int64(j.Cost)
 }
 
 // charges compares each bucket with what the jobs have cost: it holds its burst less that, to the micro-token, and what it has gained since.
@@ -217,6 +221,35 @@ func (s *storm) charges(admitted map[string]admission.Job, silent map[string]boo
 	stored, err := s.client.HGet(s.Context(), redisstore.Keys(s.store).State(), "gb").Result()
 	s.check(err)
 	compare("global", stored, globalBurst, globalPerDay, all)
+	return append(wrong, s.billed(spent)...)
+}
+
+// billed compares the usage that is kept of each tenant with what its jobs reserved and have cost.
+func (s *storm) billed(spent map[string]*committed) (wrong []string) {
+	s.Helper()
+	used := map[string]*store.Used{}
+	for at := s.began.Add(-time.Minute); at.Before(time.Now().Add(24 * time.Hour)); at = at.Add(24 * time.Hour) {
+		lines, err := s.store.Usage(s.Context(), store.UsageQuery{Day: at})
+		s.check(err)
+		for i := range lines {
+			if used[lines[i].Tenant] == nil {
+				used[lines[i].Tenant] = &store.Used{}
+			}
+			used[lines[i].Tenant].Add(&lines[i].Used)
+		}
+	}
+	if os.Getenv(otherVariable) != "" { // That release knows of no usage.
+		return nil
+	}
+	for tenant, cost := range spent {
+		u := used[tenant]
+		if u == nil || u.Jobs != cost.jobs || int64(u.Reserved) != cost.reserved || int64(u.Committed()) != cost.most {
+			wrong = append(wrong, fmt.Sprintf("%s: usage is %+v, and %+v was committed", tenant, u, *cost))
+		}
+	}
+	if len(used) != len(spent) {
+		wrong = append(wrong, fmt.Sprintf("usage is kept of %d tenants, and %d have jobs", len(used), len(spent)))
+	}
 	return wrong
 }
 

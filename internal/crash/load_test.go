@@ -3,6 +3,7 @@ package crash_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"strconv"
 	"testing"
 	"time"
@@ -28,13 +29,17 @@ const (
 
 // stormPolicy remembers ids for longer than any of these tests takes.
 func stormPolicy() policy.Policy {
-	return policy.Policy{
+	p := policy.Policy{
 		Version: 1, DedupWindow: time.Hour,
 		Global: admission.Limit{Tokens: globalPerDay, Per: 24 * time.Hour, Burst: globalBurst},
 		Tiers: map[string]policy.Tier{policy.StandardTier: {
 			Limit: admission.Limit{Tokens: 1, Per: 24 * time.Hour, Burst: tenantBurst},
 		}},
 	}
+	if os.Getenv(otherVariable) == "" { // That release knows of no usage.
+		p.Usage = &policy.UsageRules{}
+	}
+	return p
 }
 
 // putPolicy stores version 1 as an operator would.
@@ -42,7 +47,7 @@ func putPolicy(tb testing.TB, s store.Deployment, p policy.Policy, queues ...sto
 	tb.Helper()
 	text, err := policy.Marshal(p)
 	if err == nil {
-		err = s.PutPolicy(tb.Context(), store.PolicyUpdate{Version: 1, Text: text, Window: p.DedupWindow, Queues: queues})
+		err = s.PutPolicy(tb.Context(), store.PolicyUpdate{Version: 1, Text: text, Window: p.DedupWindow, Queues: queues, Usage: p.Usage != nil})
 	}
 	if err != nil {
 		tb.Fatal(err)

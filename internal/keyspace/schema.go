@@ -160,7 +160,7 @@ var State = []Field{
 	{"pv", "the version of the policy in force"},
 	{"pe", "the edit that put it in force"},
 	{"ps", "version and digest of the settings that Redis has, where no gate was set beside the policy"},
-	{"us", "the number of the last job before the policy had usage kept; absent where it has not"},
+	{"us", "since when the policy has had usage kept; absent where it has not"},
 	{"pg", "the edit that is under way in steps"},
 	{"pr", "the edit whose bounds have still to be counted"},
 	{"ma", "when Redis was last asked how full it is"},

@@ -314,7 +314,7 @@ func (m *model) trueUp(left []*modelJob, jobs []store.Finish, ends []store.Ended
 		if j == nil || f.Spent == nil || !ends[i].Ends() || j.uncharged {
 			continue
 		}
-		if m.unused >= 0 && int64(j.Seq) > m.unused {
+		if m.usedFrom >= 0 && j.arrival >= m.usedFrom {
 			m.usage.Add(now, m.over(now), j.arrival, f.Spent.Usage, j.Tenant, j.Queue, counts.Settled(j.Cost, f.Spent.Cost))
 		}
 		back := j.Cost - f.Spent.Cost

@@ -239,9 +239,9 @@ func (m *model) putPolicy(now int64, u *store.PolicyUpdate) error {
 	m.setQueues(wanted, now)
 	m.settings = wanted
 	if !wanted.usage {
-		m.unused = -1
-	} else if m.unused < 0 {
-		m.unused = int64(m.room.LastSeq())
+		m.usedFrom = -1
+	} else if m.usedFrom < 0 {
+		m.usedFrom = now
 	}
 	m.setCaps(c, gates)
 	m.measure(wanted.pressured)

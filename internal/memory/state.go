@@ -37,9 +37,9 @@ type model struct {
 	leases    bank.Leases // tokens that limiters spend by themselves
 	keepEnded bool
 	counts    counts.Counts
-	// usage is what was used by day, and unused the last job that entered before it was kept, below zero where it is not.
-	usage  counts.Usage
-	unused int64
+	// usage is what was used by day, and usedFrom since when it is kept, below zero where it is not.
+	usage    counts.Usage
+	usedFrom int64
 
 	// Jobs. live are all, dead letters included, by key; ended the keys of those that left, young ones and old ones.
 	live      map[string]*modelJob
@@ -192,7 +192,7 @@ func newModel() *model {
 	m := &model{
 		room: fairqueue.NewRoom(), timers: times.New(),
 		bank: bank.New(), shadow: shadow{bank: bank.New()}, refunded: times.New(), reserved: map[string]reserved{}, reserving: times.New(), leases: bank.NewLeases(0),
-		counts: counts.New(), usage: counts.Usage{}, unused: -1,
+		counts: counts.New(), usage: counts.Usage{}, usedFrom: -1,
 		live: map[string]*modelJob{}, ended: [2]map[string]bool{{}, {}}, later: sorted.New(byTime), letters: graves.New(byTime, func(j *modelJob) (tenant, queue string) { return j.Tenant, j.Queue }),
 		backlogs: map[tenantQueue]*backlog{}, totals: map[string]*depth{}, tokens: map[string]*modelJob{}, holding: map[holder][]*modelJob{},
 		begun: map[string]*begun{}, probes: map[string][]*modelJob{}, unique: names.NewKeys(), staying: map[string]*times.Times{},

@@ -19,6 +19,7 @@ import (
 func movingPolicy(version int64) store.PolicyUpdate {
 	return store.PolicyUpdate{
 		Expected: version - 1, Version: version, Text: fmt.Appendf(nil, `{"version":%d}`, version), Window: time.Hour, Edit: strconv.FormatInt(version, 10),
+		Usage: true,
 		Queues: []store.QueueSettings{
 			{Queue: "mail", Classes: admission.DefaultClasses(), Horizon: time.Hour},
 			{Queue: "hook", Classes: admission.DefaultClasses(), Horizon: time.Hour, KeepDead: time.Hour, Overflow: store.Overflow{Policy: store.Spillover, MaxJobs: 3, MaxSpilled: 100, LowWater: 50}},
@@ -126,7 +127,7 @@ func (c *crowd) admit(jobs int) {
 	for range jobs {
 		job, class := c.job()
 		limits := crowdLimits
-		verdicts, err := homeOf(c.s, job.Tenant).Admit(c.t.Context(), 1, []store.Candidate{{Job: &job, Class: class, Limits: &limits}})
+		verdicts, err := homeOf(c.s, job.Tenant).Admit(c.t.Context(), 1, []store.Candidate{{Job: &job, Class: class, Limits: &limits, Usage: crowdUsage}})
 		check(c.t, err)
 		check(c.t, verdicts[0].Err())
 	}

@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/headgate/headgate/internal/redisconn"
 	"github.com/headgate/headgate/store"
@@ -95,7 +97,7 @@ func keptOf(ctx context.Context, t *testing.T, s store.Deployment) (kept []strin
 			t.Errorf("partition %d does not conserve: %+v", i, one)
 		}
 	}
-	for _, all := range [][]string{pausesOf(ctx, t, s), suspensionsOf(ctx, t, s), breakersOf(ctx, t, s)} {
+	for _, all := range [][]string{pausesOf(ctx, t, s), suspensionsOf(ctx, t, s), breakersOf(ctx, t, s), usageOf(ctx, t, s)} {
 		kept = append(kept, all...)
 	}
 	slices.Sort(kept)
@@ -125,6 +127,43 @@ func pausesOf(ctx context.Context, t *testing.T, s store.Deployment) (lines []st
 	}
 	for line, n := range found {
 		lines = append(lines, fmt.Sprintf("%s in all: %t", line, n == len(s.Partitions()) || n == 1 && strings.HasPrefix(line, "pause t:")))
+	}
+	return lines
+}
+
+// crowdUsage is of how many tenants usage is kept: fewer than there are.
+const crowdUsage = 4
+
+// usageOf tells what is kept of usage, and fails where a partition does not know of how many tenants it is.
+func usageOf(ctx context.Context, t *testing.T, s store.Deployment) (lines []string) {
+	t.Helper()
+	now, err := s.Time(ctx)
+	check(t, err)
+	for _, day := range []time.Time{now.Add(-24 * time.Hour), now} {
+		all, err := s.Usage(ctx, store.UsageQuery{Day: day})
+		check(t, err)
+		for _, u := range all {
+			lines = append(lines, fmt.Sprintf("usage %+v", u))
+			if u.Tenant == store.UsageRest {
+				continue
+			}
+			if of, err := homeOf(s, u.Tenant).Usage(ctx, store.UsageQuery{Day: day, Tenant: u.Tenant, Queue: u.Queue}); err != nil || len(of) != 1 || of[0] != u {
+				t.Errorf("%+v is not where its tenant is: %+v, %v", u, of, err)
+			}
+		}
+		for i, part := range inRedis(s) {
+			fields, err := redisconn.Client(part.Conn()).HGetAll(ctx, part.Conn().Partition.Usage(store.DayOf(day))).Result()
+			check(t, err)
+			tenants := 0
+			for field := range fields {
+				if strings.HasSuffix(field, ":") && field != ":" {
+					tenants++
+				}
+			}
+			if len(fields) > 0 && fields[":"] != strconv.Itoa(tenants) {
+				t.Errorf("partition %d says that it keeps usage of %s tenants, and has %d", i, fields[":"], tenants)
+			}
+		}
 	}
 	return lines
 }

@@ -40,6 +40,8 @@ func ownerOf(name string) (owner string, owned bool) {
 	switch kind {
 	case "large", "log", "result", "unique", "uniques", "ahead", "b":
 		return rest, true
+	case "reserved": // Of no tenant it stands as it is.
+		return rest, !strings.HasPrefix(rest, ":")
 	case "x":
 		_, tenant, found := strings.Cut(rest, ":")
 		return tenant, found

@@ -82,14 +82,12 @@ func (w *usageWalk) pass(by time.Duration) {
 func (w *usageWalk) admit() {
 	tenant := fmt.Sprint("tenant", w.number("tenant", 0, 3))
 	var batch []store.Candidate
-	for range w.number("jobs", 1, 3) {
+	for range w.number("jobs", 1, 3) { // Those before are sent again beside each, as after a lost answer.
 		w.next++
 		j := admission.NewJob(tenant, fmt.Sprint("queue", w.number("queue", 0, 1)), "t", nil)
 		j.ID, j.Cost = fmt.Sprint("j", w.next), admission.Tokens(w.number("cost", 1, 9))
 		batch = append(batch, store.Candidate{Job: &j, Class: 1, Limits: w.limits, Usage: 100})
 		w.ledger[j.ID] = &billed{tenant, j.Queue, w.now, j.Cost, j.Cost}
-	}
-	for range w.number("sent", 1, 2) { // Again, as after a lost answer.
 		_, err := w.of(tenant).Admit(w.tb.Context(), w.version, batch)
 		check(w.tb, err)
 	}
@@ -265,6 +263,7 @@ func TestUsageBeginsWithThePolicy(t *testing.T) {
 	}
 	y.register(9)
 	enter("before", 0)
+	y.store.SetTime(at.Add(time.Microsecond))
 	put(true)
 	enter("counted", 9)
 	put(true) // Another edit changes nothing of it.

@@ -206,7 +206,7 @@ local function settings_apply(list, edit, now)
     elseif kind == 'l' then
       state_set('load', value ~= '' and value)
     elseif kind == 'u' then
-      usage_want(value ~= '')
+      usage_want(value ~= '', now)
     else
       local to = SETTINGS[kind]
       touched[to] = true

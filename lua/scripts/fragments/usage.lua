@@ -4,7 +4,8 @@
 --   TENANT:QUEUE  jobs:calls:reserved:refunded:added, tokens but for the first two
 --   TENANT:*      the same of the tenant's queues beyond USAGE_QUEUES and of no queue; *:* of tenants beyond those that the policy keeps
 --   TENANT:       the tenant's queues that are counted, joined by commas, and : how many tenants are
--- What is told of a job counts on the day that it entered. `us` is the number of the last job that entered before the policy had it kept.
+-- What is told of a job counts on the day that it entered. `us` is since when the policy has had it kept, in microseconds: what is told
+-- of a job that entered before counts nowhere.
 local USAGE_DAY, USAGE_DAYS, USAGE_QUEUES = 86400000000, 35, 64
 function reset.usage() call.used, call.used_at = {}, {} end
 
@@ -61,15 +62,14 @@ local function usage_write(now)
 end
 
 -- usage_settle notes what a job has cost that had reserved something else.
-local SEQ_AT = 7
 local function usage_settle(path, rec, arrival, cost)
   local reserved = cost_at(rec, COST_AT)
-  if not path.kept or number_at(rec, SEQ_AT) <= tonumber(state_get('us') or math.huge) then return end
+  if not path.kept or arrival < tonumber(state_get('us') or math.huge) then return end
   usage_note(path, arrival, 0, 0, 0, math.max(0, reserved - cost), math.max(0, cost - reserved))
 end
 
 -- usage_want has usage kept from now on, or no more.
-local function usage_want(wanted)
+local function usage_want(wanted, now)
   if wanted == (state_get('us') and true or false) then return end
-  state_set('us', wanted and state_num('seq'))
+  state_set('us', wanted and now)
 end
