@@ -156,7 +156,7 @@ func (w *usageWalk) cancel() {
 		return
 	}
 	id := rapid.SampledFrom(ids).Draw(w.rt, "cancelled")
-	_, _, _ = w.of(w.ledger[id].tenant).Cancel(w.tb.Context(), admission.Key{Tenant: w.ledger[id].tenant, ID: id}, store.Intervention{}) //nolint:errcheck // It may have ended.
+	_, _, _ = w.of(w.ledger[id].tenant).Cancel(w.tb.Context(), admission.Key{Tenant: w.ledger[id].tenant, ID: id}, store.Intervention{}) // It may have ended.
 }
 
 // TestUsageIsThatOfALedger, job by job, over two partitions and midnight: whatever is sent twice, lost, cancelled, retried or told too late.

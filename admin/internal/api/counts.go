@@ -59,7 +59,7 @@ func (a *API) usage(r *route.Request) (*route.Answer, error) {
 		if page.Cursor != "" {
 			w.Header().Set("Headgate-Cursor", page.Cursor)
 		}
-		_ = shown.WriteUsage(w, page.Usage) //nolint:errcheck // Whoever asked is gone.
+		_ = shown.WriteUsage(w, page.Usage) // An error is that whoever asked is gone.
 	})}, nil
 }
 

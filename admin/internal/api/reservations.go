@@ -51,11 +51,11 @@ func (a *API) reserve(r *route.Request) (*route.Answer, error) {
 	if !taken.Again {
 		a.counted(r.Context(), &made, time.Since(began))
 	}
-	made.view.Scope = ask.question.Scope
+	made.view.Scope = ask.Scope
 	answer := a.answered(&made)
 	if made.view.Allowed {
 		first := made.view.Answers[0]
-		answer.Value = reservationView{id, ask.question.Scope, first.Tokens, taken.Again, first.Buckets}
+		answer.Value = reservationView{id, ask.Scope, first.Tokens, taken.Again, first.Buckets}
 	}
 	return answer, nil
 }

@@ -27,15 +27,18 @@ func (s *Limits) Usage(ctx context.Context, q store.UsageQuery) ([]store.DayUsag
 	all := make([]store.DayUsage, 0, len(fields))
 	for field, text := range fields {
 		tenant, queue, _ := strings.Cut(field, ":")
-		if tenant == "" || queue == "" || q.Queue != "" && q.Queue != queue || q.Tenant != "" && q.Tenant != tenant && !(q.Tenant == store.UsageRest && strings.HasPrefix(tenant, store.UsageRest)) {
+		brought := strings.HasPrefix(tenant, store.UsageRest) // By a migration there may be several.
+		if brought {
+			tenant = store.UsageRest
+		}
+		if tenant == "" || queue == "" || q.Queue != "" && q.Queue != queue || q.Tenant != "" && q.Tenant != tenant {
 			continue
 		}
 		used, err := parseUsed(text)
 		if err != nil {
 			return nil, fmt.Errorf("read %s, field %s: %w", key, field, err)
 		}
-		if strings.HasPrefix(tenant, store.UsageRest) { // A migration has brought several.
-			tenant = store.UsageRest
+		if brought {
 			if at := slices.IndexFunc(all, func(u store.DayUsage) bool { return u.Tenant == tenant }); at >= 0 {
 				all[at].Add(&used)
 				continue
