@@ -172,8 +172,8 @@ func (c *Client) Enqueue(ctx context.Context, job Job) (Receipt, error) {
 // EnqueueWait is Enqueue for whoever would rather wait than be refused: it asks again, each time after the refusal's RetryAfter, until the
 // job enters or ctx ends. What it waits for, by Refusal.Reason:
 //
-//	waits     ReasonLimited, ReasonShed, ReasonOverflow, ReasonBreaker, ReasonPaused (enqueueing is suspended), ReasonDedup, ReasonBuckets,
-//	          ReasonQueues, ReasonLanes, ReasonMemory: they pass
+//	waits     ReasonLimited, ReasonShed, ReasonDoomed, ReasonOverflow, ReasonBreaker, ReasonPaused (enqueueing is suspended), ReasonDedup,
+//	          ReasonBuckets, ReasonQueues, ReasonLanes, ReasonMemory: they pass
 //	returns   ReasonTooCostly, ReasonTooLarge, ReasonDeadline: no wait helps; ReasonUnique: the job that was asked for is in
 //
 // When ctx ends meanwhile the error matches ctx's and the last refusal's.

@@ -105,6 +105,7 @@ const (
 	ReasonBreaker      = admission.ReasonBreaker
 	ReasonTooLarge     = admission.ReasonTooLarge
 	ReasonShed         = admission.ReasonShed
+	ReasonDoomed       = admission.ReasonDoomed
 	ReasonUnavailable  = admission.ReasonUnavailable
 	ReasonGone         = admission.ReasonGone
 	PressureNone       = admission.PressureNone
@@ -135,6 +136,7 @@ var (
 	ErrBreakerOpen    = admission.ErrBreakerOpen
 	ErrTooLarge       = admission.ErrTooLarge
 	ErrShed           = admission.ErrShed
+	ErrDoomed         = admission.ErrDoomed
 	ErrNotDead        = admission.ErrNotDead
 	ErrUnknownJob     = admission.ErrUnknownJob
 	ErrEnded          = admission.ErrEnded

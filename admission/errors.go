@@ -48,6 +48,8 @@ var (
 	ErrBreakerOpen = errors.New("breaker not closed")
 	// ErrShed matches a refusal because the queue is pressed.
 	ErrShed = errors.New("shed")
+	// ErrDoomed matches a refusal because the job would start after its deadline.
+	ErrDoomed = errors.New("doomed")
 	// ErrTooLarge matches a refusal of a job that alone is above that bound.
 	ErrTooLarge = errors.New("too large for its queue")
 	// ErrNotDead means that a job to redrive or to purge is no dead letter.
@@ -171,6 +173,8 @@ func (e *RefusedError) Error() string {
 			tier = " of tier " + v.Detail
 		}
 		return fmt.Sprintf("job refused: its queue is under %s pressure (score %.3f) and sheds its class%s, retry after %s", v.Pressure.Level, v.Pressure.Score, tier, v.RetryAfter.Round(time.Millisecond))
+	case ReasonDoomed:
+		return fmt.Sprintf("job refused: it would wait about %s, past its deadline, retry after %s", v.EstimatedWait.Round(time.Millisecond), v.RetryAfter.Round(time.Millisecond))
 	case ReasonUnavailable:
 		return "refused: redis gives no answer, retry after " + v.RetryAfter.Round(time.Millisecond).String()
 	case ReasonGone:
@@ -214,6 +218,8 @@ func (e *RefusedError) Is(target error) bool {
 		return target == ErrBreakerOpen
 	case ReasonShed:
 		return target == ErrShed
+	case ReasonDoomed:
+		return target == ErrDoomed
 	case ReasonUnavailable:
 		return target == ErrUnavailable
 	case ReasonGone:

@@ -25,13 +25,14 @@ func TestEachRefusalSaysWhatItIsAndMatchesItsError(t *testing.T) {
 		{Verdict{Reason: ReasonPaused, Detail: "moving house", RetryAfter: time.Minute}, ErrPaused, false, "job refused: enqueueing is suspended (moving house), retry after 1m0s"},
 		{Verdict{Reason: ReasonPaused, RetryAfter: time.Second}, ErrPaused, false, "job refused: enqueueing is suspended (no reason given), retry after 1s"},
 		{Verdict{Reason: ReasonUnique, Detail: "order-1", RetryAfter: time.Hour}, ErrNotUnique, false, "job refused: job order-1 holds its unique key, for up to 1h0m0s"},
+		{Verdict{Reason: ReasonDoomed, EstimatedWait: 90 * time.Second, RetryAfter: time.Minute}, ErrDoomed, false, "job refused: it would wait about 1m30s, past its deadline, retry after 1m0s"},
 		{Verdict{Reason: ReasonGone}, ErrNotDead, true, "job refused: it is no dead letter any more"},
 	} {
 		err := c.verdict.Err()
 		if err == nil || err.Error() != c.text || !errors.Is(err, c.kind) || !errors.Is(err, ErrRefused) || c.verdict.Permanent() != c.permanent {
 			t.Errorf("%s: %v, permanent %t", c.verdict.Reason, err, c.verdict.Permanent())
 		}
-		for _, other := range []error{ErrLimited, ErrTooCostly, ErrDedupFull, ErrBucketsFull, ErrQueuesFull, ErrDeadlinePassed, ErrOutOfMemory, ErrPaused, ErrNotUnique, ErrNotDead} {
+		for _, other := range []error{ErrLimited, ErrTooCostly, ErrDedupFull, ErrBucketsFull, ErrQueuesFull, ErrDeadlinePassed, ErrOutOfMemory, ErrPaused, ErrNotUnique, ErrDoomed, ErrNotDead} {
 			if other != c.kind && errors.Is(err, other) { //nolint:errorlint // The sentinels themselves are compared.
 				t.Errorf("%s matches %v too", c.verdict.Reason, other)
 			}

@@ -72,6 +72,9 @@ const (
 	// ReasonShed means that the job's queue is pressed, and the policy refuses jobs of its class and its tenant's tier at that level;
 	// Verdict.Detail is the tier and Verdict.Pressure the level.
 	ReasonShed Reason = "shed"
+	// ReasonDoomed means that the job would start too late: its predicted wait, Verdict.EstimatedWait, is longer than its deadline or its
+	// queue's max_wait lets it wait, by more than the policy of its queue allows for.
+	ReasonDoomed Reason = "doomed"
 	// ReasonGone means that the job to redrive is no dead letter.
 	ReasonGone Reason = "gone"
 )
@@ -109,7 +112,8 @@ type Verdict struct {
 	// Burst is that bucket's capacity; zero where no limit stands on the way of an admitted job.
 	Burst Tokens
 	// RetryAfter is how long to wait until every bucket on the way would hold enough, if nobody else took
-	// from it; zero when retrying is of no use.
+	// from it; zero when retrying is of no use. Of ReasonDoomed it is how long the queue takes to come to where the job would enter, a
+	// minute at most.
 	RetryAfter time.Duration
 	// Dropped is how many older jobs of the tenant and queue became dead letters to make room.
 	Dropped int
@@ -120,6 +124,7 @@ type Verdict struct {
 	Position int
 	// EstimatedWait is a guess of the time until the job starts, from the queue's recent rate of dispatch;
 	// negative when nothing was dispatched lately, or a pause, an open breaker, a rate or a cap holds the job back so that nobody knows. For a job with a time of its own it is the time until then.
+	// Of a job that was refused with ReasonDoomed it is the wait that it would have had.
 	EstimatedWait time.Duration
 	// Unreplicated is set on a job that entered, or had entered, where the store is told to wait for replicas and too few
 	// have confirmed it in time. A failover may lose it. The same Enqueue again, within the dedup window, waits again.

@@ -143,17 +143,21 @@ func (r *Room) Guess(j *Job, position int) int64 {
 	return r.guess(q, q.pace.mean, j, position)
 }
 
-// guess walks the pattern from its phase until the job's class has had what is ahead. Of what it gives another class meanwhile,
-// newcomers take half at most, or the class must have it waiting.
+// guess is waitAtPace of what is ahead of a job in its class, where nothing holds it back.
 func (r *Room) guess(q *queue, pace float64, j *Job, position int) int64 {
 	if pace == 0 {
 		return -1
 	}
-	weights, own := q.pattern.weights, j.Class
 	if r.heldBack(q, j) {
 		return -1
 	}
-	all := float64(q.classes[own].ahead(j.Tenant, position))
+	return r.waitAtPace(q, pace, j.Class, q.classes[j.Class].ahead(j.Tenant, position))
+}
+
+// waitAtPace returns how many microseconds it takes until a class has had so many dispatches, and the way to the handler. It walks the
+// pattern from its phase on. Of what it gives another class meanwhile, newcomers take half at most, or the class must have it waiting.
+func (r *Room) waitAtPace(q *queue, pace float64, own, dispatches int) int64 {
+	weights, all := q.pattern.weights, float64(dispatches)
 	left := 0.0
 	if q.pattern.current == own {
 		left = float64(q.pattern.left)

@@ -320,6 +320,10 @@ func (c *Compiled) RetriesOf(queue string) (mostAttempts int, leastBackoff time.
 	return cmp.Or(q.MostAttempts, DefaultMostAttempts), cmp.Or(q.LeastBackoff, DefaultLeastBackoff)
 }
 
+// DoomedPercent returns how many percent of what a job of a queue may wait its predicted wait may be before it is refused; 0 for never. It
+// does not allocate.
+func (c *Compiled) DoomedPercent(queue string) int { return c.queues[queue].DoomedPercent }
+
 // Overflows returns the bounds of single tenants in queues, with every default filled in. The map is the caller's.
 func (c *Compiled) Overflows() map[admission.Scope]Overflow { return maps.Clone(c.overflows) }
 

@@ -71,6 +71,7 @@ func drawPolicy(t *rapid.T) Policy {
 			Classes:       PresetCritical(),
 			Horizon:       time.Duration(rapid.Int64Range(int64(MinHorizon), int64(MaxHorizon)).Draw(t, "horizon")),
 			ExpiredPolicy: Drop,
+			DoomedPercent: rapid.SampledFrom([]int{0, MinDoomedPercent, MaxDoomedPercent}).Draw(t, "doomed percent"),
 			MaxWait:       time.Duration(rapid.SampledFrom([]int64{0, int64(MinMaxWait), int64(MaxMaxWait)}).Draw(t, "max wait")),
 			PoisonLimit:   rapid.IntRange(0, MaxPoisonLimit).Draw(t, "poison limit"),
 			KeepDead:      time.Duration(rapid.SampledFrom([]int64{0, int64(MinKeepDead), int64(MaxKeepDead)}).Draw(t, "keep dead")),

@@ -75,6 +75,7 @@ type (
 		Horizon       string            `json:"horizon,omitempty"`
 		ExpiredPolicy ExpiredPolicy     `json:"expired_policy,omitempty"`
 		MaxWait       string            `json:"max_wait,omitempty"`
+		DoomedPercent int               `json:"doomed_percent,omitempty"`
 		PoisonLimit   int               `json:"poison_limit,omitempty"`
 		KeepDead      string            `json:"keep_dead,omitempty"`
 		MaxDead       int               `json:"max_dead,omitempty"`
@@ -223,7 +224,7 @@ func (p Policy) wire() policyJSON {
 	wire.Queues = convert(p.Queues, func(_ string, queue Queue) queueJSON {
 		return queueJSON{
 			Classes: queue.Classes, Horizon: formatDuration(queue.Horizon), ExpiredPolicy: queue.ExpiredPolicy,
-			MaxWait: formatBound(queue.MaxWait), PoisonLimit: queue.PoisonLimit, KeepDead: formatBound(queue.KeepDead), MaxDead: queue.MaxDead,
+			MaxWait: formatBound(queue.MaxWait), DoomedPercent: queue.DoomedPercent, PoisonLimit: queue.PoisonLimit, KeepDead: formatBound(queue.KeepDead), MaxDead: queue.MaxDead,
 			Overflow: queue.Overflow, MaxRunning: queue.MaxRunning, PerTenant: queue.MaxRunningPerTenant,
 			MostAttempts: queue.MostAttempts, LeastBackoff: formatBound(queue.LeastBackoff), Pressure: queue.Pressure.wire(),
 			EachTenant: queue.EachTenant.wire(),
@@ -262,7 +263,7 @@ func (w *policyJSON) policy(bad *problems) Policy {
 		at := "queues." + name
 		return Queue{
 			Classes: queue.Classes, Horizon: bad.parseDuration(at+".horizon", queue.Horizon), ExpiredPolicy: queue.ExpiredPolicy,
-			MaxWait: bad.parseDuration(at+".max_wait", queue.MaxWait), PoisonLimit: queue.PoisonLimit,
+			MaxWait: bad.parseDuration(at+".max_wait", queue.MaxWait), DoomedPercent: queue.DoomedPercent, PoisonLimit: queue.PoisonLimit,
 			KeepDead: bad.parseDuration(at+".keep_dead", queue.KeepDead), MaxDead: queue.MaxDead,
 			Overflow: queue.Overflow, MaxRunning: queue.MaxRunning, MaxRunningPerTenant: queue.PerTenant,
 			MostAttempts: queue.MostAttempts, LeastBackoff: bad.parseDuration(at+".least_backoff", queue.LeastBackoff),

@@ -51,7 +51,7 @@ func TestJSONIsWrittenForPeople(t *testing.T) {
 		Queues: map[string]Queue{
 			"mail": {},
 			"sms": {
-				Classes: []admission.Class{{Name: "all", Weight: 1}}, MaxWait: 90 * time.Minute, PoisonLimit: 1, KeepDead: 7 * 24 * time.Hour,
+				Classes: []admission.Class{{Name: "all", Weight: 1}}, MaxWait: 90 * time.Minute, DoomedPercent: 150, PoisonLimit: 1, KeepDead: 7 * 24 * time.Hour,
 				MaxDead: 500,
 			},
 		},
@@ -64,7 +64,7 @@ func TestJSONIsWrittenForPeople(t *testing.T) {
 		`"queues":{"mail":{"classes":[{"name":"high","weight":3},{"name":"medium","weight":2},{"name":"low","weight":1}],` +
 		`"horizon":"1h","expired_policy":"dead_letter","poison_limit":3,"max_dead":100000},` +
 		`"sms":{"classes":[{"name":"all","weight":1}],"horizon":"1h","expired_policy":"dead_letter",` +
-		`"max_wait":"1h30m","poison_limit":1,"keep_dead":"168h","max_dead":500}},"dedup_window":"30s"}`
+		`"max_wait":"1h30m","doomed_percent":150,"poison_limit":1,"keep_dead":"168h","max_dead":500}},"dedup_window":"30s"}`
 	for name, marshal := range map[string]func(Policy) ([]byte, error){
 		"Marshal": Marshal, "json.Marshal": func(p Policy) ([]byte, error) { return json.Marshal(p) },
 	} {

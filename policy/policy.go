@@ -105,6 +105,10 @@ type Queue struct {
 	// MaxWait is the longest that a job may wait after it could start, 1 ms to 30 days; then it expires. Zero means no
 	// bound.
 	MaxWait time.Duration
+	// DoomedPercent refuses a job on arrival whose predicted wait is more than so many percent of what it may wait, by its own deadline or by
+	// MaxWait, MinDoomedPercent to MaxDoomedPercent; zero refuses none. While a worker has a slot free, and while nobody knows how long jobs
+	// wait, none is refused for it.
+	DoomedPercent int
 	// PoisonLimit is the number of deliveries that were lost with a worker, and of which it is known that their handler
 	// had begun, that make a job a dead letter, 1 to 254; zero means DefaultPoisonLimit.
 	PoisonLimit int
@@ -143,6 +147,8 @@ const (
 const (
 	MinMaxWait         = time.Millisecond
 	MaxMaxWait         = 30 * 24 * time.Hour
+	MinDoomedPercent   = 10
+	MaxDoomedPercent   = 1000
 	DefaultPoisonLimit = 3
 	// Without a policy a token buys DefaultMostAttempts runs, a job with a header for short backoffs 10 a second.
 	DefaultMostAttempts = 25

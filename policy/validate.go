@@ -153,6 +153,9 @@ func (p *problems) queue(owner string, queue Queue) {
 	if queue.MaxWait != 0 {
 		p.duration(owner+".max_wait", queue.MaxWait, MinMaxWait, MaxMaxWait)
 	}
+	if queue.DoomedPercent != 0 {
+		p.integer(owner+".doomed_percent", int64(queue.DoomedPercent), MinDoomedPercent, MaxDoomedPercent)
+	}
 	p.integer(owner+".poison_limit", int64(queue.PoisonLimit), 1, MaxPoisonLimit)
 	if queue.MostAttempts != 0 {
 		p.integer(owner+".most_attempts", int64(queue.MostAttempts), 1, admission.MaxAttemptsLimit)

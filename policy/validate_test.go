@@ -49,6 +49,8 @@ func TestValidateQuotesEachBadField(t *testing.T) {
 		{"poison limit", queue(Queue{PoisonLimit: 255}), `invalid queues.mail.poison_limit 255: allowed is 1 to 254`},
 		{"negative poison limit", queue(Queue{PoisonLimit: -1}), `invalid queues.mail.poison_limit -1: allowed is 1 to 254`},
 		{"keeping of dead letters", queue(Queue{KeepDead: time.Millisecond}), `invalid queues.mail.keep_dead 1ms: allowed is 1s to 8784h`},
+		{"doomed at once", queue(Queue{DoomedPercent: 9}), `invalid queues.mail.doomed_percent 9: allowed is 10 to 1000`},
+		{"doomed never", queue(Queue{DoomedPercent: 1001}), `invalid queues.mail.doomed_percent 1001: allowed is 10 to 1000`},
 		{"most attempts", queue(Queue{MostAttempts: 256}), `invalid queues.mail.most_attempts 256: allowed is 1 to 255`},
 		{"least backoff", queue(Queue{LeastBackoff: 25 * time.Hour}), `invalid queues.mail.least_backoff 25h: allowed is 1ms to 24h`},
 		{"number of dead letters", queue(Queue{MaxDead: 100_001}), `invalid queues.mail.max_dead 100001: allowed is 1 to 100000`},

@@ -173,9 +173,12 @@ func (p *Producer) attempt(ctx context.Context, f *flight) error {
 	}
 }
 
-// spread makes what callers are told to wait for a queue that is pressed longer by up to a half, at random: those that are told at one time
-// are not to come back at one time.
+// spread makes what callers are told to wait for a queue that is pressed, or in which their jobs are doomed, longer by up to a half, at random:
+// those that are told at one time are not to come back at one time.
 func spread(v admission.Verdict) admission.Verdict {
+	if v.Reason == admission.ReasonDoomed {
+		v.RetryAfter += time.Duration(rand.Int64N(int64(v.RetryAfter)/2 + 1)) //nolint:gosec // no secret
+	}
 	if told := v.Pressure.RetryAfter; told > 0 {
 		v.Pressure.RetryAfter += time.Duration(rand.Int64N(int64(told)/2 + 1)) //nolint:gosec // no secret
 		if v.Reason == admission.ReasonShed {

@@ -184,7 +184,7 @@ func (f *flight) candidates(snapshot *policy.Compiled) ([]*entry, []store.Candid
 			e.err = nil
 			entries = append(entries, e)
 			from, tier := snapshot.PressureFor(e.job.Tenant, e.job.Queue, e.job.Priority)
-			candidates = append(candidates, store.Candidate{Job: &e.job, Class: class, Limits: own, ShedFrom: from, Tier: tier, Usage: snapshot.UsageTenants()})
+			candidates = append(candidates, store.Candidate{Job: &e.job, Class: class, Limits: own, ShedFrom: from, Tier: tier, Usage: snapshot.UsageTenants(), Doomed: snapshot.DoomedPercent(e.job.Queue)})
 		}
 	}
 	return entries, candidates

@@ -188,6 +188,7 @@ func redriveCandidates(snapshot *policy.Compiled, options RedriveOptions, letter
 		if candidate.Free = options.WithoutLimits; !candidate.Free {
 			candidate.ShedFrom, candidate.Tier = snapshot.PressureFor(job.Tenant, job.Queue, job.Priority)
 			candidate.Usage = snapshot.UsageTenants()
+			candidate.Doomed = snapshot.DoomedPercent(job.Queue)
 		}
 		candidate.By = store.Intervention{Author: options.Author, Reason: options.Reason, Act: options.Act, Own: options.Own}
 		if err != nil {

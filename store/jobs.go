@@ -34,6 +34,9 @@ type Candidate struct {
 	Tier     string
 	// Usage is of how many tenants a day usage is kept, by the policy; zero for none.
 	Usage int
+	// Doomed is how many percent of what the job may wait, by its deadline or its queue's, its predicted wait may be before it is
+	// refused; zero for never.
+	Doomed int
 	// Redrive is the Seq of the dead letter which is to run again, zero for a new job. The payload is the one that is
 	// stored. Once the letter was redriven its job has another Seq, and the verdict is a duplicate's.
 	Redrive uint64
@@ -228,6 +231,18 @@ type PurgedPage struct {
 // ErrBeside means that the worker runs a suspect (Record.Suspect) beside which another is not to run, so that its next death tells which
 // of them it was.
 var ErrBeside = errors.New("not beside the suspect that runs")
+
+// DoomedVerdict is the refusal of a job that would wait for so many microseconds, and by so many more than it may: about as long as the queue
+// takes to come to where the job would enter, if no other came.
+func DoomedVerdict(id string, wait, excess int64) admission.Verdict {
+	return admission.Verdict{
+		ID: id, Reason: admission.ReasonDoomed, EstimatedWait: time.Duration(wait) * time.Microsecond,
+		RetryAfter: min(max(time.Duration(excess)*time.Microsecond, time.Millisecond), DoomedRetry),
+	}
+}
+
+// DoomedRetry is the longest that a refusal for a wait that is too long tells to wait: by then the pace may be another.
+const DoomedRetry = time.Minute
 
 // How long a refusal tells to wait where no bucket and no timer says so: for room, and for a unique key that goes with its time.
 const (

@@ -17,6 +17,7 @@ type metrics struct {
 	requests *prometheus.CounterVec
 	rejected *prometheus.CounterVec
 	shed     *prometheus.CounterVec
+	doomed   *prometheus.CounterVec
 	tenants  *tenants
 	jobs     *prometheus.CounterVec
 	waits    *prometheus.HistogramVec
@@ -45,6 +46,9 @@ func newMetrics(config Config) (*metrics, error) {
 		shed: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "headgate_shed_total", Help: "Jobs of this process that were refused because their queue was pressed, by class and tier.",
 		}, []string{"priority", "tier"}),
+		doomed: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "headgate_doomed_total", Help: "Jobs of this process that were refused because they would have started too late, by class.",
+		}, []string{"priority"}),
 		tenants: newTenants(config.Tenants),
 		jobs: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "headgate_worker_jobs_total", Help: "Jobs that left the hand of this worker, by how.",
@@ -61,7 +65,7 @@ func newMetrics(config Config) (*metrics, error) {
 		}, []string{"kind"}),
 	}
 	var bad []error
-	for _, c := range []prometheus.Collector{m.requests, m.rejected, m.shed, m.tenants, m.jobs, m.waits, m.runs, m.states, m.violations} {
+	for _, c := range []prometheus.Collector{m.requests, m.rejected, m.shed, m.doomed, m.tenants, m.jobs, m.waits, m.runs, m.states, m.violations} {
 		bad = append(bad, config.Registerer.Register(c))
 	}
 	return m, errors.Join(bad...)
@@ -76,6 +80,9 @@ func (m *metrics) decided(job admission.Job, verdict admission.Verdict, err erro
 	}
 	if reason == admission.ReasonShed { // The policy has each class in its order, and the tier.
 		m.shed.WithLabelValues(classLabel(job.Priority), verdict.Detail).Inc()
+	}
+	if reason == admission.ReasonDoomed {
+		m.doomed.WithLabelValues(classLabel(job.Priority)).Inc()
 	}
 	switch {
 	case err == nil:

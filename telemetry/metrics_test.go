@@ -207,3 +207,51 @@ headgate_shed_total{priority="low",tier="standard"} 1
 `
 	must(t, testutil.GatherAndCompare(registry, strings.NewReader(want), "headgate_shed_total"))
 }
+
+// TestDoomedJobsAreCountedByClass: a job that would start too late counts under its class, and is told to wait for up to a half longer than
+// it takes, at random.
+func TestDoomedJobsAreCountedByClass(t *testing.T) {
+	t.Parallel()
+	s, registry := openStore(t), prometheus.NewPedanticRegistry()
+	shown, err := telemetry.New(telemetry.Config{Registerer: registry})
+	must(t, err)
+	document := policy.Unlimited()
+	document.Queues = map[string]policy.Queue{"mail": {DoomedPercent: 10, MaxWait: time.Minute}}
+	_, err = rollout.Put(t.Context(), s, document, rollout.Edit{Author: "ada", Expected: rollout.AnyVersion})
+	must(t, err)
+	p, err := producer.New(s, producer.Config{Observer: shown.Producer()})
+	must(t, err)
+	pool, part := store.Pool{Queues: []store.QueueWeight{{Queue: "mail", Weight: 1}}}, s.Partitions()[0]
+	_, err = part.Register(t.Context(), "w", pool, 1, time.Minute)
+	must(t, err)
+	for _, id := range []string{"a", "b", "c", "d"} {
+		_, err := p.Enqueue(t.Context(), job(id))
+		must(t, err)
+	}
+	for range 2 {
+		leases, err := part.Read(t.Context(), "w", pool.ID(), 1, time.Second, false)
+		must(t, err)
+		_, _, err = part.Finish(t.Context(), pool.ID(), "w", []store.Finish{leases[0].Finish(store.Complete)})
+		must(t, err)
+	}
+	hasty := job("e")
+	hasty.Priority, hasty.Deadline = admission.High, time.Now().Add(time.Hour)
+	if _, err := p.Enqueue(t.Context(), hasty); err != nil {
+		t.Fatalf("it has six seconds: %v", err)
+	}
+	hasty.ID, hasty.Deadline = "f", time.Now().Add(2*time.Millisecond) // A tenth of it is less than the way to a handler.
+	verdict, err := p.Enqueue(t.Context(), hasty)
+	for errors.Is(err, admission.ErrDeadlinePassed) { // The machine is slow.
+		hasty.ID, hasty.Deadline = hasty.ID+"f", time.Now().Add(time.Duration(len(hasty.ID))*2*time.Millisecond)
+		verdict, err = p.Enqueue(t.Context(), hasty)
+	}
+	if !errors.Is(err, admission.ErrDoomed) || verdict.EstimatedWait <= 0 || verdict.RetryAfter < time.Millisecond {
+		t.Fatalf("%+v, %v", verdict, err)
+	}
+	want := `
+# HELP headgate_doomed_total Jobs of this process that were refused because they would have started too late, by class.
+# TYPE headgate_doomed_total counter
+headgate_doomed_total{priority="high"} 1
+`
+	must(t, testutil.GatherAndCompare(registry, strings.NewReader(want), "headgate_doomed_total"))
+}

@@ -221,6 +221,9 @@ var scenes = []struct {
 		must(s.t, err)
 		s.enqueue("a")
 	}},
+	{"doomed", []string{"queue", "mail"}, func(s *stage) {
+		s.put(`{"queues":{"mail":{"doomed_percent":150,"max_wait":"1h"}}}`, "no late letters")
+	}},
 	{"pressure of old", []string{"queue", "mail"}, func(s *stage) {
 		s.put(`{"queues":{"mail":{"pressure":{"max_depth":10},"max_running":4}}}`, "quiet hours")
 	}},

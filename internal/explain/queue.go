@@ -45,6 +45,9 @@ func explainQueue(ctx context.Context, s store.Deployment, name string) (Explana
 			Change: unsuspend(q.Suspended.Name, "", name),
 		})
 	}
+	if err := in.doomed(&e, &q, now); err != nil {
+		return e, err
+	}
 	return e, in.pressure(&e, &q, now)
 }
 
@@ -60,6 +63,29 @@ func (r *rules) eachTenant(e *Explanation, queue string) error {
 		Text: fmt.Sprintf("a tenant of which the policy says nothing else gets %s there and holds %d", limit.Words(), limit.Burst),
 	})
 	return err
+}
+
+// doomed tells of which jobs a queue refuses because they would start too late, and how long one that comes now would wait.
+func (r *rules) doomed(e *Explanation, q *store.QueueState, now time.Time) error {
+	percent := r.compiled.DoomedPercent(q.Name)
+	if percent == 0 {
+		return nil
+	}
+	rule, err := r.first("", candidate{"queue " + q.Name, []string{"queues", q.Name, "doomed_percent"}})
+	if err != nil {
+		return err
+	}
+	reason := Reason{
+		Kind: KindDoomed, Binds: q.Busy && q.Pace > 0, Rule: rule, Change: "fewer jobs, more workers, a later deadline or max_wait",
+		Text: fmt.Sprintf("it refuses a job that would wait above %d%% of what its deadline or max_wait lets it", percent),
+	}
+	if reason.Binds {
+		reason.Text += "; all that waits takes " + store.LoadWait(q.Waiting(), q.Pace, q.Last, now).Round(time.Millisecond).String()
+	} else {
+		reason.Text += "; none now, as no job waits for a free slot at a pace that is known"
+	}
+	e.add(reason)
+	return nil
 }
 
 // pressure tells how much a queue is pressed, and what it refuses for it.

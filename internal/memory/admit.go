@@ -47,7 +47,9 @@ type admitting struct {
 	parking         map[string]int
 	staying, making map[string]int
 	ahead           map[string]map[string]bool
-	crowded         bool
+	// into counts the jobs that the call lets into lanes of a queue whose jobs may be doomed.
+	into    map[string]int
+	crowded bool
 }
 
 // entering is a job that is let in.
@@ -128,7 +130,7 @@ func (a *admitting) decide(i int) *admission.Verdict {
 			return v
 		}
 	}
-	for _, check := range [...]func(c *store.Candidate, start int64) *admission.Verdict{a.suspended, a.shed, a.uniqueHeld, a.parkedOut, a.lanesFull} {
+	for _, check := range [...]func(c *store.Candidate, start int64) *admission.Verdict{a.suspended, a.shed, a.uniqueHeld, a.parkedOut, a.lanesFull, a.doomed} {
 		if v := check(c, start); v != nil {
 			return v
 		}
@@ -236,6 +238,12 @@ func (a *admitting) let(e entering) {
 		if _, counted := a.parking[j.Downstream]; counted {
 			a.parking[j.Downstream]++
 		}
+	}
+	if e.start == 0 && !e.spilled && a.jobs[e.at].Doomed > 0 {
+		if a.into == nil {
+			a.into = map[string]int{}
+		}
+		a.into[j.Queue]++
 	}
 	a.entering = append(a.entering, e)
 }

@@ -1,9 +1,11 @@
 package memory
 
 import (
+	"math"
 	"time"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/fairqueue"
 	"github.com/headgate/headgate/internal/memory/internal/times"
 	"github.com/headgate/headgate/store"
 )
@@ -164,6 +166,31 @@ func (a *admitting) lanesFull(c *store.Candidate, start int64) *admission.Verdic
 	}
 	a.ahead[j.Tenant][j.Downstream] = true
 	return nil
+}
+
+// doomed refuses a job that would start after it may, by more than its queue allows for.
+func (a *admitting) doomed(c *store.Candidate, start int64) *admission.Verdict {
+	m, j := a.m, c.Job
+	if c.Doomed == 0 || start > 0 {
+		return nil
+	}
+	last := int64(math.MaxInt64)
+	if !j.Deadline.IsZero() {
+		last = j.Deadline.UnixMicro()
+	}
+	if most := m.settingsOf(j.Queue).MaxWait.Microseconds(); most > 0 {
+		last = min(last, a.now+most)
+	}
+	if last == math.MaxInt64 || m.room.FreeSlots(j.Queue) > a.into[j.Queue] {
+		return nil
+	}
+	wait := m.room.Foresee(&fairqueue.Job{Tenant: j.Tenant, Queue: j.Queue, Class: c.Class, Downstream: j.Downstream, Dated: true, Score: last})
+	most := int64(math.Floor(float64(last-a.now) * float64(c.Doomed) / 100))
+	if wait <= most {
+		return nil
+	}
+	v := store.DoomedVerdict(j.ID, wait, wait-most)
+	return &v
 }
 
 // forgetQueues looks at some queues that jobs have made, and forgets those that nobody knows and that hold nothing. Each call goes on

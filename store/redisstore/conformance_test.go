@@ -157,7 +157,8 @@ type walk struct {
 	limits  [3][admission.Levels]admission.Limit
 	version int64
 	usage   int                                  // Of how many tenants the policy has usage kept.
-	sheds   map[shedding]admission.PressureLevel // From which level on the policy refuses which jobs.
+	sheds   map[shedding]admission.PressureLevel // From which level on the policy refuses which jobs,
+	dooms   map[string]int                       // and above how many percent of what they may wait, by queue.
 	// before is the policy in force as it was stored, nil for none.
 	before   *store.PolicyUpdate
 	sequence uint64 // numbers reports of outcomes
@@ -196,7 +197,7 @@ var walkThemes = map[string][]string{
 
 // begin starts with nothing in either, a day ahead: Redis drops by its own clock what is over.
 func (w *walk) begin(bounds memory.Bounds) {
-	w.ctx, w.now, w.held, w.sheds = w.tb.Context(), time.Now().Add(24*time.Hour).UnixMicro(), map[string][]held{}, nil
+	w.ctx, w.now, w.held, w.sheds, w.dooms = w.tb.Context(), time.Now().Add(24*time.Hour).UnixMicro(), map[string][]held{}, nil, nil
 	w.usage = 0
 	w.memory = memory.New(memory.Config{
 		Now: func() time.Time { return time.UnixMicro(w.now) }, KeepEnded: true, Bounds: bounds,

@@ -158,9 +158,12 @@ func (w *walk) policy() {
 	if w.number("tells load", 0, 1) == 1 {
 		u.Load = time.Duration(w.number("load", 1, 3)) * time.Second
 	}
-	sheds := w.drawShedding(u.Pressured)
 	usage := pick(w, "usage", []int{0, 1, 2, 100})
 	u.Usage = usage > 0
+	sheds, dooms := w.drawShedding(u.Pressured), map[string]int{}
+	for _, q := range walkQueues {
+		dooms[q] = pick(w, "doomed", []int{0, 100, 10, 300})
+	}
 	if w.number("known", 0, 1) == 1 {
 		u.Before = w.before
 	}
@@ -171,7 +174,7 @@ func (w *walk) policy() {
 	w.resend()
 	if asked.Err == "" {
 		w.service.weightsChanged()
-		w.version, w.before, w.sheds, w.usage = u.Version, &u, sheds, usage
+		w.version, w.before, w.sheds, w.usage, w.dooms = u.Version, &u, sheds, usage, dooms
 	}
 }
 

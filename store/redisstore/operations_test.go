@@ -67,11 +67,30 @@ func (w *walk) admit() {
 		verdicts, _ := reply.Values[0].([]admission.Verdict)
 		return verdicts
 	}
+	loads, err := w.memory.Loads(w.ctx, walkQueues)
+	check(w.tb, err)
 	verdicts := send()
+	w.dooming(loads, jobs, verdicts)
 	w.resend = func() { // what was refused may enter now, in the place of what came with it
 		for i, v := range send() {
 			if verdicts[i].Decision == admission.Admitted && v.Decision != admission.Duplicate && v.Reason != admission.ReasonGone {
 				w.rt.Fatalf("law L3: job %d was admitted, and sent again it is %v", i, v)
+			}
+		}
+	}
+}
+
+// dooming asserts that no job was refused for a wait that is too long while a worker had a slot for it.
+func (w *walk) dooming(loads []store.QueueLoad, jobs []store.Candidate, verdicts []admission.Verdict) {
+	for _, load := range loads {
+		free := load.Slots - load.Held
+		for i, v := range verdicts {
+			switch {
+			case jobs[i].Job.Queue != load.Queue:
+			case v.Reason == admission.ReasonDoomed && free > 0:
+				w.rt.Fatalf("job %d is doomed, and %d slots are free", i, free)
+			case v.Decision == admission.Admitted:
+				free--
 			}
 		}
 	}
@@ -98,9 +117,9 @@ func (w *walk) redrive(key admission.Key) store.Candidate {
 	return candidate
 }
 
-// shed says from which level on a job is refused, and whether its usage is kept.
+// shed says from which level on a job is refused, above which wait, and whether its usage is kept.
 func (w *walk) shed(c *store.Candidate) {
-	c.Usage = w.usage
+	c.Usage, c.Doomed = w.usage, w.dooms[c.Job.Queue]
 	if from := w.sheds[shedding{c.Job.Queue, slices.Index(walkTenants, c.Job.Tenant), c.Class}]; from > 0 {
 		c.ShedFrom, c.Tier = from, "tier of "+c.Job.Tenant
 	}

@@ -129,6 +129,9 @@ func refusal(refused *admission.RefusedError) *problem.DetailsError {
 	if v.Reason == admission.ReasonLimited {
 		p.Extensions["tokens_left"] = v.TokensLeft
 	}
+	if v.Reason == admission.ReasonDoomed {
+		p.Extensions["estimated_wait_ms"] = shown.Millis(v.EstimatedWait)
+	}
 	if v.RetryAfter > 0 {
 		p.Extensions["retry_after_ms"] = shown.Millis(v.RetryAfter)
 	}

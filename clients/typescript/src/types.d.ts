@@ -313,6 +313,8 @@ export type Ran = Duration;
 
 export type Refusal = Problem & {
   burst?: Count;
+  /** Of doomed: the wait that the job would have had, a guess */
+  estimated_wait_ms?: number;
   id: string;
   reason: RefusalReason;
   retry_after_ms?: number;
@@ -322,7 +324,7 @@ export type Refusal = Problem & {
   type?: "urn:headgate:problem:refused" | "urn:headgate:problem:refused-for-good";
 };
 
-export type RefusalReason = "limited" | "too_costly" | "dedup" | "buckets" | "queues" | "lanes" | "deadline" | "memory" | "paused" | "unique" | "overflow" | "too_large" | "gone" | "breaker" | "shed";
+export type RefusalReason = "limited" | "too_costly" | "dedup" | "buckets" | "queues" | "lanes" | "deadline" | "memory" | "paused" | "unique" | "overflow" | "too_large" | "gone" | "breaker" | "shed" | "doomed";
 
 export type Release = {
   /** 1ms to 366 days; at once unless given */

@@ -3,7 +3,8 @@
 -- (call.global_bucket). Paths are the arguments a head, the distinct limits, and of each path tenant, queue and the name of the class.
 --   head    '<dddI2I2': rate (0 for no bucket) and burst of the global limit, the most buckets of a tenant, how many limits, how many
 --           paths; then of each path three bytes: class from 0, the level from which on its jobs are refused (admit, 0 for never where its
---           queue is not measured), its limits from 1; then, where usage is kept (usage.lua), '<I4': of how many tenants a day
+--           queue is not measured), its limits from 1. Then there may be '<I4', of how many tenants a day usage is kept (usage.lua, 0 for
+--           none), and behind it, of each path, '<I2': what guess.lua calls doomed, 0 for never
 --   limits  '<dddddd': of tenant, queue and priority, rate (0 for no bucket) and burst
 -- What a call has of these is in tables that outlast it, to be written over by the next: that takes a third of what new ones take. Nobody reads
 -- beyond what its call has written, which call.owners and call.rows count.
@@ -69,8 +70,8 @@ local function paths_read(at)
   call.global_rate, call.global_burst, call.bucket_cap, n, count = struct_unpack(HEAD, head)
   for i = 1, n do limits[i] = remembered(LIMITS, argv[at + i]) end
   at = at + n + 1
-  local used_at = HEAD_SIZE + 3 * count + 1
-  local kept = #head > used_at and struct_unpack('<I4', head, used_at)
+  local rest, kept, dooms = HEAD_SIZE + 3 * count, 0, false
+  if #head > rest then kept, dooms = struct_unpack('<I4', head, rest + 1), #head > rest + 4 end
   for i = 1, count do
     local class, from, number = byte(head, HEAD_SIZE + 3 * i - 2, HEAD_SIZE + 3 * i)
     local tenant, queue, l = argv[at], argv[at + 1], limits[number]
@@ -81,7 +82,9 @@ local function paths_read(at)
     end
     p[0], p[1], p[2] = false, path_bucket(t, '', l[1], l[2]), path_bucket(t, queue, l[3], l[4])
     p[3] = l[5] and path_bucket(t, queue .. ':' .. argv[at + 2], l[5], l[6])
-    p.tenant, p.queue, p.class, p.from, p.kept, p.runnable = tenant, queue, class + 1, from > 0 and from, kept, nil
+    p.tenant, p.queue, p.class, p.from, p.kept, p.runnable = tenant, queue, class + 1, from > 0 and from, kept > 0 and kept, nil
+    local doomed = dooms and struct_unpack('<I2', head, rest + 3 + 2 * i) or 0
+    p.doomed = doomed > 0 and doomed
     call.measured = call.measured or p.from
     at = at + 3
   end

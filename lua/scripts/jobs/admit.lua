@@ -13,7 +13,7 @@
 --   "buckets LEVEL", "queues", "queues MADE" by its tenant, "deadline", "overflow JOBS BYTES" of its
 --   tenant's depth in the queue, "full JOBS BYTES" over all its queues, "share JOBS BYTES" of what is left of the memory,
 --   "uniques KEYS" or "lanes LANES" that it has,
---   "huge BYTES" where the job alone is above the bound, "memory", "paused WAIT_US REASON", "unique WAIT_US KEY" of the job
+--   "doomed WAIT_US EXCESS_US" that it would wait, and beyond what it may, "huge BYTES" where the job alone is above the bound, "memory", "paused WAIT_US REASON", "unique WAIT_US KEY" of the job
 --   that holds it, "parked WAIT_US JOBS DOWNSTREAM" whose breaker is not closed, "gone" (no dead letter); "dropped N "
 --   stands before an admission that cost N older jobs; LEFT and BURST of a refusal in micro-tokens, WAIT_US -1 for unknown
 -- Never charges a job that it refuses, reads a client's clock, or writes before the first admitted job; where it admits none it
@@ -373,10 +373,11 @@ function scripts.admit(KEYS, ARGV)
       call.answers[i] = job.payload == 0 and 'memory' or makes and made_full(job.path) or suspends and suspension_refusal(job.path) or pressure_refusal(job.path)
         or job.unique and unique_refusal(job)
         or parks and parked_refusal(job)
-        or (job.start or state_num('wl') > 0) and lanes_full(job, call.now) or decide(job.path, cost) or memory_left() == 0 and 'memory'
+        or (job.start or state_num('wl') > 0) and lanes_full(job, call.now) or doomed_refusal(job) or decide(job.path, cost) or memory_left() == 0 and 'memory'
         or (bounds_any or q.overflow ~= '-' or memory_left()) and overflow(job, memory_left()) or nil
       if not call.answers[i] then
         charge(job.path, cost)
+        if job.path.doomed and not (job.start or job.spilled) then q.entering = (q.entering or 0) + 1 end
         job.left = left_of(job.path)
         call.seen[job.key] = true
         last_seq = last_seq + 1

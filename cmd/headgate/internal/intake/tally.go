@@ -41,7 +41,7 @@ type Verdict struct {
 	RetryAfterMs    float64          `json:"retry_after_ms,omitempty"`
 	Position        int              `json:"position,omitempty"`
 	Unreplicated    bool             `json:"unreplicated,omitempty"`
-	EstimatedWaitMs *float64         `json:"estimated_wait_ms,omitempty"` // none where nothing was dispatched lately
+	EstimatedWaitMs *float64         `json:"estimated_wait_ms,omitempty"` // none where nothing was dispatched lately; of a doomed job what it would have been
 }
 
 // Refusals returns how many jobs were refused, for whatever reason.
@@ -81,7 +81,7 @@ func verdictOf(line int, job *admission.Job, v admission.Verdict) Verdict {
 		Line: line, Tenant: job.Tenant, ID: v.ID, Decision: v.Decision.String(), Reason: v.Reason, Scope: v.Scope, TokensLeft: v.TokensLeft,
 		Burst: v.Burst, RetryAfterMs: millis(v.RetryAfter), Position: v.Position, Unreplicated: v.Unreplicated,
 	}
-	if v.Decision == admission.Admitted && v.EstimatedWait >= 0 {
+	if v.Reason == admission.ReasonDoomed || v.Decision == admission.Admitted && v.EstimatedWait >= 0 {
 		out.EstimatedWaitMs = new(millis(v.EstimatedWait))
 	}
 	return out

@@ -114,6 +114,8 @@ var objects = []object{
 			{"horizon", span{policy.MinHorizon, policy.MaxHorizon}, "1h", "Places jobs without a deadline among those of their tenant with one, as if theirs were this long after their arrival."},
 			{"expired_policy", choice{string(policy.DeadLetter), string(policy.Drop)}, "`dead_letter`", "What becomes of a job that did not start before its deadline: kept as a dead letter, or forgotten. It is counted either way."},
 			{"max_wait", span{policy.MinMaxWait, policy.MaxMaxWait}, "no bound", "Longest that a job may wait from its arrival, or its own time, on, also while something holds it back; then it expires."},
+			{"doomed_percent", whole{policy.MinDoomedPercent, policy.MaxDoomedPercent, true}, "none is refused for it",
+				"Refuses a job on arrival, with the reason `doomed`, whose predicted wait is above so many percent of what it may wait by its deadline or `max_wait`. [Overload](guides/overload.md#what-would-start-too-late) tells how."},
 			{"poison_limit", whole{1, policy.MaxPoisonLimit, true}, "3", "Workers that may be lost while they are known to run a job; then the job is a dead letter."},
 			{"keep_dead", span{policy.MinKeepDead, policy.MaxKeepDead}, "as long as `max_dead` allows", "How long a dead letter is kept."},
 			{"max_dead", whole{1, policy.MaxMaxDead, true}, "100,000", "Most dead letters. Beyond, the oldest of the tenant that has the most go."},

@@ -3,6 +3,7 @@ package codec
 import (
 	"encoding/binary"
 	"math"
+	"slices"
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/store"
@@ -18,6 +19,8 @@ type Path struct {
 	From admission.PressureLevel
 	// Usage is of how many tenants a day usage is kept, zero for none. It is the same in all paths of a call.
 	Usage int
+	// Doomed is store.Candidate.Doomed.
+	Doomed int
 }
 
 // PathOf returns the path of a question.
@@ -75,14 +78,25 @@ func AppendPaths(args []any, most int, global *admission.Limit, parts int, paths
 		head = append(head, byte(p.Class), byte(p.From), byte(at+1))
 	}
 	binary.LittleEndian.PutUint16(head[countAt:], uint16(len(distinct)))
-	if len(paths) > 0 && paths[0].Usage > 0 {
-		head = binary.LittleEndian.AppendUint32(head, uint32(paths[0].Usage))
-	}
-	args[headAt] = head
+	args[headAt] = appendRest(head, paths)
 	for i := range paths {
 		args = append(args, &paths[i].Tenant, &paths[i].Queue, (*string)(&paths[i].Name))
 	}
 	return args
+}
+
+// appendRest appends what is asked beside the limits, nothing where nothing is.
+func appendRest(head []byte, paths []Path) []byte {
+	doomed := slices.ContainsFunc(paths, func(p Path) bool { return p.Doomed > 0 })
+	if usage := paths[0].Usage; usage > 0 || doomed {
+		head = binary.LittleEndian.AppendUint32(head, uint32(usage))
+	}
+	for i := range paths {
+		if doomed {
+			head = binary.LittleEndian.AppendUint16(head, uint16(paths[i].Doomed))
+		}
+	}
+	return head
 }
 
 func appendDoubles(to []byte, values ...float64) []byte {

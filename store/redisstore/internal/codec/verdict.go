@@ -95,6 +95,8 @@ func ParseVerdict(line string, j *admission.Job) (admission.Verdict, error) {
 		v.Detail = fmt.Sprintf("%d unique keys that stay", numbers[0])
 	case word == "lanes" && len(numbers) == 1:
 		v.Reason, v.RetryAfter, v.Detail = admission.ReasonLanes, store.RefusedRetry, fmt.Sprintf("%d lanes", numbers[0])
+	case word == "doomed" && len(numbers) == 2:
+		v = store.DoomedVerdict(j.ID, numbers[0], numbers[1])
 	case word == "huge" && len(numbers) == 1:
 		v.Reason, v.Detail = admission.ReasonTooLarge, fmt.Sprintf("%d bytes", numbers[0])
 	case word == "limited" && len(numbers) == 4:
