@@ -190,6 +190,10 @@ func (c *Pass) Release(p *Pool, e *Entry) {
 			delete(c.room.Gates, name)
 		}
 	}
+	if g := c.room.reserveOf(e.Job.Queue, e.Job.Class); g != nil {
+		g.Held = max(0, g.Held-1)
+		c.Freed(ReserveGate(e.Job.Queue))
+	}
 }
 
 // WakeFreed wakes the waiters of every gate that was freed.

@@ -27,9 +27,12 @@ func (r *Room) Lines() []string {
 		}
 	}
 	for name, g := range r.Gates {
-		if g.Rate == nil {
+		switch {
+		case g.Kept != nil:
+			add("gate %s held %d", name, g.Held)
+		case g.Rate == nil:
 			add("gate %s limit %d held %d", name, g.Limit, g.Held)
-		} else {
+		default:
 			add("gate %s rate %v", name, g.Rate)
 		}
 	}

@@ -62,7 +62,7 @@ func (c *Pass) fillPool(p *Pool, out []Dispatch) []Dispatch {
 			return out
 		}
 		q := c.room.queue(p.Queues[i])
-		k, _ := q.pattern.Next(func(k int) bool { return q.classes[k].least() != nil })
+		k, _ := q.pattern.Next(func(k int) bool { return c.room.canRun(q, k) })
 		if e := c.serve(p, q.classes[k]); e != nil {
 			q.pattern.Commit(k)
 			if !p.Strict && len(p.Queues) > 1 {
@@ -80,7 +80,7 @@ func (c *Pass) fillPool(p *Pool, out []Dispatch) []Dispatch {
 func (c *Pass) nextQueue(p *Pool) (int, bool) {
 	canRun := func(i int) bool {
 		q := c.room.queue(p.Queues[i])
-		return !c.room.closed("q:"+q.name) && slices.ContainsFunc(q.classes, func(cl *class) bool { return cl.least() != nil })
+		return !c.room.closed("q:"+q.name) && slices.ContainsFunc(q.classes, func(cl *class) bool { return c.room.canRun(q, cl.index) })
 	}
 	if !p.Strict {
 		return p.pattern.Next(canRun)
@@ -155,6 +155,9 @@ func (c *Pass) passGates(e *Entry) {
 			e.Period = max(e.Period, g.Period)
 		}
 	}
+	if g := c.room.reserveOf(j.Queue, j.Class); g != nil {
+		g.Held++
+	}
 }
 
 // parkWaiter parks a waiter behind the first closed one of several gates, and reports whether there is one.
@@ -196,6 +199,10 @@ func (c *Pass) wake(name string) { c.wakeSome(name, everyone, nil, "") }
 // wakeSome is wake for at most most of each line, of some queues only if these are given, and of the lines from one on. It returns how
 // many have left the gate.
 func (c *Pass) wakeSome(name string, most int, only []string, from string) (left int) {
+	if queue, ok := strings.CutPrefix(name, "o:"); ok {
+		c.refill[queue] = true
+		return 0
+	}
 	units := min(most, c.room.units(name))
 	if units <= 0 {
 		if len(c.room.parked[name]) > 0 {

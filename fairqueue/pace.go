@@ -89,6 +89,9 @@ func (c *Pass) gated(j *Job) bool {
 	if r.shelved() {
 		return true
 	}
+	if r.Gates[ReserveGate(j.Queue)] != nil {
+		return true
+	}
 	for _, name := range gateNames(j.Queue, j.Tenant, j.Downstream) {
 		_, covered := r.Defaults[DefaultOf(name)]
 		if covered || r.Gates[name] != nil {

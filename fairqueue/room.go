@@ -86,6 +86,8 @@ type Gate struct {
 	Period uint64
 	// Rate makes it a rate of dispatches; Limit and Held are not used then.
 	Rate Meter
+	// Kept makes it the gate of slots that are kept for some classes of a queue; Limit is not used then.
+	Kept *Kept
 	// Default says that the Limit is that of Room.Defaults. Such a gate is there only while it holds something.
 	Default bool
 }
@@ -116,7 +118,7 @@ type Room struct {
 	// Alarms keeps them instead, unless it is nil.
 	Alarms Alarms
 	// Gates by name, as package lua keeps them: q:QUEUE; t:TENANT, u:TENANT:QUEUE, and r:TENANT, a rate; d:DOWNSTREAM,
-	// b:DOWNSTREAM, of its breaker, and s:DOWNSTREAM, a rate. What has none is not limited.
+	// b:DOWNSTREAM, of its breaker, and s:DOWNSTREAM, a rate; o:QUEUE, of its Kept. What has none is not limited.
 	Gates map[string]*Gate
 	// Defaults are limits of those that have no gate of their own: t:* of each tenant, u:*:QUEUE of each tenant in the
 	// queue, d:* of each downstream.
@@ -338,6 +340,9 @@ func (r *Room) Waiting() int {
 func (r *Room) CouldRun(queues []string, now int64) (key string, found bool) {
 	for _, name := range queues {
 		for _, c := range r.queue(name).classes {
+			if r.reserveShut(c.queue, c.index) {
+				continue
+			}
 			for _, t := range c.tenants {
 				for _, l := range t.lanes {
 					j := l.head()

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"cmp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -160,4 +161,85 @@ func (p *problems) bound(name string, value, most int) {
 	if value < 0 || value > most {
 		p.field(name, strconv.Itoa(value), "1 to "+strconv.Itoa(most)+", or 0 for none")
 	}
+}
+
+// MaxReservedPercent is the largest part of a queue's slots that a policy can keep for some of its classes.
+const MaxReservedPercent = 99
+
+// Reserved are slots of a queue, over all its workers, that only some of its classes may take. Jobs of the others run on as many as are left, and
+// on one at least.
+type Reserved struct {
+	// Classes are those who may take them: classes of the queue, not all of them.
+	Classes []admission.Priority `json:"classes"`
+	// Slots is how many, 1 to MaxMaxRunning, or Percent how many percent of all, 1 to MaxReservedPercent, rounded up. One of them is there.
+	Slots   int `json:"slots,omitempty"`
+	Percent int `json:"percent,omitempty"`
+	// Lend lets others take them while no job of Classes waits that may run.
+	Lend bool `json:"lend,omitempty"`
+}
+
+func (r *Reserved) clone() *Reserved {
+	if r == nil {
+		return nil
+	}
+	full := *r
+	full.Classes = slices.Clone(r.Classes)
+	return &full
+}
+
+func (r *Reserved) validate(bad *problems, at string, classes []admission.Class) {
+	if r == nil {
+		return
+	}
+	names := classNames(classes)
+	if n := len(r.Classes); n < 1 || n >= len(names) {
+		bad.field(at+".classes", strconv.Itoa(n)+" classes", "1 to "+strconv.Itoa(len(names)-1)+" classes of the queue: one is left that may not take them")
+	}
+	for i, class := range r.Classes {
+		switch {
+		case !slices.Contains(names, string(class)):
+			bad.field(at+".classes", strconv.Quote(string(class)), "a class of the queue: "+quoteNames(names))
+		case slices.Contains(r.Classes[:i], class):
+			bad.field(at+".classes", strconv.Quote(string(class)), "each class once")
+		}
+	}
+	switch {
+	case r.Slots == 0 && r.Percent == 0:
+		bad.field(at+".slots", "0", "1 to "+strconv.Itoa(MaxMaxRunning)+", or a percent")
+	case r.Slots != 0 && r.Percent != 0:
+		bad.field(at+".percent", strconv.Itoa(r.Percent), "none beside slots")
+	case r.Slots != 0:
+		bad.integer(at+".slots", int64(r.Slots), 1, MaxMaxRunning)
+	default:
+		bad.integer(at+".percent", int64(r.Percent), 1, MaxReservedPercent)
+	}
+}
+
+// ReservedSlots are the slots of a queue that only some classes may take, by their places in the queue's order, from 0.
+type ReservedSlots struct {
+	Queue          string
+	Classes        []int
+	Slots, Percent int
+	Lend           bool
+}
+
+// Left returns how many of so many slots are left to the classes that may not take those that are kept: one at least.
+func (r *ReservedSlots) Left(slots int) int { return max(1, slots-r.Slots-(slots*r.Percent+99)/100) }
+
+// Reserved returns the slots that are kept for some classes, by queue.
+func (c *Compiled) Reserved() (all []ReservedSlots) {
+	for _, name := range sortedKeys(c.queues) {
+		r := c.queues[name].Reserved
+		if r == nil {
+			continue
+		}
+		of := ReservedSlots{Queue: name, Slots: r.Slots, Percent: r.Percent, Lend: r.Lend}
+		for i, class := range c.queues[name].Classes {
+			if slices.Contains(r.Classes, class.Name) {
+				of.Classes = append(of.Classes, i)
+			}
+		}
+		all = append(all, of)
+	}
+	return all
 }

@@ -71,6 +71,7 @@ func drawPolicy(t *rapid.T) Policy {
 			Classes:       PresetCritical(),
 			Horizon:       time.Duration(rapid.Int64Range(int64(MinHorizon), int64(MaxHorizon)).Draw(t, "horizon")),
 			ExpiredPolicy: Drop,
+			Reserved:      drawReserved(t),
 			DoomedPercent: rapid.SampledFrom([]int{0, MinDoomedPercent, MaxDoomedPercent}).Draw(t, "doomed percent"),
 			MaxWait:       time.Duration(rapid.SampledFrom([]int64{0, int64(MinMaxWait), int64(MaxMaxWait)}).Draw(t, "max wait")),
 			PoisonLimit:   rapid.IntRange(0, MaxPoisonLimit).Draw(t, "poison limit"),
@@ -104,6 +105,20 @@ func drawPolicy(t *rapid.T) Policy {
 		p.Rollout = drawRollout(t, &p)
 	}
 	return p.withDefaults()
+}
+
+// drawReserved draws slots that are kept for some of the four preset classes.
+func drawReserved(t *rapid.T) *Reserved {
+	r := &Reserved{Classes: []admission.Priority{admission.Critical, admission.High}[:rapid.IntRange(0, 2).Draw(t, "reserved classes")], Lend: rapid.Bool().Draw(t, "lend")}
+	if len(r.Classes) == 0 {
+		return nil
+	}
+	if rapid.Bool().Draw(t, "reserved percent") {
+		r.Percent = rapid.IntRange(1, MaxReservedPercent).Draw(t, "percent")
+	} else {
+		r.Slots = rapid.IntRange(1, MaxMaxRunning).Draw(t, "slots")
+	}
+	return r
 }
 
 // drawShedding draws how a queue is measured, and what is refused while it is pressed.

@@ -82,6 +82,7 @@ type (
 		Overflow      Overflow          `json:"overflow,omitzero"`
 		MaxRunning    int               `json:"max_running,omitempty"`
 		PerTenant     int               `json:"max_running_per_tenant,omitempty"`
+		Reserved      *Reserved         `json:"reserved,omitempty"`
 		MostAttempts  int               `json:"most_attempts,omitempty"`
 		LeastBackoff  string            `json:"least_backoff,omitempty"`
 		Pressure      *pressureJSON     `json:"pressure,omitempty"`
@@ -225,7 +226,7 @@ func (p Policy) wire() policyJSON {
 		return queueJSON{
 			Classes: queue.Classes, Horizon: formatDuration(queue.Horizon), ExpiredPolicy: queue.ExpiredPolicy,
 			MaxWait: formatBound(queue.MaxWait), DoomedPercent: queue.DoomedPercent, PoisonLimit: queue.PoisonLimit, KeepDead: formatBound(queue.KeepDead), MaxDead: queue.MaxDead,
-			Overflow: queue.Overflow, MaxRunning: queue.MaxRunning, PerTenant: queue.MaxRunningPerTenant,
+			Overflow: queue.Overflow, MaxRunning: queue.MaxRunning, PerTenant: queue.MaxRunningPerTenant, Reserved: queue.Reserved,
 			MostAttempts: queue.MostAttempts, LeastBackoff: formatBound(queue.LeastBackoff), Pressure: queue.Pressure.wire(),
 			EachTenant: queue.EachTenant.wire(),
 		}
@@ -265,7 +266,7 @@ func (w *policyJSON) policy(bad *problems) Policy {
 			Classes: queue.Classes, Horizon: bad.parseDuration(at+".horizon", queue.Horizon), ExpiredPolicy: queue.ExpiredPolicy,
 			MaxWait: bad.parseDuration(at+".max_wait", queue.MaxWait), DoomedPercent: queue.DoomedPercent, PoisonLimit: queue.PoisonLimit,
 			KeepDead: bad.parseDuration(at+".keep_dead", queue.KeepDead), MaxDead: queue.MaxDead,
-			Overflow: queue.Overflow, MaxRunning: queue.MaxRunning, MaxRunningPerTenant: queue.PerTenant,
+			Overflow: queue.Overflow, MaxRunning: queue.MaxRunning, MaxRunningPerTenant: queue.PerTenant, Reserved: queue.Reserved,
 			MostAttempts: queue.MostAttempts, LeastBackoff: bad.parseDuration(at+".least_backoff", queue.LeastBackoff),
 			Pressure: queue.Pressure.pressure(at+".pressure", bad), EachTenant: queue.EachTenant.eachTenant(at+".each_tenant.", bad),
 		}

@@ -123,6 +123,8 @@ type Queue struct {
 	// MaxRunning is how many of its jobs workers hold at a time, MaxRunningPerTenant how many of each tenant, 1 to
 	// MaxMaxRunning; zero means no bound.
 	MaxRunning, MaxRunningPerTenant int
+	// Reserved keeps slots of its workers for some of its classes; nil keeps none.
+	Reserved *Reserved
 	// MostAttempts is how many runs a job may ask for, since a run that fails costs no token, 1 to headgate.MaxAttemptsLimit; zero means
 	// DefaultMostAttempts. LeastBackoff is the least that a job's own header headgate.HeaderBackoff may give it to wait after a failed
 	// run, 1 ms to headgate.MaxBackoff; zero means DefaultLeastBackoff. A worker's own backoffs may be shorter.
@@ -285,6 +287,6 @@ func (q Queue) withDefaults() Queue {
 	q.PoisonLimit = cmp.Or(q.PoisonLimit, DefaultPoisonLimit)
 	q.MaxDead = cmp.Or(q.MaxDead, DefaultMaxDead)
 	q.EachTenant.PriorityLimits = maps.Clone(q.EachTenant.PriorityLimits)
-	q.Overflow, q.Pressure = q.Overflow.withDefaults(), q.Pressure.withDefaults()
+	q.Overflow, q.Pressure, q.Reserved = q.Overflow.withDefaults(), q.Pressure.withDefaults(), q.Reserved.clone()
 	return q
 }

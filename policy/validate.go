@@ -168,6 +168,7 @@ func (p *problems) queue(owner string, queue Queue) {
 	}
 	queue.Overflow.validate(p, owner+".overflow")
 	queue.Pressure.validate(p, owner+".pressure")
+	queue.Reserved.validate(p, owner+".reserved", queue.Classes)
 	p.integer(owner+".max_dead", int64(queue.MaxDead), 1, MaxMaxDead)
 	if n := len(queue.Classes); n < 1 || n > admission.MaxClasses {
 		p.field(owner+".classes", fmt.Sprintf("%d classes", n), fmt.Sprintf("1 to %d classes", admission.MaxClasses))

@@ -31,6 +31,9 @@ func TenantRateGate(tenant string) GateName { return GateName("r:" + tenant) }
 // DownstreamRateGate names the rate of dispatches to a downstream.
 func DownstreamRateGate(downstream string) GateName { return GateName("s:" + downstream) }
 
+// ReserveGate names the gate of slots of a queue that only some of its classes may take (Reserve). It is no cap: who lists gates leaves it out.
+func ReserveGate(queue string) GateName { return GateName("o:" + queue) }
+
 // Every is the tenant or downstream of a cap that is each one's own.
 const Every = "*"
 
@@ -94,6 +97,7 @@ const (
 	KindBreaker        = 'b'
 	KindTenantRate     = 'r'
 	KindDownstreamRate = 's'
+	KindReserve        = 'o'
 )
 
 // Split returns the kind of a gate and what it guards.

@@ -95,6 +95,35 @@ type Cap struct {
 	Parts int `json:"-"`
 }
 
+// Reserve are slots of a queue, over all its workers, that only some of its classes may take: jobs of the others are in workers' hands on as many
+// as are left, and on one at least.
+type Reserve struct {
+	Queue string
+	// Classes are the places of those classes in the queue's order, from 0.
+	Classes []int
+	// Slots is how many, Percent how many percent of all, rounded up; one of them is zero.
+	Slots, Percent int
+	// Lends lets others take them while no job of Classes is runnable.
+	Lends bool
+}
+
+// String is how Redis keeps it (lua/scripts/fragments/gate.lua): SLOTS or PERCENT%, ~ for Lends, a colon, and the Classes by commas.
+func (r Reserve) String() string {
+	var text strings.Builder
+	text.WriteString(strconv.Itoa(r.Slots + r.Percent))
+	if r.Percent > 0 {
+		text.WriteByte('%')
+	}
+	if r.Lends {
+		text.WriteByte('~')
+	}
+	for i, class := range r.Classes {
+		text.WriteByte(":,"[min(i, 1)])
+		text.WriteString(strconv.Itoa(class))
+	}
+	return text.String()
+}
+
 // TenantWeight is a tenant's weight in a class of every queue; an empty tenant is everybody else.
 type TenantWeight struct {
 	Class  admission.Priority
@@ -121,6 +150,8 @@ type PolicyUpdate struct {
 	// MaxParked is how many jobs may wait for a downstream whose breaker is not closed before others are refused; an empty
 	// name is every downstream that is not named.
 	MaxParked map[string]int
+	// Reserves are slots of queues that only some of their classes may take.
+	Reserves []Reserve
 	// Pressured are the queues of which it is measured how much they are pressed.
 	Pressured []string
 	// Load is how often workers are to tell how busy they are; zero is never.

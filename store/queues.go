@@ -39,6 +39,8 @@ type QueueState struct {
 	Last time.Time
 	// Turn is the index of the class whose turn it is, of which TurnLeft dispatches are left.
 	Turn, TurnLeft int
+	// Others is how many jobs of classes for which no slots are kept workers have, where there are such slots (Reserve).
+	Others int
 	// Pressure is how much it is pressed, nil where that is not measured.
 	Pressure *PressureState
 }

@@ -34,6 +34,8 @@ const (
 	// KindPressure is how much a queue is pressed, KindShed that jobs are refused for it.
 	KindPressure = "pressure"
 	KindShed     = "shed"
+	// KindReserved is that slots are kept for some classes of a queue.
+	KindReserved = "reserved"
 	// KindDoomed is that a queue refuses jobs that would start too late.
 	KindDoomed = "doomed"
 	// KindErrors is what calls failed by, which receivers have said: for operators alone.

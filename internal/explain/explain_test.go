@@ -221,6 +221,12 @@ var scenes = []struct {
 		must(s.t, err)
 		s.enqueue("a")
 	}},
+	{"reserved", []string{"queue", "mail"}, func(s *stage) {
+		s.put(`{"queues":{"mail":{"reserved":{"classes":["high"],"percent":50}}}}`, "letters first")
+		s.enqueue("a")
+		s.enqueue("b")
+		s.work(2, 1, "")
+	}},
 	{"doomed", []string{"queue", "mail"}, func(s *stage) {
 		s.put(`{"queues":{"mail":{"doomed_percent":150,"max_wait":"1h"}}}`, "no late letters")
 	}},

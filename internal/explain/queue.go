@@ -3,6 +3,7 @@ package explain
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -45,6 +46,9 @@ func explainQueue(ctx context.Context, s store.Deployment, name string) (Explana
 			Change: unsuspend(q.Suspended.Name, "", name),
 		})
 	}
+	if err := in.reserved(&e, &q); err != nil {
+		return e, err
+	}
 	if err := in.doomed(&e, &q, now); err != nil {
 		return e, err
 	}
@@ -63,6 +67,36 @@ func (r *rules) eachTenant(e *Explanation, queue string) error {
 		Text: fmt.Sprintf("a tenant of which the policy says nothing else gets %s there and holds %d", limit.Words(), limit.Burst),
 	})
 	return err
+}
+
+// reserved tells which slots are kept for some classes, and how many the others have.
+func (r *rules) reserved(e *Explanation, q *store.QueueState) error {
+	for _, kept := range r.compiled.Reserved() {
+		if kept.Queue != q.Name {
+			continue
+		}
+		rule, err := r.first("", candidate{"queue " + q.Name, []string{"queues", q.Name, "reserved"}})
+		if err != nil {
+			return err
+		}
+		slots, how := q.Slots, strconv.Itoa(kept.Slots)+" slots are"
+		if q.Gate != nil && q.Gate.Limit > 0 {
+			slots = min(slots, q.Gate.Limit)
+		}
+		if kept.Percent > 0 {
+			how = strconv.Itoa(kept.Percent) + "% of its slots are"
+		}
+		var classes []string
+		for _, class := range kept.Classes {
+			classes = append(classes, string(q.Classes[class].Name))
+		}
+		text := fmt.Sprintf("%s kept for %s: jobs of others run on %d of %d, and %d do", how, strings.Join(classes, ", "), kept.Left(slots), slots, q.Others)
+		if kept.Lend {
+			text += "; they are lent while none of those waits"
+		}
+		e.add(Reason{Kind: KindReserved, Binds: !kept.Lend && q.Others >= kept.Left(slots), Text: text, Rule: rule, Change: "more workers, or fewer slots in reserved of the policy"})
+	}
+	return nil
 }
 
 // doomed tells of which jobs a queue refuses because they would start too late, and how long one that comes now would wait.

@@ -30,7 +30,7 @@ var Schema = []Kind{
 	{"ahead:TENANT", "zset", "downstreams of its jobs that are put off, by the time of the last"},
 	{"act:CQ", "zset", "runnable tenants by start tag"},
 	{"idle:CQ", "zset", "tenants that are not runnable whose tag is above V, by that tag"},
-	{"gates", "hash", "gate → limit and units held, or rate and level"},
+	{"gates", "hash", "gate → limit and units held, or rate and level; `o:QUEUE` → what slots are kept for which classes, and how many jobs the others have"},
 	{"gw:GATE", "zset", "who waits at a gate, by tag"},
 	{"gq:GATE", "set", "which classes of which queues have waiters there"},
 	{"wakes", "hash", "gates whose waiters are not all awake → from which class of which queue on they are to wake"},

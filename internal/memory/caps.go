@@ -81,7 +81,7 @@ func (m *model) standing() map[string]bound {
 	}
 	for name, g := range m.room.Gates {
 		switch {
-		case name[0] == store.KindBreaker:
+		case name[0] == store.KindBreaker, g.Kept != nil:
 		case g.Rate != nil:
 			all[name] = bound{rate: g.Rate.(*modelRate).limit}
 		case g.Default:

@@ -33,6 +33,9 @@ func (p *Partition) Dump() (lines []string) {
 			v, _ := m.room.QueueView(name)
 			d.add("queue %s pace %.9g stamp %d", name, v.Pace, v.Last)
 		}
+		for queue, r := range m.reserves {
+			d.add("reserve %s %s", queue, r)
+		}
 		for name := range m.timers.Names() {
 			d.add("timer %s at %d", name, m.timers.At(name))
 		}

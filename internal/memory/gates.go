@@ -235,6 +235,7 @@ func (p *Partition) Gates(context.Context) (gates []store.GateState, err error) 
 
 func (m *model) gateStates() []store.GateState {
 	names := slices.AppendSeq(slices.Collect(maps.Keys(m.room.Gates)), maps.Keys(m.room.Defaults))
+	names = slices.DeleteFunc(names, func(name string) bool { return m.room.Gates[name] != nil && m.room.Gates[name].Kept != nil })
 	slices.Sort(names)
 	gates := make([]store.GateState, 0, len(names))
 	for _, name := range names {
@@ -313,4 +314,30 @@ func (p *Partition) SetGate(_ context.Context, g store.Gate) (held int, more boo
 		}
 	})
 	return held, more, nil
+}
+
+// setReserves keeps slots of queues for some of their classes, as the policy says. Who is another may have changed, so they are counted anew.
+func (m *model) setReserves(c *fairqueue.Pass, wanted map[string]store.Reserve) {
+	for queue, r := range wanted {
+		if before, was := m.reserves[queue]; was && before.String() == r.String() {
+			continue
+		}
+		of := &fairqueue.Kept{Slots: r.Slots, Percent: r.Percent, Classes: r.Classes, Lends: r.Lends}
+		held := 0
+		for _, p := range m.room.Pools {
+			for _, e := range p.Ready {
+				if e.Job.Queue == queue && !of.Has(e.Job.Class) {
+					held++
+				}
+			}
+		}
+		m.room.Gates[fairqueue.ReserveGate(queue)] = &fairqueue.Gate{Kept: of, Held: held}
+		c.Freed(fairqueue.ReserveGate(queue))
+	}
+	for queue := range m.reserves {
+		if _, stays := wanted[queue]; !stays {
+			delete(m.room.Gates, fairqueue.ReserveGate(queue))
+			c.Freed(fairqueue.ReserveGate(queue))
+		}
+	}
 }

@@ -29,6 +29,7 @@ type settings struct {
 	pressured map[string]bool
 	load      time.Duration // how often workers tell how busy they are
 	usage     bool
+	reserves  map[string]store.Reserve // by queue
 }
 
 // classTenant names a tenant in a class of every queue; one without a name is everybody else.
@@ -52,7 +53,8 @@ func settingsIn(u *store.PolicyUpdate) settings {
 		tiers: maps.Clone(u.Tiers), queues: make(map[string]store.QueueSettings, len(u.Queues)), overflows: make(map[string]store.Overflow, len(u.Overflows)),
 		maxParked: make(map[string]int, len(u.MaxParked)), weights: make(map[classTenant]admission.Weight, len(u.Weights)),
 		caps: make(map[string]bound, len(u.Caps)), pressured: make(map[string]bool, len(u.Pressured)),
-		load: u.Load.Truncate(time.Microsecond),
+		load:     u.Load.Truncate(time.Microsecond),
+		reserves: make(map[string]store.Reserve, len(u.Reserves)),
 	}
 	for _, q := range u.Queues {
 		q.Classes, q.Overflow, q.Tiers = slices.Clone(q.Classes), overflowOf(q.Overflow), overflowsOf(q.Tiers)
@@ -85,6 +87,10 @@ func settingsIn(u *store.PolicyUpdate) settings {
 		s.pressured[queue] = true
 	}
 	s.usage = u.Usage
+	for _, r := range u.Reserves {
+		r.Classes = slices.Clone(r.Classes)
+		s.reserves[r.Queue] = r
+	}
 	for _, w := range u.Weights {
 		s.weights[classTenant{w.Class, w.Tenant}] = w.Weight
 	}
@@ -237,6 +243,7 @@ func (m *model) putPolicy(now int64, u *store.PolicyUpdate) error {
 	gates := m.editedGates(wanted.caps, known)
 	counts := m.boundsAdded(wanted)
 	m.setQueues(wanted, now)
+	m.setReserves(c, wanted.reserves)
 	m.settings = wanted
 	if !wanted.usage {
 		m.usedFrom = -1

@@ -62,6 +62,9 @@ func (m *model) dynamics(name string) store.QueueState {
 	if p := m.pressures[name]; p != nil {
 		q.Pressure = new(p.PressureState)
 	}
+	if g := m.room.Gates[fairqueue.ReserveGate(name)]; g != nil {
+		q.Others = g.Held
+	}
 	v, made := m.room.QueueView(name)
 	for i, class := range m.classesOf(name) {
 		c := store.ClassState{Class: class}
@@ -250,7 +253,7 @@ func (m *model) demand(pool store.Pool) store.Demand {
 		shut := m.room.Closed(string(store.QueueGate(q.Queue)))
 		for class, of := range m.classesOf(q.Queue) {
 			demand := store.ClassDemand{Weight: of.Weight}
-			if !shut {
+			if !shut && !m.room.ReserveShut(q.Queue, class) {
 				demand.Runnable = m.runnable(q.Queue, class)
 			}
 			d.Queues[i] = append(d.Queues[i], demand)

@@ -42,6 +42,11 @@ func (m *model) register(now int64, worker string, pool store.Pool, slots int, l
 	m.workers[worker] = modelWorker{id, slots, lease}
 	m.arm("w"+worker, now+lease)
 	c.Refill(id)
+	for _, queue := range p.Queues { // Others of it have more slots elsewhere, too.
+		if m.room.Gates[fairqueue.ReserveGate(queue)] != nil {
+			c.RefillQueue(queue)
+		}
+	}
 	if slots < had {
 		m.surplusReturn(c, p, now)
 		c.WakeFreed()

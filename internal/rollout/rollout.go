@@ -78,6 +78,9 @@ func newUpdate(expected int64, document policy.Policy, text []byte) (store.Polic
 		// No tenant has an empty name, so this is the standard tier's weight.
 		update.Weights = append(update.Weights, store.TenantWeight{Class: class, Weight: compiled.WeightOf("", class)})
 	}
+	for _, r := range compiled.Reserved() {
+		update.Reserves = append(update.Reserves, store.Reserve{Queue: r.Queue, Classes: r.Classes, Slots: r.Slots, Percent: r.Percent, Lends: r.Lend})
+	}
 	update.Caps, update.MaxParked = caps(compiled), map[string]int{}
 	for downstream, most := range compiled.MaxParked() {
 		update.MaxParked[strings.TrimPrefix(downstream, policy.Every)] = most

@@ -159,6 +159,7 @@ type walk struct {
 	usage   int                                  // Of how many tenants the policy has usage kept.
 	sheds   map[shedding]admission.PressureLevel // From which level on the policy refuses which jobs,
 	dooms   map[string]int                       // and above how many percent of what they may wait, by queue.
+	others  map[string]int                       // Jobs that count against reserves, as the last step left them.
 	// before is the policy in force as it was stored, nil for none.
 	before   *store.PolicyUpdate
 	sequence uint64 // numbers reports of outcomes
@@ -197,8 +198,7 @@ var walkThemes = map[string][]string{
 
 // begin starts with nothing in either, a day ahead: Redis drops by its own clock what is over.
 func (w *walk) begin(bounds memory.Bounds) {
-	w.ctx, w.now, w.held, w.sheds, w.dooms = w.tb.Context(), time.Now().Add(24*time.Hour).UnixMicro(), map[string][]held{}, nil, nil
-	w.usage = 0
+	w.ctx, w.now, w.held, w.sheds, w.dooms, w.usage = w.tb.Context(), time.Now().Add(24*time.Hour).UnixMicro(), map[string][]held{}, nil, nil, 0
 	w.memory = memory.New(memory.Config{
 		Now: func() time.Time { return time.UnixMicro(w.now) }, KeepEnded: true, Bounds: bounds,
 		Dispatched: func(d fairqueue.Dispatch) { w.service.dispatched(d) },
@@ -269,6 +269,7 @@ func (w *walk) step() {
 		w.resend()
 	}
 	w.assertWakeUp(op)
+	w.assertReserves(op)
 	if err := w.service.end(before); err != nil {
 		w.rt.Fatalf("after %s: %v", op, err)
 	}

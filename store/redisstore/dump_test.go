@@ -247,6 +247,9 @@ func (d *redisDump) gates() {
 		switch {
 		case isRate(name):
 			d.add("gate %s rate %s", name, parts[2])
+		case name[0] == store.KindReserve:
+			d.add("gate %s held %s", name, parts[1])
+			d.add("reserve %s %s", name[2:], parts[0])
 		case parts[0] == "*":
 			d.add("gate %s limit %d held %s", name, limits[store.DefaultGate(store.GateName(name))], parts[1])
 		default:

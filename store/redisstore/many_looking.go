@@ -124,6 +124,7 @@ func addQueue(to, more *store.QueueState) {
 	to.Later, to.LaterAtLeast = to.Later+more.Later, to.LaterAtLeast || more.LaterAtLeast
 	to.Spilled += more.Spilled
 	to.Slots += more.Slots
+	to.Others += more.Others
 	to.Workers = max(to.Workers, more.Workers)
 	for _, pool := range more.Pools {
 		if !slices.Contains(to.Pools, pool) {

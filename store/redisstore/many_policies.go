@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redisconn"
@@ -127,6 +128,10 @@ func partOf(u *store.PolicyUpdate, index, parts int) store.PolicyUpdate {
 	if u.Before != nil {
 		before := partOf(u.Before, index, parts)
 		of.Before = &before
+	}
+	of.Reserves = slices.Clone(u.Reserves)
+	for i := range of.Reserves {
+		of.Reserves[i].Slots = share(of.Reserves[i].Slots, index, parts)
 	}
 	of.Caps, of.MaxParked = caps, maps.Clone(u.MaxParked)
 	for downstream, most := range u.MaxParked {

@@ -1,6 +1,7 @@
 package redisstore_test
 
 import (
+	"math"
 	"time"
 
 	"github.com/headgate/headgate/admission"
@@ -160,6 +161,7 @@ func (w *walk) policy() {
 	}
 	usage := pick(w, "usage", []int{0, 1, 2, 100})
 	u.Usage = usage > 0
+	u.Reserves = w.drawReserves()
 	sheds, dooms := w.drawShedding(u.Pressured), map[string]int{}
 	for _, q := range walkQueues {
 		dooms[q] = pick(w, "doomed", []int{0, 100, 10, 300})
@@ -205,6 +207,51 @@ func (w *walk) drawCaps() []store.Cap {
 		}
 	}
 	return caps
+}
+
+// drawReserves draws slots that only some classes may take.
+func (w *walk) drawReserves() (all []store.Reserve) {
+	if w.gates != "all" && w.theme != "pressed" {
+		return nil
+	}
+	for _, queue := range walkQueues {
+		r := store.Reserve{Queue: queue, Classes: pick(w, "reserved", [][]int{nil, {0}, {0, 1}, {1}}), Lends: w.number("lends", 0, 2) == 2}
+		if r.Classes == nil {
+			continue
+		}
+		if w.number("of all", 0, 1) == 0 {
+			r.Slots = w.number("slots kept", 1, 4)
+		} else {
+			r.Percent = w.number("percent kept", 1, 99)
+		}
+		all = append(all, r)
+	}
+	return all
+}
+
+// assertReserves asserts that no job of another class has taken a slot that is kept, nor one that was not lent: there are more of these than may
+// be only where there were before.
+func (w *walk) assertReserves(op string) {
+	before := w.others
+	w.others = map[string]int{}
+	if w.before == nil {
+		return
+	}
+	for _, r := range w.before.Reserves {
+		q, err := w.memory.Queue(w.ctx, r.Queue)
+		if err != nil {
+			continue // Nobody knows it yet.
+		}
+		w.others[r.Queue] = q.Others
+		slots := q.Slots
+		if q.Gate != nil && q.Gate.Limit > 0 {
+			slots = min(slots, q.Gate.Limit)
+		}
+		left := max(1, slots-r.Slots-int(math.Ceil(float64(slots*r.Percent)/100)))
+		if op != "policy" && !r.Lends && q.Others > max(left, before[r.Queue]) {
+			w.rt.Fatalf("after %s workers have %d jobs of queue %s that are of others, and %d is all they may, of %d slots (%s)", op, q.Others, r.Queue, left, slots, r)
+		}
+	}
 }
 
 // shedding names the jobs of a queue that have a tier and a class in common. Each tenant of the walk has a tier of its own here.

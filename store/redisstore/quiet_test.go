@@ -141,14 +141,15 @@ func (w *walk) work(worker string, slots int) (done int) {
 	}
 }
 
-// look reports whether dead letters are all that lives, and names a class with tenants that are runnable, in a queue without a gate.
+// look reports whether dead letters are all that lives, and names a class with tenants that are runnable, in a queue without a gate, which does not
+// have to leave slots to others: of those at least one job runs.
 func (w *walk) look() (ended bool, runs string) {
 	base := w.store.Conn().Partition.Base()
 	pipe := redisconn.Client(w.store.Conn()).Pipeline()
 	live, dead := pipe.HLen(w.ctx, w.store.Conn().Partition.Jobs()), pipe.ZCard(w.ctx, w.store.Conn().Partition.Dead())
-	gated, runnable := map[string]*redis.BoolCmd{}, map[string]*redis.IntCmd{}
+	gated, runnable, kept := map[string]*redis.BoolCmd{}, map[string]*redis.IntCmd{}, map[string]*redis.SliceCmd{}
 	for _, queue := range walkQueues {
-		gated[queue] = pipe.HExists(w.ctx, base+"gates", "q:"+queue)
+		gated[queue], kept[queue] = pipe.HExists(w.ctx, base+"gates", "q:"+queue), pipe.HMGet(w.ctx, base+"gates", "o:"+queue)
 		for class := range admission.DefaultClasses() {
 			line := fmt.Sprintf("%d:%s", class, queue)
 			runnable[line] = pipe.Exists(w.ctx, base+"act:"+line)
@@ -157,7 +158,14 @@ func (w *walk) look() (ended bool, runs string) {
 	_, err := pipe.Exec(w.ctx)
 	check(w.tb, err)
 	for line, exists := range runnable {
-		_, queue, _ := strings.Cut(line, ":")
+		class, queue, _ := strings.Cut(line, ":")
+		if reserve, ok := kept[queue].Val()[0].(string); ok {
+			spec, held, _ := strings.Cut(reserve, "|")
+			_, classes, _ := strings.Cut(spec, ":")
+			if held != "0" && !strings.Contains(classes, class) {
+				continue
+			}
+		}
 		if exists.Val() == 1 && !gated[queue].Val() {
 			runs = "act:" + line
 		}

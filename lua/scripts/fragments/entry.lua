@@ -1,4 +1,5 @@
--- held: what there is before a cap that is new. entries_count counts the entries of all ready streams by cap.
+-- held: what there is before a cap that is new. entries_count counts the entries of all ready streams by cap, and by
+-- o:QUEUE|CLASS.
 local function entries_count()
   local counts = {}
   for id in string.gmatch(state_get('pools') or '', '%S+') do
@@ -6,6 +7,8 @@ local function entries_count()
       local tenant = key_split(e[2][2])
       local r = record_read(e[2][4])
       for _, name in ipairs(cap_names(r.queue, tenant, sub(r.lane, 2), EVERY_KIND)) do counts[name] = (counts[name] or 0) + 1 end
+      local of_class = 'o:' .. r.queue .. '|' .. r.class
+      counts[of_class] = (counts[of_class] or 0) + 1
     end
   end
   return counts
@@ -72,6 +75,10 @@ local function entry_release(pool_id, key, rec, plain)
       gate_leave(name)
       call.freed[name] = true
     end
+  end
+  if reserve_before(r.queue, r.class + 1) then
+    gate_leave('o:' .. r.queue)
+    call.freed['o:' .. r.queue] = true
   end
 end
 

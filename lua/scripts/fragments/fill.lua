@@ -148,8 +148,18 @@ local function plan_write(cl)
   cl.plan = nil
 end
 
+-- reserve_shut reports whether a class may take no slot: those kept for others are lent only while none of these is runnable.
+local function reserve_shut(q, c)
+  local g = reserve_taken(q.name, c)
+  if not g or not g.lends then return g ~= nil end
+  for i in pairs(g.classes) do
+    if i <= q.n and q.waiting[i] > 0 and plan_head(class_open(q, i)) then return true end
+  end
+  return false
+end
+
 local function queue_can_run(q, c)
-  return q.waiting[c] > 0 and plan_head(class_open(q, c)) ~= nil
+  return q.waiting[c] > 0 and not reserve_shut(q, c) and plan_head(class_open(q, c)) ~= nil
 end
 
 local function pool_can_run(p, i)
@@ -285,6 +295,7 @@ local function serve(pool, cl, x, now)
     if stops[1] then gates_pass(pick, stops) end
     if x.gates[1] then gates_pass(pick, x.gates) end
     if gate_kinds().q then gates_pass(pick, { 'q:' .. q.name }) end
+    if reserve_before(q.name, cl.c) then gates_pass(pick, { 'o:' .. q.name }) end
   end
   hold_add(pool.id, downstream, 1)
   shelf_passed(pool, downstream)

@@ -22,11 +22,13 @@ end
 --                   limit, empty for none
 --   t:*, u:*:QUEUE, d:*         the same for each that has none of its own, whose held is kept as "*|held"
 --   b:DOWNSTREAM                "limit|held|period": a breaker; only jobs dispatched in the period count
+--   o:QUEUE         "SLOTS:CLASSES|held", SLOTS%:CLASSES of as many percent: slots that only the classes of these places, from 0, by
+--                   commas, may take; with ~ before the colon others do while none of those waits. held are the jobs of the others
 --   r:TENANT, s:DOWNSTREAM      "rate|burst|bucket": dispatches a second, in the units of bucket.lua
 -- Lanes wait at h:DOWNSTREAM too, of which wake.lua tells; `shelves` is the SET of those downstreams, `nh` how many.
 -- `ng` says how many there are of each kind, so that kinds of which there are none cost nothing, and names the downstreams
 -- with a b: where these have been few since there was none, so that others cost nothing either: b1t20v7|api. With each cap that
--- is new (q, t, u, d) their version v rises; `gv` keeps it where there are none. Waiters
+-- is new (q, t, u, d, o) their version v rises; `gv` keeps it where there are none. Waiters
 -- stand in gw:GATE|CLASS:QUEUE by their tags; gq:GATE names the CLASS:QUEUE that have some. `marks` maps a job that
 -- was dispatched under a breaker to "period|when, by the breaker's clock|downstream"; `nm` counts them.
 local DISPATCH = 1000000
@@ -61,6 +63,14 @@ end
 
 local gate
 
+-- reserve_parse returns the gate o of what it says.
+local function reserve_parse(spec, held)
+  local slots, percent, lends, classes = match(spec, '^(%d+)(%%?)(~?):(.*)$')
+  local g = { spec = spec, held = held, reserved = tonumber(slots), percent = percent ~= '', lends = lends ~= '', classes = {} }
+  for c in string.gmatch(classes, '%d+') do g.classes[c + 1] = true end
+  return g
+end
+
 -- gate_parse returns the gate of a value, false for none: that of all where there is no value.
 local function gate_parse(name, v)
   local limit, held, rest = '*', 0, nil
@@ -70,6 +80,7 @@ local function gate_parse(name, v)
     local g = default and default ~= name and gate(default)
     return g and { limit = g.limit, held = tonumber(held), default = true } or false
   end
+  if byte(name) == 111 then return reserve_parse(limit, tonumber(held)) end
   if gate_is_rate(name) then
     local rate, burst = tonumber(limit), tonumber(held)
     local level, stamp = bucket_settle(rest ~= '' and rest, rate, burst, 0, state_num('bt'))
@@ -152,6 +163,7 @@ end
 
 local function gate_text(g)
   if g.default then return format('*|%d', g.held) end
+  if g.spec then return format('%s|%d', g.spec, g.held) end
   if g.burst then return format('%.17g|%d|%s', g.rate, g.burst, bucket_text(g.level, g.stamp, (g.burst - g.level) / g.rate, g.rate)) end
   return format('%d|%d|%s', g.limit, g.held, g.rest)
 end
@@ -210,8 +222,8 @@ local function gate_count(name, n)
   local kind, parts, names = sub(name, 1, 1), {}, {}
   local left = (gate_kinds()[kind] or 0) + n
   call.kinds[kind], call.lane_names = left > 0 and left or nil, {}
-  if n > 0 and string.find('qtud', kind, 1, true) then call.kinds.v = (call.kinds.v or state_num('gv')) + n end
-  if call.kinds.v and not (call.kinds.q or call.kinds.t or call.kinds.u or call.kinds.d) then
+  if n > 0 and string.find('qtudo', kind, 1, true) then call.kinds.v = (call.kinds.v or state_num('gv')) + n end
+  if call.kinds.v and not (call.kinds.q or call.kinds.t or call.kinds.u or call.kinds.d or call.kinds.o) then
     state_set('gv', call.kinds.v)
     call.kinds.v = nil
   end
@@ -245,6 +257,30 @@ local function cap_names(queue, tenant, downstream, of)
   if k.u then names[#names + 1] = 'u:' .. tenant .. ':' .. queue end
   if k.d and downstream ~= '' then names[#names + 1] = 'd:' .. downstream end
   return names
+end
+
+-- reserve: slots of a queue that only some classes may take. The other classes are counted, and fill skips one of them while they have all
+-- the others.
+
+-- reserve_before returns the gate o that a job of a class, from 1, counts against; nothing where there is none.
+local function reserve_before(queue, c)
+  local g = gate_kinds().o and gate('o:' .. queue)
+  return g and not g.classes[c] and g or nil
+end
+
+-- reserve_taken returns the gate o of a class that may take no slot more, unless it is lent one. Of the slots of all pools that serve the
+-- queue, and as many as its own cap lets it have, one is left to the others at least.
+local function reserve_taken(queue, c)
+  local g, slots = reserve_before(queue, c), 0
+  if not g then return nil end
+  for id in string.gmatch(state_get('pools:' .. queue) or '', '%S+') do
+    local pool = pool_open(id)
+    slots = slots + (pool and pool.slots or 0)
+  end
+  local cap = gate_kinds().q and gate('q:' .. queue)
+  if cap and cap.limit > 0 then slots = math.min(slots, cap.limit) end
+  local kept = g.percent and math.ceil(slots * g.reserved / 100) or g.reserved
+  return g.held >= math.max(1, slots - kept) and g or nil
 end
 
 -- paused: paused_then changes the cap that a pause leaves behind.

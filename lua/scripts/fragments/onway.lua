@@ -10,6 +10,7 @@ end
 local function caps_ask(queue, tenant, downstream)
   local kinds = match(state_get('ng'), '^[^|]*')
   if string.find(kinds, 'q', 1, true) then ask('q:' .. queue) end
+  if string.find(kinds, 'o', 1, true) then ask('o:' .. queue) end
   if string.find(kinds, 't', 1, true) then
     ask('t:*')
     ask('t:' .. tenant)

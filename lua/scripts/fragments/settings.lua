@@ -38,6 +38,7 @@ end
 --   g GATE            limit or rate|burst, with /partitions where all divide the limit or rate (the burst is this one's part); of a limit
 --                     that moves by itself what share.lua says
 --   p DOWNSTREAM      how many jobs may wait while its breaker is not closed; an empty name is every other
+--   o QUEUE           slots that only some of its classes may take, as the gate o has them (gate.lua)
 --   r QUEUE           that it is measured how much the queue is pressed (pressure.lua)
 --   u                 that usage is kept (usage.lua)
 --   w CLASS:TENANT    weight; an empty tenant is everybody else
@@ -191,9 +192,29 @@ local function pressure_want(name, wanted)
   state_set(field, wanted and '1|0|0|0|0|')
 end
 
+-- reserve_want keeps slots of a queue for some of its classes, or no more. Who is another may have changed, so they are counted anew.
+local function reserve_want(queue, spec)
+  local name = 'o:' .. queue
+  local was = gate(name)
+  if spec ~= '' then
+    local g = reserve_parse(spec, 0)
+    for of_class, n in pairs(entries_by_cap()) do
+      local of, class = match(of_class, '^(o:.*)|(%d+)$')
+      if of == name and not g.classes[class + 1] then g.held = g.held + n end
+    end
+    if not was then gate_count(name, 1) end
+    call.gates[name] = g
+  elseif was then
+    gate_count(name, -1)
+    call.gates[name] = false
+  end
+  call.gates_dirty[name], call.freed[name] = true, true
+end
+
 -- settings_apply makes the settings of a list so, for an edit.
 local function settings_apply(list, edit, now)
   local wanted, names, touched = {}, {}, {}
+  call.entries = nil
   for i = 1, #list, 3 do
     local kind, name, value = list[i], list[i + 1], list[i + 2]
     if kind == 'g' then
@@ -201,6 +222,8 @@ local function settings_apply(list, edit, now)
       wanted[name] = value ~= '' and value
     elseif kind == 'q' then
       queue_want(name, value, edit, now)
+    elseif kind == 'o' then
+      reserve_want(name, value)
     elseif kind == 'r' then
       pressure_want(name, value ~= '')
     elseif kind == 'l' then

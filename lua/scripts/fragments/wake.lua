@@ -69,6 +69,10 @@ end
 -- gate_wake wakes as many waiters of each line as the gate has units, and at most `most`; only those of some queues, if
 -- these are given; only those of the line `from` and those after it, if that is given. It returns how many have left the gate.
 local function gate_wake(name, now, most, only, from)
+  if byte(name) == 111 then
+    call.refill[sub(name, 3)] = true
+    return 0
+  end
   local g = gate(name)
   local units = math.min(g and gate_units(g) or math.huge, most or math.huge)
   if byte(name) == 113 then

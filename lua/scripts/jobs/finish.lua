@@ -27,7 +27,7 @@ end
 -- any_capped reports whether one of the jobs, all complete, counts against a cap, or may: one of an older release does not
 -- name its queue.
 local function any_capped()
-  if not match(state_get('ng') or '', '^[^|]*[qtud]') then return false end
+  if not match(state_get('ng') or '', '^[^|]*[qtudo]') then return false end
   local version = caps_version()
   for _, job in ipairs(call.jobs) do
     if job.text == '' then return true end

@@ -38,6 +38,9 @@ function scripts.register(KEYS, ARGV)
   pool.slots = pool.slots + SLOTS - (known and known.slots or 0)
   pool.touched = true
   call.refill_pools[POOL] = true
+  for _, queue in ipairs(gate_kinds().o and pool.queues or {}) do -- Others of it have more slots elsewhere, too.
+    if gate('o:' .. queue) then call.refill[queue] = true end
+  end
   if known and known.slots > SLOTS then
     surplus_return(pool, now)
     freed_wake(now)

@@ -62,6 +62,7 @@ var places = map[string]string{
 	"semaphore":   `{"semaphores": {"gpu": {%s}}}`,
 	"usage":       `{"usage": {%s}}`,
 	"adaptive":    `{"downstreams": {"smtp": {"max_running": 1000000}}, "adaptive": {"out": {%s}}}`,
+	"reserved":    `{"queues": {"mail": {"reserved": {%s}}}}`,
 	"pressure":    `{"load": {}, "queues": {"mail": {"pressure": {%s}}}}`,
 	"shedding":    `{"shedding": {%s}}`,
 	"load":        `{"load": {%s}}`,
@@ -100,6 +101,12 @@ func beside(object, field string) string {
 		return `"min": 1`
 	case "adaptive.min":
 		return `"of": "downstream smtp"`
+	case "reserved.classes":
+		return `"slots": 4`
+	case "reserved.slots", "reserved.percent":
+		return `"classes": ["high"]`
+	case "reserved.lend":
+		return `"classes": ["high"], "slots": 4`
 	case "pressure.max_depth":
 		return `"target_wait": "5s"`
 	case "pressure.target_run":
@@ -280,6 +287,9 @@ func TestPolicyAndSchemaAgree(t *testing.T) {
 		`{"shedding": {"order": ["low"], "at": {"HIGH": ["low"]}}}`:                                               true,
 		`{"shedding": {"order": ["low"], "at": {"NONE": ["low"]}}}`:                                               false,
 		`{"shedding": {"order": [], "at": {"HIGH": []}}}`:                                                         false,
+		`{"queues": {"mail": {"reserved": {"classes": ["high"], "percent": 25, "lend": true}}}}`:                  true,
+		`{"queues": {"mail": {"reserved": {"classes": ["high"], "percent": 100}}}}`:                               false,
+		`{"queues": {"mail": {"reserved": {"slots": 4}}}}`:                                                        false,
 		`{"shedding": {"order": ["low"]}}`:                                                                        false,
 		`{"queues": {"mail": {"each_tenant": {"limit": {"tokens": 5, "per": "1s", "burst": 5}}}, "*": {"each_tenant": {"priority_limits": {"high": {"enabled": false}}}}}}`: true,
 		`{"queues": {"mail": {"each_tenant": {"limit": {"tokens": 5}}}}}`: false,

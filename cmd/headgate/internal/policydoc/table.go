@@ -123,6 +123,7 @@ var objects = []object{
 			{"overflow", of("overflow"), "no bound", "How many jobs each tenant may have waiting in the queue, and what becomes of others."},
 			{"max_running", running, "no bound", "Most jobs of the queue that workers hold at a time, over all workers. Others wait."},
 			{"max_running_per_tenant", running, "no bound", "Most jobs of each tenant in the queue that workers hold at a time, over all workers. Others wait."},
+			{"reserved", of("reserved"), "none", "Slots that only some of its classes may take."},
 			{"most_attempts", whole{1, admission.MaxAttemptsLimit, true}, "25", "Most runs that a job may ask for. One that asks for more is refused."},
 			{"least_backoff", span{time.Millisecond, admission.MaxBackoff}, "100ms", "Least wait after a failed run that a job's own header `headgate-backoff` may ask for."},
 			{"pressure", of("pressure"), "it is not measured", "How it is measured how much the queue is pressed."},
@@ -197,6 +198,18 @@ var objects = []object{
 			{"max_failures", share{}, "0.25", "Part of the calls that may fail. Above, the limit is cut by a fifth."},
 		},
 		needs: []string{"of", "min"},
+	},
+	{
+		name: "reserved", title: "reserved",
+		doc: "Slots of a queue, over all its workers and within its `max_running`, that only some of its classes may take. Jobs of the others run on as many as are left, and on " +
+			"one at least. `slots` or `percent` has to be there. [Overload](guides/overload.md#slots-for-what-is-urgent) tells how.",
+		fields: []field{
+			{"classes", list{1, admission.MaxClasses - 1, className}, "refused", "Classes of the queue that may take them, not all."},
+			{"slots", whole{1, policy.MaxMaxRunning, false}, "by `percent`", "How many."},
+			{"percent", whole{1, policy.MaxReservedPercent, false}, "by `slots`", "How many percent of all, rounded up."},
+			{"lend", toggle{}, "`false`", "Lets others take them while no job of `classes` waits that may run. One that comes later has to wait until a job ends."},
+		},
+		needs: []string{"classes"},
 	},
 	{
 		name: "pressure", title: "pressure",

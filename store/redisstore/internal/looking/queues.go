@@ -71,8 +71,9 @@ func (s *Looking) queueStates(ctx context.Context, names []string) ([]store.Queu
 // readDynamics reads classes, waiting jobs, pace and dead letters.
 func (s *Looking) readDynamics(ctx context.Context, queues map[string]*store.QueueState) error {
 	pipe := redisconn.Client(s.conn).Pipeline()
-	states, dead := map[string]*redis.SliceCmd{}, map[string]*redis.IntCmd{}
+	states, dead, others := map[string]*redis.SliceCmd{}, map[string]*redis.IntCmd{}, map[string]*redis.SliceCmd{}
 	for name := range queues {
+		others[name] = pipe.HMGet(ctx, s.conn.Partition.Gates(), string(store.ReserveGate(name)))
 		states[name] = pipe.HMGet(ctx, s.conn.Partition.State(), "cfg:"+name, "q:"+name, "pools:"+name, "pressure:"+name)
 		dead[name] = pipe.ZCard(ctx, s.conn.Partition.Dead()+":"+name)
 	}
@@ -88,6 +89,8 @@ func (s *Looking) readDynamics(ctx context.Context, queues map[string]*store.Que
 		readQueueText(q, redisconn.TextAt(values, 1))
 		q.Pools = strings.Fields(redisconn.TextAt(values, 2))
 		q.Dead = dead[name].Val()
+		_, held, _ := strings.Cut(redisconn.TextAt(others[name].Val(), 0), "|")
+		q.Others, _ = strconv.Atoi(held)
 		if text := redisconn.TextAt(values, 3); text != "" {
 			var err error
 			if q.Pressure, err = codec.ParsePressureState(text); err != nil {

@@ -25,6 +25,9 @@ func (s *Looking) Gates(ctx context.Context) ([]store.GateState, error) {
 	limits := DefaultLimits(stored)
 	gates := make([]store.GateState, 0, len(stored))
 	for _, name := range slices.Sorted(maps.Keys(stored)) {
+		if kind, _ := store.GateName(name).Split(); kind == store.KindReserve {
+			continue
+		}
 		g, err := codec.ParseGate(name, stored[name], limits)
 		if err != nil {
 			return nil, err

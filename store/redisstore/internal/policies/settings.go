@@ -24,7 +24,9 @@ const (
 	settingPress  = "r"
 	settingLoad   = "l"
 	settingUsage  = "u"
-	SettingWeight = "w"
+	// settingReserve is kept among the gates.
+	settingReserve = "o"
+	SettingWeight  = "w"
 )
 
 // usageField is the field of the state that is there while usage is kept.
@@ -62,6 +64,9 @@ func SettingsOf(u *store.PolicyUpdate) Settings {
 	}
 	if u.Usage {
 		all[SettingKey{settingUsage, ""}] = "1"
+	}
+	for _, r := range u.Reserves {
+		all[SettingKey{settingReserve, r.Queue}] = r.String()
 	}
 	for _, w := range u.Weights {
 		all[SettingKey{SettingWeight, string(w.Class) + ":" + w.Tenant}] = strconv.FormatInt(int64(w.Weight), 10)
@@ -124,7 +129,7 @@ func (k SettingKey) isTier() bool { return k.Kind == SettingBound && strings.Has
 // IsGeneral reports whether a setting holds for those that have none of their own: it changes with the version.
 func (k SettingKey) IsGeneral() bool {
 	switch k.Kind {
-	case SettingQueue, settingPress, settingLoad, settingUsage:
+	case SettingQueue, settingPress, settingLoad, settingUsage, settingReserve:
 		return true
 	case SettingWeight:
 		return strings.HasSuffix(k.Name, ":")
@@ -147,7 +152,7 @@ type settingMove struct {
 
 // weight is how much of a portion a move is.
 func (m settingMove) weight() int {
-	if m.Kind == SettingGate {
+	if m.Kind == SettingGate || m.Kind == settingReserve {
 		return gateWork
 	}
 	return 1
@@ -311,6 +316,10 @@ func (s *Policies) Stored(ctx context.Context) (Settings, error) {
 			case kind == settingPress:
 				field, value = strings.TrimPrefix(field, "pressure:"), "1"
 			case kind == SettingGate && strings.HasPrefix(field, "b:"):
+				continue
+			case kind == SettingGate && strings.HasPrefix(field, "o:"):
+				spec, _, _ := strings.Cut(value, "|")
+				all[SettingKey{settingReserve, field[2:]}] = spec
 				continue
 			case kind == SettingGate:
 				value = movingSetting(gateSetting(value, shares[field]), moving[field])
