@@ -119,7 +119,8 @@ local function wait_foreseen(path, lane, score)
   local cl = class_open(q, c)
   local x = tenant_open(cl, path.tenant)
   local before = redis.call('ZCOUNT', lane_key(cl, path.tenant, lane), '-inf', format('%d', score))
-  local runnable, rank = redis.call('ZCARD', cl.act), nil
+  local runnable = redis.call('ZCARD', cl.act)
+  local rank
   if not x then
     local kept = redis.call('ZSCORE', cl.idle, path.tenant)
     rank = redis.call('ZCOUNT', cl.act, '-inf', format('%.17g', math.max(q.V[c], kept and score_of(kept) or 0)))
