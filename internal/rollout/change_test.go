@@ -50,11 +50,11 @@ func (p *place) digest(t *testing.T, keep func(key string) bool) map[string]stri
 		if !keep(key) {
 			continue
 		}
-		text, err := p.client.Dump(t.Context(), key).Result()
+		digest, err := p.client.Do(t.Context(), "debug", "digest-value", key).StringSlice() // not its dump: reading moves the fields of a hash that grows
 		if err != nil {
 			t.Fatal(err)
 		}
-		all[key] = text
+		all[key] = digest[0]
 	}
 	return all
 }
