@@ -64,7 +64,7 @@ type rule struct {
 	offset  time.Duration // of the store's clock
 	stepped time.Duration
 	max     int
-	limit   int // the most that may be held: the limit, and above it what was held when it was lowered
+	limit   int // the most that may be held: the limit that the store was told, and above it what was held when it was lowered
 	clients []*holderOf
 	places  int
 	tokens  int
@@ -103,8 +103,8 @@ func (run *rule) step() {
 	}
 	if state, err := run.part.Semaphore(run.t.Context(), "s"); err != nil || state.Held > run.limit {
 		run.rt.Fatalf("the store has %+v, at most %d may be held (%v)", state, run.limit, err)
-	} else { // Above a lowered limit nobody is let in.
-		run.limit = max(run.max, state.Held)
+	} else { // Above a lowered limit nobody is let in, from the first call on that tells the store of it.
+		run.limit = max(run.max, state.Max, state.Held)
 	}
 }
 
