@@ -128,14 +128,11 @@ func (m *Migration) removeUsage(ctx context.Context, from int) error {
 				gone = append(gone, field)
 			}
 		}
-		if len(gone) == 0 {
-			return nil
-		}
 		for at := 0; at < len(gone); at += usageFields {
 			if err := redisconn.Client(part.conn).HDel(ctx, key, gone[at:min(len(gone), at+usageFields)]...).Err(); err != nil {
 				return fmt.Errorf("delete usage: %w", redisconn.Unread(err))
 			}
 		}
-		return part.setUsage(ctx, day, nil)
+		return part.setUsage(ctx, day, nil) // Also where nothing is left to delete: a migration may have died before this.
 	})
 }
