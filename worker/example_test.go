@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"sync"
 	"time"
 
 	"github.com/headgate/headgate/admission"
@@ -40,13 +39,6 @@ func Example() {
 		fmt.Printf("welcome to %s, attempt %d\n", job.Args.To, job.Attempt)
 		return nil
 	})
-	var running sync.WaitGroup
-	running.Go(func() {
-		if err := w.Run(ctx); err != nil {
-			log.Fatal(err)
-		}
-	})
-
 	p, err := producer.New(s, producer.Config{})
 	if err != nil {
 		log.Fatal(err)
@@ -54,7 +46,9 @@ func Example() {
 	if _, err := p.Enqueue(ctx, admission.NewJob("acme", "mail", "welcome", []byte(`{"to":"ada@example.com"}`))); err != nil {
 		log.Fatal(err)
 	}
-	running.Wait()
+	if err := w.Run(ctx); err != nil {
+		log.Fatal(err)
+	}
 	fmt.Println("drained")
 	// Output:
 	// welcome to ada@example.com, attempt 1
