@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/buckets"
 	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/redisstore"
 	"github.com/headgate/headgate/worker"
@@ -205,9 +206,9 @@ func (s *storm) charges(admitted map[string]admission.Job, silent map[string]boo
 		all.add(j, silent[key])
 	}
 	compare := func(scope, stored string, burst, perDay int64, cost *committed) {
-		text, _, _ := strings.Cut(stored, ":")
-		level, err := strconv.ParseInt(text, 10, 64)
+		bucket, err := buckets.Parse(stored)
 		s.check(err)
+		level := int64(bucket.Level)
 		gained := int64(time.Since(s.began).Seconds()*float64(perDay)*1_000_000/86_400) + 1
 		if level < (burst-cost.most)*1_000_000 || level > (burst-cost.least)*1_000_000+gained {
 			wrong = append(wrong, fmt.Sprintf("%s: %+v tokens committed of %d, %d micro-tokens left", scope, *cost, burst, level))

@@ -4,10 +4,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
+	"github.com/headgate/headgate/buckets"
 	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/redisstore"
 )
@@ -85,9 +84,9 @@ func (c *clusterTest) auditTokens(kept map[string]bool) {
 		part := c.store.Partitions()[c.store.PartitionOf(tenant)]
 		stored, err := c.client.HGet(c.Context(), redisstore.KeysOf(part).Buckets(tenant), "").Result()
 		c.check(err)
-		text, _, _ := strings.Cut(stored, ":")
-		level, err := strconv.ParseInt(text, 10, 64)
+		bucket, err := buckets.Parse(stored)
 		c.check(err)
+		level := int64(bucket.Level)
 		if left := (tenantBurst - cost) * 1_000_000; level < left || level > left+gained {
 			c.Errorf("law L1: %s had %d jobs of %d, and %d micro-tokens are left", tenant, cost, tenantBurst, level)
 		}

@@ -3,14 +3,13 @@ package crash_test
 import (
 	"context"
 	"fmt"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/buckets"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/redisstore"
@@ -164,6 +163,6 @@ func (d *desk) level(tenant, rest string) (int64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("read bucket of %s: %w", tenant, err)
 	}
-	text, _, _ := strings.Cut(stored, ":")
-	return strconv.ParseInt(text, 10, 64)
+	bucket, err := buckets.Parse(stored)
+	return int64(bucket.Level), err
 }
