@@ -76,10 +76,12 @@ func (p *Producer) mayRepeat(f *flight, err error) bool {
 	return true
 }
 
+// lateCall is how long a call that was cut off may still be on its way to Redis, for askAgain to find what became of it.
+const lateCall = 50 * time.Millisecond
+
 // askAgain asks once more for those jobs of a flight in doubt that were refused, and puts the answers in the place of the first. Redis may
 // read a call that was cut off after its own repetition, from the buffer of another connection, and let a job in whose repetition it has
-// refused; that call has been read by the time of the second answer. An answer from long ago, in a network that keeps what it was given,
-// stays possible.
+// refused; that call has been read when lateCall is over. One that a network keeps for longer than that stays possible.
 func (p *Producer) askAgain(ctx context.Context, snapshot *policy.Compiled, candidates []store.Candidate, verdicts []admission.Verdict) error {
 	var refused []store.Candidate
 	var at []int
@@ -90,6 +92,13 @@ func (p *Producer) askAgain(ctx context.Context, snapshot *policy.Compiled, cand
 	}
 	if len(refused) == 0 {
 		return nil
+	}
+	late := time.NewTimer(lateCall)
+	defer late.Stop()
+	select {
+	case <-late.C:
+	case <-ctx.Done():
+		return context.Cause(ctx) //nolint:wrapcheck // as of a call that got no answer
 	}
 	again, err := p.part.Admit(ctx, snapshot.Version(), refused)
 	if err != nil {
