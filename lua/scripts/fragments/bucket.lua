@@ -3,6 +3,7 @@
 -- stamp, level, the burst in tokens, rate. It is packed where the state is (state.lua) and the burst is whole tokens; those of gates are
 -- texts. A text of as many bytes as a packed one would be a stamp of the year 2370 or later: its first byte is a digit or a minus.
 local PACKED_BUCKET, PACKED_SIZE, STAMP_OF_TEXT = '>I7i7I4d', 26, 45 * 2 ^ 48
+local ceil = math.ceil
 local function rate_print(rate) return format('%.17g', rate) end
 local RATE_TEXTS = memory(rate_print)
 
@@ -29,7 +30,8 @@ local function bucket_settle(stored, rate, burst, changed_at, now)
     gained = passed * rate
     if gained >= burst - level then return burst, now end
     gained = floor(gained)
-    stamp = stamp + math.min(passed, math.ceil(gained / rate))
+    local took = ceil(gained / rate)
+    stamp = stamp + (took < passed and took or passed)
   else
     local before = math.max(0, math.min(changed_at - stamp, passed))
     gained = before * math.min(rate, old) + (passed - before) * rate
@@ -44,14 +46,14 @@ end
 -- bucket_wait returns the microseconds until a bucket holds cost.
 local function bucket_wait(level, stamp, rate, cost, now)
   local need = cost - level
-  local wait = stamp + math.ceil(need / rate) - now
+  local wait = stamp + ceil(need / rate) - now
   if wait < 1 then wait = 1 end
   if floor((wait + now - stamp) * rate) < need then wait = wait + 1 end
   return wait
 end
 
 local function bucket_text(level, stamp, span, rate)
-  return format('%d:%d:%d:', level, stamp, math.ceil(span)) .. remembered(RATE_TEXTS, rate)
+  return format('%d:%d:%d:', level, stamp, ceil(span)) .. remembered(RATE_TEXTS, rate)
 end
 
 -- bucket_stored returns what is stored of a bucket.

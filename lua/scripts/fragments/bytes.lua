@@ -1,22 +1,13 @@
 -- bytes: integers as big-endian bytes.
 local floor, sub, byte, char = math.floor, string.sub, string.byte, string.char
 
-local function u64(n)
-  local high = floor(n / 4294967296)
-  local low = n - high * 4294967296
-  return char(floor(high / 16777216), floor(high / 65536) % 256, floor(high / 256) % 256, high % 256,
-    floor(low / 16777216), floor(low / 65536) % 256, floor(low / 256) % 256, low % 256)
-end
+local struct_pack, struct_unpack = struct.pack, struct.unpack
 
-local function number_at(s, at)
-  local a, b, c, d, e, f, g, h = byte(s, at, at + 7)
-  return (((a * 256 + b) * 256 + c) * 256 + d) * 4294967296 + ((e * 256 + f) * 256 + g) * 256 + h
-end
+local function u64(n) return struct_pack('>I8', n) end
 
-local function cost_at(s, at)
-  local a, b, c, d = byte(s, at, at + 3)
-  return ((a * 256 + b) * 256 + c) * 256 + d
-end
+local function number_at(s, at) return (struct_unpack('>I8', s, at)) end
+
+local function cost_at(s, at) return (struct_unpack('>I4', s, at)) end
 
 -- score: scores of a ZSET. The embedded store writes 8e+8, which its tonumber does not read.
 local function score_of(s)

@@ -98,6 +98,12 @@ local function tenant_open(cl, tenant)
   return x
 end
 
+-- tenants_load reads several tenants in one call.
+local function tenants_load(cl, names)
+  local values = redis.call('HMGET', cl.ten, unpack(names))
+  for i = 1, #names do cl.tenants[names[i]] = tenant_parse(values[i]) end
+end
+
 local function tenant_write(cl, tenant, x)
   cl.tenants[tenant] = x
   redis.call('HSET', cl.ten, tenant, tenant_text(x))
@@ -170,12 +176,12 @@ end
 -- lane_place adds a job to its lane, and its tenant to the runnable set where nothing stands against it. It
 -- returns the number of jobs in the lane.
 local function lane_place(cl, tenant, lane, score, member)
-  local key = lane_key(cl, tenant, lane)
-  redis.call('ZADD', key, format('%d', score), member)
-  local size = redis.call('ZCARD', key)
+  local key, dated, x = lane_key(cl, tenant, lane), byte(lane) == 100, tenant_open(cl, tenant)
+  if score ~= cl.placed_at then cl.placed_at, cl.placed_text = score, format('%d', score) end
+  redis.call('ZADD', key, cl.placed_text, member)
+  local size = x and redis.call('ZCARD', key) or 1 -- Of a tenant that has no lane nothing waits in one.
   waiting_add(cl, lane, 1)
   cl.q.touched = true
-  local dated, x = byte(lane) == 100, tenant_open(cl, tenant)
   local first = size == 1 or (dated or x.lane ~= lane) and redis.call('ZRANK', key, member) == 0
   if first and dated then due_add(keys.due, score + 1, deadline_timer(cl, tenant, lane)) end
   if not x then

@@ -17,26 +17,27 @@ local bucket_fields, bucket_owners, bucket_rates, bucket_bursts, bucket_levels, 
 
 -- filled_to is the buckets' own time, which never goes back.
 function reset.path()
-  call.filled_to, call.paths, call.charged, call.owners, call.rows, call.measured = nil, PATHS, {}, 0, 0, false
+  call.filled_to, call.paths, call.charged, call.owners, call.rows, call.measured = false, PATHS, {}, 0, 0, false
 end
 
-local function row_new(t, field, rate, burst)
+-- row_new makes a bucket, first before those of its tenant that there are.
+local function row_new(t, first, field, rate, burst)
   local b = call.rows + 1
   call.rows = b
-  bucket_fields[b], bucket_owners[b], bucket_rates[b], bucket_bursts[b], bucket_dirty[b] = field, t, rate, burst, false
+  bucket_fields[b], bucket_owners[b], bucket_rates[b], bucket_bursts[b], bucket_dirty[b], bucket_next[b] = field, t, rate, burst, false, first
   return b
 end
 
--- path_bucket returns a bucket of a tenant, false for no rate.
+-- path_bucket returns a bucket of a tenant.
 local function path_bucket(t, field, rate, burst)
-  if not rate then return false end
-  local b = t.first
+  local first = t.first
+  local b = first
   while b do
     if bucket_fields[b] == field then return b end
     b = bucket_next[b]
   end
-  b = row_new(t, field, rate, burst)
-  bucket_next[b], t.first = t.first, b
+  b = row_new(t, first, field, rate, burst)
+  t.first = b
   return b
 end
 
@@ -71,6 +72,7 @@ local function paths_read(at)
   for i = 1, n do limits[i] = remembered(LIMITS, argv[at + i]) end
   at = at + n + 1
   local rest, kept, dooms = HEAD_SIZE + 3 * count, 0, false
+  local fields_of, fields -- of the priorities of a queue
   if #head > rest then kept, dooms = struct_unpack('<I4', head, rest + 1), #head > rest + 4 end
   for i = 1, count do
     local class, from, number = byte(head, HEAD_SIZE + 3 * i - 2, HEAD_SIZE + 3 * i)
@@ -80,8 +82,17 @@ local function paths_read(at)
       p = {}
       PATHS[i] = p
     end
-    p[0], p[1], p[2] = false, path_bucket(t, '', l[1], l[2]), path_bucket(t, queue, l[3], l[4])
-    p[3] = l[5] and path_bucket(t, queue .. ':' .. argv[at + 2], l[5], l[6])
+    p[0], p[1], p[2], p[3] = false, l[1] and path_bucket(t, '', l[1], l[2]), l[3] and path_bucket(t, queue, l[3], l[4]), false
+    if l[5] then
+      if queue ~= fields_of then fields_of, fields = queue, {} end
+      local class_name = argv[at + 2]
+      local field = fields[class_name]
+      if not field then
+        field = queue .. ':' .. class_name
+        fields[class_name] = field
+      end
+      p[3] = path_bucket(t, field, l[5], l[6])
+    end
     p.tenant, p.queue, p.class, p.from, p.kept, p.runnable = tenant, queue, class + 1, from > 0 and from, kept > 0 and kept, nil
     local doomed = dooms and struct_unpack('<I2', head, rest + 3 + 2 * i) or 0
     p.doomed = doomed > 0 and doomed
@@ -102,17 +113,19 @@ end
 -- buckets_read needs `gm` and GLOBAL_BUCKET loaded.
 local ASKED = { '!' }
 local function buckets_read()
-  local now, changed_at = state_num('bt'), state_num('pat')
+  local now, changed_at, asked = state_num('bt'), state_num('pat'), ASKED
+  local fields, following, rates, bursts = bucket_fields, bucket_next, bucket_rates, bucket_bursts
+  local levels, stamps, absent = bucket_levels, bucket_stamps, bucket_absent
   call.filled_to = now
   for i = 1, call.owners do
     local t, n = OWNERS[i], 1
     local b = t.first
     while b do
       n = n + 1
-      ASKED[n], b = bucket_fields[b], bucket_next[b]
+      asked[n], b = fields[b], following[b]
     end
     if n > 1 then
-      local values = redis.call('HMGET', t.key, unpack(ASKED, 1, n))
+      local values = redis.call('HMGET', t.key, unpack(asked, 1, n))
       if values[1] then
         t.expires = values[1] + 0
       else
@@ -121,14 +134,15 @@ local function buckets_read()
       b, n = t.first, 1
       while b do
         n = n + 1
-        bucket_absent[b] = not values[n]
-        bucket_levels[b], bucket_stamps[b] = bucket_settle(values[n], bucket_rates[b], bucket_bursts[b], changed_at, now)
-        b = bucket_next[b]
+        local stored = values[n]
+        absent[b] = not stored
+        levels[b], stamps[b] = bucket_settle(stored, rates[b], bursts[b], changed_at, now)
+        b = following[b]
       end
     end
   end
   if call.global_rate > 0 then
-    local b = row_new(false, '', call.global_rate * (state_get('gm') or 1), call.global_burst) -- fragment share has the multiple
+    local b = row_new(false, false, '', call.global_rate * (state_get('gm') or 1), call.global_burst) -- fragment share has the multiple
     bucket_absent[b] = false
     bucket_levels[b], bucket_stamps[b] = bucket_settle(state_get(call.global_bucket), bucket_rates[b], bucket_bursts[b], changed_at, now)
     for i = 1, call.path_count do PATHS[i][0] = b end
@@ -182,21 +196,22 @@ end
 
 -- decide returns nil when every bucket on the path holds the cost, else the refusal. Costs are micro-tokens.
 local function decide(path, cost)
+  local levels = bucket_levels
   for level = 0, 3 do
     local b = path[level]
-    if b and (bucket_levels[b] < cost or bucket_absent[b] and not bucket_dirty[b]) then return refusal_of(path, cost) end
+    if b and (levels[b] < cost or bucket_absent[b] and not bucket_dirty[b]) then return refusal_of(path, cost) end
   end
 end
 
 -- path_least returns the level on a path whose bucket holds least, the outermost of equals, the whole tokens there, and the burst; nil
 -- where there is none.
 local function path_least(path)
-  local at
+  local levels, at, of, least = bucket_levels, nil, nil, math.huge
   for level = 0, 3 do
     local b = path[level]
-    if b and (not at or bucket_levels[b] < bucket_levels[path[at]]) then at = level end
+    if b and levels[b] < least then at, of, least = level, b, levels[b] end
   end
-  if at then return at, floor(bucket_levels[path[at]] / 1000000), bucket_bursts[path[at]] / 1000000 end
+  if at then return at, floor(least / 1000000), bucket_bursts[of] / 1000000 end
 end
 
 -- bucket_put has a bucket hold so much.
@@ -207,12 +222,15 @@ local function bucket_put(b, level)
 end
 
 local function charge(path, cost)
+  local levels, dirty = bucket_levels, bucket_dirty
   for level = 0, 3 do
     local b = path[level]
-    if b and bucket_dirty[b] then
-      bucket_levels[b] = bucket_levels[b] - cost
-    elseif b then
-      bucket_put(b, bucket_levels[b] - cost)
+    if b then
+      if dirty[b] or not bucket_absent[b] then
+        levels[b], dirty[b] = levels[b] - cost, true
+      else
+        bucket_put(b, levels[b] - cost)
+      end
     end
   end
 end
@@ -260,28 +278,30 @@ end
 local TTL_SLACK = 2000000
 local WRITTEN = {}
 local function buckets_write(now)
-  local packs = state_packed()
+  local packs, written = state_packed(), WRITTEN
+  local fields, following, rates, bursts = bucket_fields, bucket_next, bucket_rates, bucket_bursts
+  local levels, stamps, dirty = bucket_levels, bucket_stamps, bucket_dirty
   for i = 1, call.owners do
     local t, n, full_at = OWNERS[i], 0, 0
     local b = t.first
     while b do
-      if bucket_dirty[b] then
-        local span = (bucket_bursts[b] - bucket_levels[b]) / bucket_rates[b]
-        WRITTEN[n + 1] = bucket_fields[b]
-        WRITTEN[n + 2] = bucket_stored(bucket_levels[b], bucket_stamps[b], bucket_bursts[b], bucket_rates[b], packs)
+      if dirty[b] then
+        local level, stamp, rate, burst = levels[b], stamps[b], rates[b], bursts[b]
+        local full = stamp + (burst - level) / rate
+        if full > full_at then full_at = full end
+        written[n + 1], written[n + 2] = fields[b], bucket_stored(level, stamp, burst, rate, packs)
         n = n + 2
-        if bucket_stamps[b] + span > full_at then full_at = bucket_stamps[b] + span end
       end
-      b = bucket_next[b]
+      b = following[b]
     end
     if n > 0 then
-      full_at = math.ceil(full_at)
+      full_at = ceil(full_at)
       local renew = full_at > t.expires
       if renew then
-        WRITTEN[n + 1], WRITTEN[n + 2] = '!', format('%d', full_at + TTL_SLACK)
+        written[n + 1], written[n + 2] = '!', format('%d', full_at + TTL_SLACK)
         n = n + 2
       end
-      redis.call('HSET', t.key, unpack(WRITTEN, 1, n))
+      redis.call('HSET', t.key, unpack(written, 1, n))
       if renew then
         local at = format('%d', math.ceil((full_at - call.filled_to + now + TTL_SLACK) / 1000))
         if t.expires == 0 then

@@ -28,10 +28,11 @@ end
 
 -- record_lane returns the lane that a record's deadline and downstream name.
 local function record_lane(rec)
-  local _, flags = byte(rec, 1, 2)
+  local kind = byte(rec, 2) % 2 == 1 and 'd' or 'n'
   local queue_length, downstream_length = byte(rec, 35, 36)
+  if downstream_length == 0 then return kind end
   local at = QUEUE_AT + queue_length
-  return (flags % 2 == 1 and 'd' or 'n') .. sub(rec, at, at + downstream_length - 1)
+  return kind .. sub(rec, at, at + downstream_length - 1)
 end
 
 -- record_read reads it.

@@ -7,7 +7,6 @@
 -- `partitions` says how many the deployment has, absent for one. Who takes it for another number is refused before it has
 -- written anything: a migration may have moved what it looks for. layout.go puts another number there for others than one.
 local format, match = string.format, string.match
-local struct_pack, struct_unpack = struct.pack, struct.unpack
 -- go test ./internal/keyspace -run TestTheScriptsPackTheCore -update
 local CORE = {
   't', 'bt', 'dc', 'step', 'seq', 'gen',

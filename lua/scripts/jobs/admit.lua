@@ -18,29 +18,34 @@
 --   stands before an admission that cost N older jobs; LEFT and BURST of a refusal in micro-tokens, WAIT_US -1 for unknown
 -- Never charges a job that it refuses, reads a client's clock, or writes before the first admitted job; where it admits none it
 --   may forget queues, and uploaded payloads. A payload that is not there, as Redis was full, refuses its job with "memory".
+-- JOBS are the jobs of calls, in tables that outlast them to be written over, as those of paths do.
+local JOBS = {}
 function reset.admit()
   call.jobs, call.job_keys, call.uniques, call.seen = {}, {}, {}, {}
-  call.writes, call.admitted, call.answers, call.parkings, call.memory = {}, {}, {}, {}, nil
+  call.writes, call.admitted, call.answers, call.parkings, call.memory = {}, {}, {}, {}, false
 end
 
 -- record_stamp returns what a producer sent with flags, seq, score and arrival filled in, 8 bytes each of the latter.
 local function record_stamp(rec, flags, seq, score, arrival)
-  return sub(rec, 1, 1) .. char(flags) .. sub(rec, 3, 6) .. seq .. score .. arrival .. sub(rec, COST_AT)
+  local head = byte(rec, 2) == flags and sub(rec, 1, 6) or sub(rec, 1, 1) .. char(flags) .. sub(rec, 3, 6)
+  return head .. seq .. score .. arrival .. sub(rec, COST_AT)
 end
 
--- makes_queue reports whether a job would make a queue.
-local function makes_queue(name)
-  return queue_open(name).fresh and not queue_known(name)
+-- INTEGERS are texts of small integers, and of bursts: most numbers of most answers.
+local function integer_print(n) return format('%d', n) end
+local INTEGERS = memory(integer_print)
+local function integer_text(n)
+  return n < 64 and remembered(INTEGERS, n) or format('%d', n)
 end
 
 -- left_of returns what the bucket on a way has that holds least, and its burst; "" where there is none.
 local function left_of(path)
   local at, left, burst = path_least(path)
-  return at and format(' %d %d', left, burst) or ''
+  return at and ' ' .. integer_text(left) .. ' ' .. remembered(INTEGERS, burst) or ''
 end
 
 local function admitted_line(job, position)
-  return format('admitted %d %d', position, wait_guess(job.path, record_lane(job.stamped), position)) .. job.left
+  return 'admitted ' .. integer_text(position) .. ' ' .. integer_text(wait_guess(job.path, job.lane, position)) .. job.left
 end
 
 -- memory_left returns how many bytes Redis may take until it has used MEMORY_FULL of its maxmemory, 0 where it has; nil while it has
@@ -183,16 +188,37 @@ local function refused_end()
   state_write()
 end
 
-local function place_and_fill()
-  for _, i in ipairs(call.admitted) do
-    if call.jobs[i].redrive then letter_remove(call.jobs[i].key, call.jobs[i].live) end
-  end
-  for _, i in ipairs(call.admitted) do
-    if call.jobs[i].victims then drop_oldest(call.jobs[i]) end
-  end
+-- classes_open opens the classes of the jobs that are let in, with what their tenants have in each.
+local function classes_open()
+  local names = {}
   for _, i in ipairs(call.admitted) do
     local job = call.jobs[i]
-    local q = queue_open(job.path.queue)
+    local path = job.path
+    local cl = class_open(queue_open(path.queue), path.class)
+    local of = names[cl]
+    if not of then
+      of = {}
+      names[cl] = of
+    end
+    job.cl, of[#of + 1] = cl, path.tenant
+  end
+  if #call.admitted == 1 then return end
+  for cl, of in pairs(names) do tenants_load(cl, of) end
+end
+
+local function place_and_fill()
+  local admitted, jobs, answers = call.admitted, call.jobs, call.answers
+  classes_open()
+  for _, i in ipairs(admitted) do
+    if jobs[i].redrive then letter_remove(jobs[i].key, jobs[i].live) end
+  end
+  for _, i in ipairs(admitted) do
+    if jobs[i].victims then drop_oldest(jobs[i]) end
+  end
+  for _, i in ipairs(admitted) do
+    local job = jobs[i]
+    local cl = job.cl
+    local q = cl.q
     if (q.maker or job.start) and not queue_known(q.name) then made_note(job) end
     if job.uploaded then
       redis.call('RENAME', job.uploaded, call.prefix .. 'large:' .. job.key)
@@ -214,9 +240,8 @@ local function place_and_fill()
       due_add(keys.later, job.start, job.key)
       ahead_add(job, call.now)
     else
-      old_add(job.key, job.stamped)
-      local cl = class_open(q, job.path.class)
-      job.position = lane_place(cl, job.path.tenant, record_lane(job.stamped), job.score, job.member)
+      if job.depth then old_add(job.key, job.stamped) end
+      job.position = lane_place(cl, job.path.tenant, job.lane, job.score, job.member)
       call.refill[q.name] = true
     end
   end
@@ -225,35 +250,52 @@ local function place_and_fill()
   local continues = fill(call.now)
   local straight = {}
   for _, key in ipairs(call.dispatched) do straight[key] = true end
-  for _, i in ipairs(call.admitted) do
-    local job = call.jobs[i]
+  for _, i in ipairs(admitted) do
+    local job, answer = jobs[i], nil
     if job.spilled then
-      call.answers[i] = format('spilled %d', job.position) .. job.left
+      answer = format('spilled %d', job.position) .. job.left
     elseif job.start then
-      call.answers[i] = format('later %d', job.start - call.now) .. job.left
+      answer = format('later %d', job.start - call.now) .. job.left
+    elseif straight[job.key] then
+      answer = 'straight' .. job.left
     else
-      call.answers[i] = straight[job.key] and 'straight' .. job.left or admitted_line(job, job.position)
+      answer = admitted_line(job, job.position)
     end
-    if job.victims then call.answers[i] = format('dropped %d ', #job.victims) .. call.answers[i] end
+    answers[i] = job.victims and format('dropped %d ', #job.victims) .. answer or answer
   end
   return answered(continues and 'more' or 'decided')
 end
 
+-- job_new returns the table of a call's job by its number, with nothing in it of the job that had it before.
+local function job_new(n)
+  local job = JOBS[n]
+  if not job then
+    job = {}
+    JOBS[n] = job
+  end
+  job.start, job.unique, job.uploaded, job.payload, job.by, job.known = false, false, false, false, false, false
+  job.live, job.again, job.gone, job.depth, job.spilled, job.victims, job.parking = false, false, false, false, false, false, false
+  return job
+end
+
 local function jobs_read(at)
-  while at <= #call.argv do
-    local rec = call.argv[at + 2]
+  local argv, jobs, job_keys, n = call.argv, call.jobs, call.job_keys, 0
+  local last = #argv
+  while at <= last do
+    n = n + 1
+    local job, index, id, rec = job_new(n), argv[at] + 0, argv[at + 1], argv[at + 2]
     local flags = byte(rec, 2)
-    local index = tonumber(call.argv[at])
-    local job = { path = call.paths[math.abs(index)], redrive = index < 0, id = call.argv[at + 1], rec = rec, flags = flags,
-      cost = cost_at(rec, COST_AT), deadline = number_at(rec, 15) }
-    job.key = job.path.tenant .. ':' .. job.id
+    local path = PATHS[math.abs(index)]
+    local key = path.tenant .. ':' .. id
+    job.path, job.redrive, job.id, job.key, job.rec, job.flags = path, index < 0, id, key, rec, flags
+    job.cost, job.deadline = cost_at(rec, COST_AT), flags % 2 == 1 and number_at(rec, 15) or 0
     at = at + 3
-    if job.redrive then
-      job.by = call.argv[at]
+    if index < 0 then
+      job.by = argv[at]
       at = at + 1
     end
     if flags > 1 then at = job_options(job, at) end
-    call.jobs[#call.jobs + 1], call.job_keys[#call.jobs + 1] = job, job.key
+    jobs[n], job_keys[n] = job, key
   end
 end
 
@@ -297,7 +339,7 @@ local function place_alone()
   local i = call.admitted[1]
   local job = call.jobs[i]
   if #call.admitted > 1 or job.flags > 0 or job.start or job.redrive or job.depth then return nil end
-  local lane = record_lane(job.stamped)
+  local lane = job.lane
   local downstream = sub(lane, 2)
   if not gates_apart(job.path, downstream) then return nil end
   local q, c = queue_open(job.path.queue), job.path.class
@@ -333,19 +375,73 @@ local function place_alone()
   return answered('decided')
 end
 
+-- refusal returns why a job is refused, nil where it is let in. What asks more of Redis comes later.
+local function refusal(job, q, makes)
+  local path = job.path
+  local why = job.payload == 0 and 'memory' or makes and made_full(path) or call.suspends and suspension_refusal(path)
+    or path.from and pressure_refusal(path) or job.unique and unique_refusal(job) or call.parks and parked_refusal(job)
+    or (job.start or call.wide) and lanes_full(job, call.now) or path.doomed and doomed_refusal(job) or decide(path, job.cost * 1000000)
+  if why then return why end
+  local left = memory_left()
+  if left == 0 then return 'memory' end
+  if call.bounded or q.overflow ~= '-' or left then return overflow(job, left) end
+end
+
+-- score_set sets the place of a job in its lane, in microseconds, and returns its bytes: its deadline, or the longest wait of its queue if
+-- that is earlier, else the queue's horizon from when it starts.
+local function score_set(job, q)
+  local base, dated = job.start or call.now, job.flags % 2 == 1
+  if q.wait > 0 and not (dated and job.deadline <= base + q.wait) then
+    job.flags = job.flags - job.flags % 2 + 1 + TIMED
+    job.score = base + q.wait
+  elseif dated then
+    job.score = job.deadline
+    return sub(job.rec, 15, 22)
+  else
+    job.score = base + q.horizon
+    if not job.start then
+      q.undated = q.undated or u64(job.score)
+      return q.undated
+    end
+  end
+  return u64(job.score)
+end
+
+-- enter charges a job that is let in, the seq-th of all, and notes what is to be written of it.
+local function enter(job, q, i, seq_number, arrival)
+  local path, seq = job.path, u64(seq_number)
+  charge(path, job.cost * 1000000)
+  if path.doomed and not (job.start or job.spilled) then q.entering = (q.entering or 0) + 1 end
+  job.left = left_of(path)
+  call.seen[job.key] = true
+  local score = score_set(job, q)
+  if job.depth and not job.spilled then job.flags = job.flags + COUNTED end
+  if job.redrive and record_has(job.live, HISTORY) then job.flags = job.flags + HISTORY end
+  if job.unique then call.uniques[job.unique] = job.key end
+  if job.parking then job.parking.waiting = job.parking.waiting + 1 end
+  job.stamped = record_stamp(job.rec, job.flags, seq, score, arrival)
+  job.lane = record_lane(job.stamped)
+  job.member = seq .. sub(job.rec, COST_AT, COST_AT + 3) .. job.id
+  local writes, admitted = call.writes, call.admitted
+  local n = #admitted
+  writes[2 * n + 1], writes[2 * n + 2], admitted[n + 1] = job.key, job.stamped, i
+end
+
 function scripts.admit(KEYS, ARGV)
   local STATE, NOW, VERSION = KEYS[1], ARGV[1], ARGV[2]
   local ENDED_CAP = tonumber(ARGV[3])
   call.buckets, call.global_bucket = 'b:', 'gb'
   call.now = now_us(NOW)
-  local state_fields = { 'pv', 'gb', 'gm' }
+  local state_fields, asked = { 'pv', 'gb', 'gm' }, {}
   local jobs_at = paths_read(4)
   for i = 1, call.path_count do
     local queue = call.paths[i].queue
-    state_fields[#state_fields + 1] = 'q:' .. queue
-    state_fields[#state_fields + 1] = 'cfg:' .. queue
-    state_fields[#state_fields + 1] = 'pools:' .. queue
-    if call.paths[i].from then state_fields[#state_fields + 1] = 'pressure:' .. queue end
+    if not asked[queue] then
+      asked[queue] = true
+      local n = #state_fields
+      state_fields[n + 1], state_fields[n + 2], state_fields[n + 3] = 'q:' .. queue, 'cfg:' .. queue, 'pools:' .. queue
+      if call.paths[i].from then state_fields[n + 4] = 'pressure:' .. queue end
+    end
   end
   call_begin(call.now, state_fields)
   if (state_get('pv') or '0') ~= VERSION then return { 'stale', state_get('pv') or '0' } end
@@ -354,59 +450,28 @@ function scripts.admit(KEYS, ARGV)
   known()
 
   local ended_count = state_num('en') + state_num('eo')
-  local suspends, parks, bounds_any = state_num('np') > 0, state_num('nk') > 0 and gates_any(), state_num('nb') > 0
-  local last_seq = state_num('seq')
-  local arrival = u64(call.now)
+  call.suspends, call.parks = state_num('np') > 0, state_num('nk') > 0 and gates_any()
+  call.bounded, call.wide = state_num('nb') > 0, state_num('wl') > 0
+  local last_seq, arrival, answers = state_num('seq'), u64(call.now), call.answers
   for i, job in ipairs(call.jobs) do
-    local cost = job.cost * 1000000
-    local base = job.start or call.now
     if job.gone then
-      call.answers[i] = 'gone'
+      answers[i] = 'gone'
     elseif job.again or job.known and not job.redrive or call.seen[job.key] then
-      call.answers[i] = 'duplicate'
+      answers[i] = 'duplicate'
     elseif ended_count >= ENDED_CAP then
-      call.answers[i] = 'dedup'
-    elseif job.flags % 2 == 1 and job.deadline < base then
-      call.answers[i] = 'deadline'
+      answers[i] = 'dedup'
+    elseif job.flags % 2 == 1 and job.deadline < (job.start or call.now) then
+      answers[i] = 'deadline'
     else
-      local q, makes = queue_open(job.path.queue), makes_queue(job.path.queue)
-      call.answers[i] = job.payload == 0 and 'memory' or makes and made_full(job.path) or suspends and suspension_refusal(job.path) or pressure_refusal(job.path)
-        or job.unique and unique_refusal(job)
-        or parks and parked_refusal(job)
-        or (job.start or state_num('wl') > 0) and lanes_full(job, call.now) or doomed_refusal(job) or decide(job.path, cost) or memory_left() == 0 and 'memory'
-        or (bounds_any or q.overflow ~= '-' or memory_left()) and overflow(job, memory_left()) or nil
-      if not call.answers[i] then
-        charge(job.path, cost)
-        if job.path.doomed and not (job.start or job.spilled) then q.entering = (q.entering or 0) + 1 end
-        job.left = left_of(job.path)
-        call.seen[job.key] = true
+      local q = queue_open(job.path.queue)
+      local makes = q.fresh and not queue_known(q.name)
+      local why = refusal(job, q, makes)
+      if why then
+        answers[i] = why
+      else
         last_seq = last_seq + 1
-        local seq = u64(last_seq)
-        local score
-        if q.wait > 0 and (job.flags % 2 == 0 or job.deadline > base + q.wait) then
-          job.flags = job.flags - job.flags % 2 + 1 + TIMED
-          job.score = base + q.wait
-          score = u64(job.score)
-        elseif job.flags % 2 == 1 then
-          job.score, score = job.deadline, sub(job.rec, 15, 22)
-        elseif job.start then
-          job.score = base + q.horizon
-          score = u64(job.score)
-        else
-          job.score = call.now + q.horizon
-          q.undated = q.undated or u64(job.score)
-          score = q.undated
-        end
-        if job.depth and not job.spilled then job.flags = job.flags + COUNTED end
-        if job.redrive and record_has(job.live, HISTORY) then job.flags = job.flags + HISTORY end
+        enter(job, q, i, last_seq, arrival)
         if makes then made_plan(job.path) end
-        if job.unique then call.uniques[job.unique] = job.key end
-        if job.parking then job.parking.waiting = job.parking.waiting + 1 end
-        job.stamped = record_stamp(job.rec, job.flags, seq, score, arrival)
-        call.writes[#call.writes + 1] = job.key
-        call.writes[#call.writes + 1] = job.stamped
-        job.member = seq .. sub(job.rec, COST_AT, COST_AT + 3) .. job.id
-        call.admitted[#call.admitted + 1] = i
       end
     end
   end
@@ -418,22 +483,20 @@ function scripts.admit(KEYS, ARGV)
   local answer = redis.pcall('HSET', keys.jobs, unpack(call.writes))
   if type(answer) == 'table' and answer.err then
     if not match(answer.err, 'OOM') then return redis.error_reply(answer.err) end
-    for _, i in ipairs(call.admitted) do call.answers[i] = 'memory' end
+    for _, i in ipairs(call.admitted) do answers[i] = 'memory' end
     uploads_drop()
     return answered('decided')
   end
 
   buckets_write(call.now)
+  local redriven = 0
   for _, i in ipairs(call.admitted) do
     local job = call.jobs[i]
-    usage_note(job.path, call.now, 1, 0, job.cost, 0, 0)
+    if job.path.kept then usage_note(job.path, call.now, 1, 0, job.cost, 0, 0) end
+    if job.redrive then redriven = redriven + 1 end
   end
   usage_write(call.now)
   uploads_drop()
-  local redriven = 0
-  for _, i in ipairs(call.admitted) do
-    if call.jobs[i].redrive then redriven = redriven + 1 end
-  end
   state_set('seq', last_seq)
   state_add('accepted', #call.admitted - redriven)
 
