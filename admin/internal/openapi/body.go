@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/headgate/headgate/admin/internal/problem"
 )
 
@@ -25,11 +27,10 @@ const (
 // which readers would not take the same, and a number that no float64 holds, for which the exact arithmetic of the schema takes tens
 // of milliseconds.
 func (o *Operation) readBody(body []byte) (any, *problem.Fault) {
-	r := &bodyReader{decoder: json.NewDecoder(bytes.NewReader(body))}
-	r.decoder.UseNumber()
+	r := &bodyReader{decoder: jsontext.NewDecoder(bytes.NewBuffer(body), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))}
 	value := r.value(o.shape)
 	if r.fault == nil {
-		if _, err := r.decoder.Token(); !errors.Is(err, io.EOF) {
+		if _, err := r.decoder.ReadToken(); !errors.Is(err, io.EOF) {
 			r.broken = true // There is more behind the value.
 		}
 	}
@@ -47,7 +48,7 @@ func syntaxError(body []byte) string {
 
 // bodyReader is a walk through a body. With a fault it is over. broken says that the body is no JSON.
 type bodyReader struct {
-	decoder *json.Decoder
+	decoder *jsontext.Decoder
 	place   []step
 	fault   *problem.Fault
 	broken  bool
@@ -75,14 +76,29 @@ func (r *bodyReader) fail(detail string) {
 	r.fault = &fault
 }
 
-// token returns the next one; nil, as for null, where there is none, which ends the walk.
-func (r *bodyReader) token() json.Token {
-	token, err := r.decoder.Token()
+// unreadable ends the walk where the body is no JSON.
+func (r *bodyReader) unreadable(err error) {
+	r.broken = true
+	r.fail("cannot be read: " + err.Error())
+}
+
+// token returns the next one, the zero Token where there is none, which ends the walk.
+func (r *bodyReader) token() jsontext.Token {
+	token, err := r.decoder.ReadToken()
 	if err != nil {
-		r.broken = true
-		r.fail("cannot be read: " + err.Error())
+		r.unreadable(err)
+		return jsontext.Token{}
 	}
 	return token
+}
+
+// text returns the next value as it came, until the next is read; nil where there is none, which ends the walk.
+func (r *bodyReader) text() jsontext.Value {
+	text, err := r.decoder.ReadValue()
+	if err != nil {
+		r.unreadable(err)
+	}
+	return text
 }
 
 // value reads a value as its shape has it.
@@ -91,33 +107,35 @@ func (r *bodyReader) value(s *shape) any {
 		r.free()
 		return nil
 	}
-	token := r.token()
-	delim, nests := token.(json.Delim)
+	kind := r.decoder.PeekKind()
+	nests := kind == jsontext.KindBeginObject || kind == jsontext.KindBeginArray
 	if nests && len(r.place) >= MaxDepth {
 		r.fail(fmt.Sprintf("is nested too deep; allowed are %d levels", MaxDepth))
 		return nil
 	}
-	switch {
-	case delim == '{':
+	switch kind {
+	case jsontext.KindBeginObject:
 		return r.object(s)
-	case nests:
+	case jsontext.KindBeginArray:
 		return r.list(s)
+	case jsontext.KindNumber:
+		number := json.Number(r.text())
+		if !holds(number) {
+			r.fail("is no number that a float64 holds")
+		}
+		return number
+	case jsontext.KindString:
+		return r.token().String()
+	case jsontext.KindTrue, jsontext.KindFalse:
+		return r.token().Bool()
 	}
-	if number, ok := token.(json.Number); ok && !holds(number) {
-		r.fail("is no number that a float64 holds")
-	}
-	return token
+	r.token() // Null, or what is no JSON.
+	return nil
 }
 
 // free passes over a value that has no shape: a megabyte of tokens would take a tenth of a second.
 func (r *bodyReader) free() {
-	var text json.RawMessage
-	if err := r.decoder.Decode(&text); err != nil {
-		r.broken = true
-		r.fail("cannot be read: " + err.Error())
-		return
-	}
-	if depth(text)+len(r.place) > MaxDepth {
+	if depth(r.text())+len(r.place) > MaxDepth {
 		r.fail(fmt.Sprintf("is nested too deep; allowed are %d levels", MaxDepth-len(r.place)))
 	}
 }
@@ -145,8 +163,13 @@ func depth(text []byte) int {
 
 func (r *bodyReader) object(s *shape) map[string]any {
 	described, seen := map[string]any{}, map[string]bool{}
-	for r.fault == nil && r.decoder.More() {
-		name, _ := r.token().(string)
+	r.token()
+	for r.fault == nil && r.decoder.PeekKind() != jsontext.KindEndObject {
+		token := r.token()
+		if r.fault != nil {
+			return described
+		}
+		name := token.String()
 		r.place = append(r.place, step{name, -1})
 		if seen[name] {
 			r.fail("is there several times; allowed is once")
@@ -169,7 +192,8 @@ func (r *bodyReader) object(s *shape) map[string]any {
 
 func (r *bodyReader) list(s *shape) []any {
 	described := []any{}
-	for n := 0; r.fault == nil && r.decoder.More(); n++ {
+	r.token()
+	for n := 0; r.fault == nil && r.decoder.PeekKind() != jsontext.KindEndArray; n++ {
 		if s.items != nil && n == s.mostItems {
 			r.fail(fmt.Sprintf("maxItems: got more than %d, want %d", n, n))
 			return described

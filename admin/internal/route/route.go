@@ -1,14 +1,14 @@
 package route
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
+
+	"github.com/go-json-experiment/json"
+	jsonv1 "github.com/go-json-experiment/json/v1"
 
 	"github.com/headgate/headgate/admin/access"
 	"github.com/headgate/headgate/admin/internal/problem"
@@ -125,11 +125,9 @@ func (r *Request) Decode(into any) error {
 	if len(r.Body) == 0 {
 		return nil
 	}
-	decoder := json.NewDecoder(bytes.NewReader(r.Body))
-	decoder.DisallowUnknownFields()
-	err := decoder.Decode(into)
-	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok { // Such as 1.0 where the schema has an integer.
-		return problem.Invalid(problem.At("/"+strings.ReplaceAll(wrong.Field, ".", "/"), "cannot be read as "+wrong.Type.String()))
+	err := json.Unmarshal(r.Body, into, jsonv1.DefaultOptionsV1(), json.RejectUnknownMembers(true))
+	if wrong, ok := errors.AsType[*json.SemanticError](err); ok && wrong.GoType != nil && !errors.Is(err, json.ErrUnknownName) {
+		return problem.Invalid(problem.At(string(wrong.JSONPointer), "cannot be read as "+wrong.GoType.String())) // Such as 1.0 where the schema has an integer.
 	}
 	if err != nil {
 		return problem.Invalid(problem.At("", err.Error()))
