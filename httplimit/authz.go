@@ -1,6 +1,7 @@
 package httplimit
 
 import (
+	"cmp"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -20,13 +21,14 @@ var (
 // and either has the headers. The original request's method and URI are those of X-Original-Method or X-Forwarded-Method, and of X-Original-URI or
 // X-Forwarded-Uri; where there are none they are the call's own, without prefix, as Envoy's ext_authz asks. Other headers are taken as they come, so only
 // gateways may reach it, which set these themselves; bodies are not read. refusal, if it is not zero, is the status of every refusal, with that of
-// Wrap in StatusField: nginx's auth_request knows 401 and 403 alone. What is no URI or no method is answered 400.
+// Wrap in StatusField: nginx's auth_request knows 401 and 403 alone. What is no URI or no method is answered 400, and so are two that differ: of the
+// two headers of a kind a gateway sets one, and its client may have set the other.
 func (m *Middleware) Authz(prefix string, refusal int) http.Handler {
 	limited := m.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked, ok := originalOf(r, prefix)
 		if !ok {
-			http.Error(w, "the original method or URI is none", http.StatusBadRequest)
+			http.Error(w, "the original method or URI is none, or X-Original-* and X-Forwarded-* name two", http.StatusBadRequest)
 			return
 		}
 		if refusal != 0 {
@@ -40,28 +42,33 @@ func (m *Middleware) Authz(prefix string, refusal int) http.Handler {
 func originalOf(r *http.Request, prefix string) (*http.Request, bool) {
 	asked := *r
 	asked.Body, asked.ContentLength, asked.Pattern = http.NoBody, 0, ""
-	uri := firstOf(r.Header, uriFields)
+	uri, oneURI := oneOf(r.Header, uriFields)
 	if uri == "" {
 		if uri = strings.TrimPrefix(r.URL.RequestURI(), prefix); !strings.HasPrefix(uri, "/") {
 			uri = "/" + uri
 		}
 	}
-	if method := firstOf(r.Header, methodFields); method != "" {
+	method, oneMethod := oneOf(r.Header, methodFields)
+	if method != "" {
 		asked.Method = method
 	}
 	var err error
 	asked.URL, err = url.ParseRequestURI(uri)
 	asked.RequestURI = uri
-	return &asked, err == nil && isMethod(asked.Method)
+	return &asked, err == nil && oneURI && oneMethod && isMethod(asked.Method)
 }
 
-func firstOf(header http.Header, fields []string) string {
+// oneOf returns what headers say, "" where there is none, and whether all that are there say the same.
+func oneOf(header http.Header, fields []string) (text string, same bool) {
 	for _, field := range fields {
-		if value := header.Get(field); value != "" {
-			return value
+		for _, value := range header.Values(field) {
+			if value != "" && text != "" && value != text {
+				return "", false
+			}
+			text = cmp.Or(text, value)
 		}
 	}
-	return ""
+	return text, true
 }
 
 // isMethod reports whether a text is a method of letters, as all in use are.

@@ -71,6 +71,9 @@ func TestAnAuthRequestIsRefusedBy403(t *testing.T) {
 	}
 	for name, bad := range map[string]http.Header{
 		"a URI": {"X-Original-Uri": {"no path"}}, "a method": {"X-Original-Uri": {"/"}, "X-Original-Method": {"G E T"}},
+		"a URI of the client's beside that of its gateway": {"X-Original-Uri": {"/free"}, "X-Forwarded-Uri": {"/orders/1"}},
+		"a second one of the same name":                    {"X-Forwarded-Uri": {"/orders/1", "/free"}},
+		"a method of the client's":                         {"X-Original-Uri": {"/"}, "X-Original-Method": {"GET"}, "X-Forwarded-Method": {"POST"}},
 	} {
 		w, r := httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/authz", http.NoBody)
 		r.Header = bad

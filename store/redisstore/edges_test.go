@@ -3,6 +3,7 @@ package redisstore
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"testing"
 	"time"
 
@@ -297,5 +298,97 @@ func TestABallotHasOneOwner(t *testing.T) {
 		if errors.Is(err, gates.ErrTaken) != (i == 2) {
 			t.Errorf("call %d, of %s: %v", i, owner, err)
 		}
+	}
+}
+
+// TestARefusalNamesTheScopeThatWaitsLongest: of several scopes that lack tokens, whichever is the outer.
+func TestARefusalNamesTheScopeThatWaitsLongest(t *testing.T) {
+	t.Parallel()
+	for longest, shorter := range map[admission.Level]admission.Level{
+		admission.LevelQueue: admission.LevelTenant, admission.LevelTenant: admission.LevelQueue, admission.LevelPriority: admission.LevelGlobal,
+	} {
+		y := newEdge(t)
+		q := ofTenant("acme", 5)
+		q.Queue, q.Class, q.Limits = "mail", admission.Medium, [admission.Levels]admission.Limit{}
+		q.Limits[shorter] = admission.Limit{Tokens: 1, Per: time.Second, Burst: 5}
+		q.Limits[longest] = admission.Limit{Tokens: 1, Per: time.Minute, Burst: 5}
+		for _, want := range []admission.Decision{admission.Admitted, admission.Refused} {
+			_, answers, err := y.store.Check(t.Context(), 0, false, []store.Question{q})
+			check(t, err)
+			v := answers[0].Verdict
+			if v.Decision != want {
+				t.Fatalf("%+v, want %v", v, want)
+			}
+			if want == admission.Refused && (v.Scope.Level() != longest || v.RetryAfter != 5*time.Minute) {
+				t.Errorf("5 seconds at level %v and 5 minutes at level %v: %+v", shorter, longest, v)
+			}
+		}
+	}
+}
+
+// TestNobodyIsDoomedWhileASlotIsFree: while a call dispatches part of what waits, the pace is that of before, and slots are free: a job is let
+// in that nobody would start in time at that pace, and refused once all slots are taken.
+func TestNobodyIsDoomedWhileASlotIsFree(t *testing.T) {
+	t.Parallel()
+	y := newEdge(t)
+	enter := func(id string) admission.Verdict {
+		t.Helper()
+		j := mail("acme", id)
+		j.Deadline = time.UnixMicro(y.now + time.Second.Microseconds())
+		verdicts, err := y.store.Admit(t.Context(), 0, []store.Candidate{{Job: &j, Class: 1, Limits: &[admission.Levels]admission.Limit{}, Doomed: 100}})
+		check(t, err)
+		return verdicts[0]
+	}
+	y.register(1)
+	for i := range 400 {
+		y.admit(mail("acme", strconv.Itoa(i)))
+	}
+	for range 3 {
+		y.pass(10 * time.Second)
+		leases, err := y.store.Read(t.Context(), "w1", yardPool.ID(), 1, -1, false)
+		check(t, err)
+		_, _, err = y.store.Finish(t.Context(), yardPool.ID(), "w1", []store.Finish{leases[0].Finish(store.Complete)})
+		check(t, err)
+	}
+	if v := enter("late"); v.Reason != admission.ReasonDoomed {
+		t.Fatalf("at one job in 10 s, behind 396, with a second to go: %+v", v)
+	}
+	y.register(350)
+	if v := enter("in time"); v.Decision != admission.Admitted {
+		t.Errorf("with a slot to spare: %+v", v)
+	}
+}
+
+// TestWhatCameInSinceIsNotGivenBackToo: of ten tokens that a job reserved four came in while it ran; where it cost none, the bucket is full by
+// six of them, and holds no more than had nothing been reserved.
+func TestWhatCameInSinceIsNotGivenBackToo(t *testing.T) {
+	t.Parallel()
+	y := newEdge(t)
+	limits := &[admission.Levels]admission.Limit{}
+	limits[admission.LevelTenant] = admission.Limit{Tokens: 1, Per: time.Second, Burst: 100}
+	y.register(1)
+	enter := func(id string, cost admission.Tokens) {
+		t.Helper()
+		j := mail("acme", id)
+		j.Cost = cost
+		verdicts, err := y.store.Admit(t.Context(), 0, []store.Candidate{{Job: &j, Class: 1, Limits: limits}})
+		check(t, err)
+		check(t, verdicts[0].Err())
+	}
+	enter("it", 10)
+	leases, err := y.store.Read(t.Context(), "w1", yardPool.ID(), 1, -1, false)
+	check(t, err)
+	y.pass(4 * time.Second)
+	enter("another", 50)
+	f := leases[0].Finish(store.Complete)
+	f.Spent = &store.Spent{Cost: 0, Class: admission.Medium, Limits: limits}
+	_, _, err = y.store.Finish(t.Context(), yardPool.ID(), "w1", []store.Finish{f})
+	check(t, err)
+	q := store.Question{Tenant: "acme", Queue: "mail", Class: admission.Medium, Cost: 1, Limits: *limits}
+	_, answers, err := y.store.Check(t.Context(), 0, true, []store.Question{q})
+	check(t, err)
+	// 100 - 10 + 4 - 50 are 44, and at least 5 of the 10 tokens come back: a microsecond is rounded against the caller.
+	if left := answers[0].Left[admission.LevelTenant].Tokens(); left < 49 || left > 50 {
+		t.Errorf("the bucket holds %d, want 49 or 50: it would hold 50 had the job not been", left)
 	}
 }
