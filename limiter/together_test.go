@@ -1,6 +1,7 @@
 package limiter
 
 import (
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -80,7 +81,26 @@ func TestWhatIsOnLeaseIsTakenTogether(t *testing.T) {
 	slow := admission.Limit{Tokens: 12, Per: 24 * time.Hour, Burst: burst}
 	config := limitedBoth(slow, admission.Limit{Tokens: 12, Per: 24 * time.Hour, Burst: burst / 2})
 	config.Count = true
+	const colds = 50 // tenants of whom nothing is on lease when they are asked for
+	for n := range colds {
+		config.Policy.Tenants[fmt.Sprint("cold-", n)] = config.Policy.Tenants["zeta"]
+	}
 	l := start(t, open(t, redistest.Shared(t).Client(t)), config)
+	var alone admission.Tokens // what acme spends beside nobody, or beside a cold tenant
+	for leased := false; !leased; {
+		made := together(t, l, Request{Tenant: "acme"})
+		if leased = made.Source == Leased; !made.Admitted {
+			t.Fatalf("%+v", made)
+		}
+		alone++
+	}
+	for n := range colds {
+		if made := together(t, l, Request{Tenant: "acme"}, Request{Tenant: fmt.Sprint("cold-", n)}); !made.Admitted {
+			t.Fatalf("%+v", made)
+		}
+		alone++
+	}
+	before := uint64(alone) + colds
 	var admitted atomic.Int64
 	var callers sync.WaitGroup
 	for range 8 {
@@ -97,13 +117,13 @@ func TestWhatIsOnLeaseIsTakenTogether(t *testing.T) {
 	for _, c := range l.Stats().Checks {
 		sources[c.Source] += c.N
 	}
-	if sources[Leased] == 0 || sources[Exact] == 0 || sources[Leased]+sources[Exact]+sources[Cached] != 8*300*2 {
+	if sources[Leased] == 0 || sources[Exact] == 0 || sources[Leased]+sources[Exact]+sources[Cached] != before+8*300*2 {
 		t.Errorf("%v", sources)
 	}
 	check(t, l.Close(t.Context()))
 	acme, zeta := leftOf(t, l, "acme"), leftOf(t, l, "zeta")
-	if n := admission.Tokens(admitted.Load()); n < burst/4 || acme+2*n != burst || zeta+n != burst/2 {
-		t.Errorf("%d were admitted, and %d of %d and %d of %d are left", n, acme, burst, zeta, burst/2)
+	if n := admission.Tokens(admitted.Load()); n < burst/4 || acme+alone+2*n != burst || zeta+n != burst/2 {
+		t.Errorf("%d and %d were admitted, and %d of %d and %d of %d are left", alone, n, acme, burst, zeta, burst/2)
 	}
 	if _, err := l.CheckTogether(t.Context(), []Request{{Tenant: "acme", Queue: "new"}}); err == nil {
 		t.Error("a closed limiter answers")
