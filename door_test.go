@@ -103,7 +103,7 @@ func TestARefusalIsHeardInOneWay(t *testing.T) {
 	t.Parallel()
 	hg := open(t, headgate.Config{Breaker: breaker.Config{MinCalls: 1, OpenBase: time.Hour}})
 	check(t, hg.Policy().Change(t.Context(), headgate.Edit{Author: "ada", Reason: "small"}, func(p *headgate.Policy) {
-		p.Tier("small").Limit = headgate.Limit{Tokens: 1, Per: time.Hour, Burst: 2}
+		p.Tier("small").Limit = headgate.PerHour(1).WithBurst(2)
 		p.Tenant("acme").Tier = "small"
 	}))
 	job := func(id string) headgate.Job {
@@ -185,13 +185,13 @@ func TestAPolicyIsChangedInOneCall(t *testing.T) {
 	hg := open(t, headgate.Config{})
 	ctx := t.Context()
 	check(t, hg.Policy().Change(ctx, headgate.Edit{Author: "ada", Reason: "gold"}, func(p *headgate.Policy) {
-		p.Tier("gold").Limit = headgate.PerSecond(200, 400)
+		p.Tier("gold").Limit = headgate.PerSecond(200).WithBurst(400)
 		p.Queue("llm").MaxRunningPerTenant = 4
 		p.Tenant("acme").Tier = "gold"
 		p.Tenant("acme").MaxRunning = 2
 	}))
 	now, err := hg.Policy().Current(ctx)
-	if err != nil || now.Tiers["gold"].Limit != headgate.PerSecond(200, 400) || now.Tenants["acme"].Tier != "gold" || now.Tenants["acme"].MaxRunning != 2 || now.Queues["llm"].MaxRunningPerTenant != 4 {
+	if err != nil || now.Tiers["gold"].Limit != headgate.PerSecond(200).WithBurst(400) || now.Tenants["acme"].Tier != "gold" || now.Tenants["acme"].MaxRunning != 2 || now.Queues["llm"].MaxRunningPerTenant != 4 {
 		t.Errorf("%+v, %v", now, err)
 	}
 	err = hg.Policy().Change(ctx, headgate.Edit{}, func(p *headgate.Policy) {
@@ -220,7 +220,7 @@ func TestAChangeOfThePolicyIsInTheAudit(t *testing.T) {
 	ctx := t.Context()
 	for running := 2; running <= 4; running++ {
 		check(t, hg.Policy().Change(ctx, headgate.Edit{Author: "ada", Reason: "on trial"}, func(p *headgate.Policy) {
-			p.Tier("standard").Limit = headgate.PerSecond(100, headgate.Tokens(running))
+			p.Tier("standard").Limit = headgate.PerSecond(100).WithBurst(headgate.Tokens(running))
 			p.Tier("standard").Weights["high"] = headgate.Weight(running + 1)
 			p.Tenant("acme").MaxRunning = running
 		}))

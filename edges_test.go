@@ -16,10 +16,10 @@ func TestAWholePolicyIsSet(t *testing.T) {
 	hg := open(t, headgate.Config{})
 	ctx := t.Context()
 	check(t, hg.Policy().Change(ctx, headgate.Edit{}, func(p *headgate.Policy) { p.Tenant("acme").MaxRunning = 2 }))
-	whole := policy.Policy{Tiers: map[string]policy.Tier{policy.StandardTier: {Limit: headgate.PerSecond(5, 5)}, "gold": {Limit: headgate.PerSecond(50, 50)}}}
+	whole := policy.Policy{Tiers: map[string]policy.Tier{policy.StandardTier: {Limit: headgate.PerSecond(5)}, "gold": {Limit: headgate.PerSecond(50)}}}
 	check(t, hg.Policy().Set(ctx, whole, headgate.Edit{Author: "ada", Reason: "two plans"}))
 	now, err := hg.Policy().Current(ctx)
-	if err != nil || now.Version != 2 || len(now.Tenants) != 0 || len(now.Tiers) != 2 || now.Tiers["gold"].Limit != headgate.PerSecond(50, 50) {
+	if err != nil || now.Version != 2 || len(now.Tenants) != 0 || len(now.Tiers) != 2 || now.Tiers["gold"].Limit != headgate.PerSecond(50) {
 		t.Errorf("%+v, %v", now, err)
 	}
 	check(t, hg.Policy().Apply(ctx, []byte(`{"$schema": "./policy.schema.json"}`), headgate.Edit{Replace: true})) // As editors have it.

@@ -150,5 +150,14 @@ var (
 // DefaultClasses returns the classes of a queue for which the policy names none.
 func DefaultClasses() []Class { return admission.DefaultClasses() }
 
-// PerSecond returns a limit of so many tokens a second, with a bucket that holds burst.
-func PerSecond(tokens, burst Tokens) Limit { return admission.PerSecond(tokens, burst) }
+// PerSecond returns a limit of so many tokens a second, of which as many may be taken at once: PerSecond(200) holds 200. Another burst is said
+// by WithBurst, as in PerSecond(200).WithBurst(400). A second argument is the burst, too, as PerSecond of 0.1 took it; it will go.
+func PerSecond(tokens Tokens, burst ...Tokens) Limit { return admission.PerSecond(tokens, burst...) }
+
+// PerMinute returns a limit of so many tokens a minute, of which what comes in a second may be taken at once: PerMinute(500) holds 9, and
+// PerMinute(500).WithBurst(100) holds 100.
+func PerMinute(tokens Tokens) Limit { return admission.PerMinute(tokens) }
+
+// PerHour returns a limit of so many tokens an hour, of which what comes in a second may be taken at once, 1 at least: PerHour(1000) holds 1, and
+// PerHour(1000).WithBurst(50) holds 50.
+func PerHour(tokens Tokens) Limit { return admission.PerHour(tokens) }

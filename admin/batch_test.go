@@ -152,7 +152,7 @@ func TestABatchIsOneCallOfTheProducer(t *testing.T) {
 // TestJobsOfABatchCountAgainstTheTenantsRate: a batch is no way around the calls that a tenant may make.
 func TestJobsOfABatchCountAgainstTheTenantsRate(t *testing.T) {
 	t.Parallel()
-	p := newPlant(t, func(c *admin.Config) { c.TenantLimit = admission.PerSecond(1, 100) })
+	p := newPlant(t, func(c *admin.Config) { c.TenantLimit = admission.PerSecond(1).WithBurst(100) })
 	p.want(http.StatusOK, "acme-admin", ask{op: batchOp, body: batchOf("acme", numbered(64)...)})
 	got := p.call("acme-admin", ask{op: batchOp, body: batchOf("acme", numbered(64)...)})
 	if got.status != http.StatusTooManyRequests || got.header.Get("Retry-After") == "" {

@@ -35,7 +35,7 @@ func checkAtAPace(b *testing.B, tenants int, change func(*admin.Config)) {
 	p := newPlant(b, change)
 	unlimited := policy.Default()
 	unlimited.Version = 1
-	unlimited.Tiers = map[string]policy.Tier{policy.StandardTier: {Limit: admission.PerSecond(1000, 1000)}}
+	unlimited.Tiers = map[string]policy.Tier{policy.StandardTier: {Limit: admission.PerSecond(1000)}}
 	text, err := policy.Marshal(unlimited)
 	must(b, err)
 	must(b, p.store.PutPolicy(b.Context(), store.PolicyUpdate{Version: 1, Text: text, Window: policy.DefaultDedupWindow}))

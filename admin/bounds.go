@@ -30,13 +30,13 @@ const (
 func (s *Server) bound() {
 	c := &s.config
 	s.callers = newThrottle(c.AdminLimit)
-	s.failures = newThrottle(admission.PerSecond(failureRate, failureBurst))
+	s.failures = newThrottle(admission.PerSecond(failureRate).WithBurst(failureBurst))
 	s.traffic = newThrottle(c.TenantLimit)
-	s.volume = newThrottle(admission.PerSecond(admission.Tokens(c.TenantBytes>>10), admission.Tokens(2*c.MaxBody>>10)))
-	s.readers = newThrottle(admission.PerSecond(readRate, readBurst))
-	s.lookers = newThrottle(admission.PerSecond(lookRate, lookBurst))
+	s.volume = newThrottle(admission.PerSecond(admission.Tokens(c.TenantBytes >> 10)).WithBurst(admission.Tokens(2 * c.MaxBody >> 10)))
+	s.readers = newThrottle(admission.PerSecond(readRate).WithBurst(readBurst))
+	s.lookers = newThrottle(admission.PerSecond(lookRate).WithBurst(lookBurst))
 	s.reading = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
-	s.refusals = newThrottle(admission.PerSecond(holdRate, holdBurst))
+	s.refusals = newThrottle(admission.PerSecond(holdRate).WithBurst(holdBurst))
 	patience := min(maxPatience, c.Timeout/2)
 	s.turns, s.kept = newTurns(c.MaxCalls, c.MaxBytes, patience), newTurns(keptCalls, keptCalls*maxFields, min(keptPatience, patience))
 }

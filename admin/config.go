@@ -143,10 +143,10 @@ func (c Config) withDefaults() Config {
 	c.MaxCalls, c.MaxBytes = cmp.Or(c.MaxCalls, DefaultMaxCalls), cmp.Or(c.MaxBytes, max(DefaultMaxBytes, c.MaxBody))
 	c.TenantBytes = cmp.Or(c.TenantBytes, DefaultTenantBytes)
 	if c.TenantLimit == (admission.Limit{}) {
-		c.TenantLimit = admission.PerSecond(DefaultTenantRate, DefaultTenantRate/4)
+		c.TenantLimit = admission.PerSecond(DefaultTenantRate).WithBurst(DefaultTenantRate / 4)
 	}
 	if c.AdminLimit == (admission.Limit{}) {
-		c.AdminLimit = admission.PerSecond(DefaultAdminRate, DefaultAdminBurst)
+		c.AdminLimit = admission.PerSecond(DefaultAdminRate).WithBurst(DefaultAdminBurst)
 	}
 	if c.Registry == nil {
 		c.Registry = prometheus.NewRegistry()

@@ -90,7 +90,7 @@ func TestThrottlesAreBounded(t *testing.T) {
 		t.Error("buckets are not looked at again")
 	}
 	slow.mu.Unlock()
-	fast := newThrottle(admission.PerSecond(admission.MaxLimitTokens, 2))
+	fast := newThrottle(admission.PerSecond(admission.MaxLimitTokens).WithBurst(2))
 	for n := range 3 * maxCallers {
 		if _, ok := fast.take(name(n), 1); !ok {
 			t.Fatalf("caller %d waits", n)

@@ -102,7 +102,7 @@ func newPlantOn(tb testing.TB, store store.Deployment, change func(*admin.Config
 	p.seen.good = map[string]bool{}
 	enqueuer, err := producer.New(store, producer.Config{Uncounted: true}) // The walk counts what it plants.
 	must(tb, err)
-	config := admin.Config{Store: store, Enqueuer: enqueuer, AdminLimit: admission.PerSecond(1_000_000, 1_000_000)}
+	config := admin.Config{Store: store, Enqueuer: enqueuer, AdminLimit: admission.PerSecond(1_000_000)}
 	config.Credentials.Keys = p.issue(
 		access.Principal{Name: "viewer", Role: access.Viewer}, access.Principal{Name: "operator", Role: access.Operator},
 		access.Principal{Name: "producer", Role: access.Producer}, access.Principal{Name: "worker", Role: access.Worker},

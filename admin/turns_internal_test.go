@@ -280,7 +280,7 @@ func TestHealthIsToldToEverybodyAndSlowlyToWhoAsksTooOften(t *testing.T) {
 func TestWhatABucketLacksIsOwed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		y := newThrottle(admission.PerSecond(10, 10))
+		y := newThrottle(admission.PerSecond(10))
 		y.take("acme", 1)
 		y.owe("acme", 20)
 		time.Sleep(time.Second)

@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"math"
 	"strings"
 	"time"
 )
@@ -25,7 +26,7 @@ type Limit struct {
 	Tokens Tokens
 	// Per is 1 ms to 31 days.
 	Per time.Duration
-	// Burst is the bucket's capacity, 1 to 1e9. A job that costs more is refused for good.
+	// Burst is the bucket's capacity, 1 to 1e9; in a policy zero means DefaultBurst. A job that costs more is refused for good.
 	Burst Tokens
 	// Disabled says that the scope has no bucket: nothing is checked or charged there.
 	Disabled bool
@@ -40,9 +41,39 @@ const (
 	MaxRefill = 366 * 24 * time.Hour
 )
 
-// PerSecond returns a limit of tokens a second with the given burst.
-func PerSecond(tokens, burst Tokens) Limit {
-	return Limit{Tokens: tokens, Per: time.Second, Burst: burst}
+// PerSecond returns a limit of so many tokens a second, with the DefaultBurst: PerSecond(200) lets 200 through at once. WithBurst says another.
+// A second argument is the burst, as PerSecond of 0.1 took it; it will go, and WithBurst takes its place.
+func PerSecond(tokens Tokens, burst ...Tokens) Limit {
+	limit := per(tokens, time.Second)
+	if len(burst) > 0 {
+		limit.Burst = burst[0]
+	}
+	return limit
+}
+
+// PerMinute returns a limit of so many tokens a minute, with the DefaultBurst: PerMinute(500) lets 9 through at once. WithBurst says another.
+func PerMinute(tokens Tokens) Limit { return per(tokens, time.Minute) }
+
+// PerHour returns a limit of so many tokens an hour, with the DefaultBurst: PerHour(1000) lets 1 through at once. WithBurst says another.
+func PerHour(tokens Tokens) Limit { return per(tokens, time.Hour) }
+
+func per(tokens Tokens, span time.Duration) Limit {
+	limit := Limit{Tokens: tokens, Per: span}
+	return limit.WithBurst(limit.DefaultBurst())
+}
+
+// WithBurst returns the limit with another burst.
+func (l Limit) WithBurst(burst Tokens) Limit {
+	l.Burst = burst
+	return l
+}
+
+// DefaultBurst returns the burst of a limit that says none: what comes in a second, rounded up, so 1 at least.
+func (l Limit) DefaultBurst() Tokens {
+	if l.Tokens < 1 || l.Per <= 0 {
+		return 1
+	}
+	return Tokens(min(math.Ceil(float64(l.Rate())), float64(MaxLimitTokens)))
 }
 
 // Rate returns the refill rate.

@@ -181,7 +181,7 @@ func (l Limit) Validate(path string) error {
 	if l.Tokens < 1 || l.Tokens > MaxLimitTokens {
 		bad = append(bad, intError(path+".tokens", int64(l.Tokens), 1, int64(MaxLimitTokens), "tokens"))
 	}
-	if l.Burst < 1 || l.Burst > MaxLimitTokens {
+	if l.Burst < 0 || l.Burst > MaxLimitTokens || l.Burst == 0 && len(bad) == 0 && l.Per >= MinLimitPer {
 		bad = append(bad, intError(path+".burst", int64(l.Burst), 1, int64(MaxLimitTokens), "tokens"))
 	}
 	if l.Per < MinLimitPer || l.Per > MaxLimitPer {

@@ -19,7 +19,7 @@ import (
 // asynq's own client.
 func TestTheClientIsAsynqs(t *testing.T) {
 	t.Parallel()
-	own, plain := newSite(t, 1, admission.PerSecond(1_000_000, 1_000_000)), newSite(t, 1, daily(1))
+	own, plain := newSite(t, 1, admission.PerSecond(1_000_000)), newSite(t, 1, daily(1))
 	gated, bare := own.client(), asynq.NewClient(plain.asynq)
 	t.Cleanup(func() { _ = bare.Close() })
 	ownInspector, plainInspector := own.inspector(), plain.inspector()

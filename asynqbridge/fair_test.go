@@ -88,7 +88,7 @@ func TestTheSizeOfTheFloodDoesNotMatter(t *testing.T) {
 func serveFairly(t *testing.T, newSite siteOf, flood int) {
 	t.Helper()
 	const low, high, slots, light, seen = 4, 8, 4, 10, 400
-	s := newSite(t, admission.PerSecond(1_000_000, 1_000_000))
+	s := newSite(t, admission.PerSecond(1_000_000))
 	f := s.fair()
 	send := func(tenant string, n int) {
 		var wg sync.WaitGroup

@@ -40,7 +40,7 @@ func redrive(t *testing.T, newSite siteOf) {
 	}
 	archive("globex:order-1", nil)
 	archive("nobody", nil)
-	s.limit(2, admission.PerSecond(1_000_000, 1_000_000))
+	s.limit(2, admission.PerSecond(1_000_000))
 	run, err = c.Redrive(t.Context(), "mail", 1000)
 	if run != 148 || !errors.Is(err, admission.ErrInvalid) {
 		t.Errorf("%d tasks run, %v, want the 147 that are left, that of Fair, and a word about the one without a tenant", run, err)

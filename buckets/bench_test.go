@@ -9,7 +9,7 @@ import (
 
 func BenchmarkTake(b *testing.B) {
 	limits := [admission.Levels]admission.Limit{
-		admission.PerSecond(1e9, 1e9), admission.PerSecond(1e9, 1e9), admission.PerSecond(1e9, 1e9), admission.PerSecond(1e9, 1e9),
+		admission.PerSecond(1e9), admission.PerSecond(1e9), admission.PerSecond(1e9), admission.PerSecond(1e9),
 	}
 	full := buckets.AppendPath(nil, limits, "acme", "mail", admission.High)
 	limits[admission.LevelPriority] = admission.Limit{Tokens: 1, Per: admission.MaxLimitPer, Burst: 1}

@@ -12,7 +12,7 @@ import (
 func ExampleSet_Take() {
 	limits := [admission.Levels]admission.Limit{
 		admission.LevelGlobal:   {Disabled: true},
-		admission.LevelTenant:   admission.PerSecond(200, 50),
+		admission.LevelTenant:   admission.PerSecond(200).WithBurst(50),
 		admission.LevelQueue:    {Tokens: 60, Per: time.Minute, Burst: 3},
 		admission.LevelPriority: {Disabled: true},
 	}

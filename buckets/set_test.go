@@ -79,7 +79,7 @@ func TestAppendPathLeavesOutDisabledLevels(t *testing.T) {
 	t.Parallel()
 	limits := [admission.Levels]admission.Limit{
 		admission.LevelGlobal:   {Disabled: true},
-		admission.LevelTenant:   admission.PerSecond(200, 50),
+		admission.LevelTenant:   admission.PerSecond(200).WithBurst(50),
 		admission.LevelQueue:    {Disabled: true},
 		admission.LevelPriority: {Tokens: 1, Per: time.Minute, Burst: 2},
 	}
@@ -92,7 +92,7 @@ func TestAppendPathLeavesOutDisabledLevels(t *testing.T) {
 
 func TestLeastIsTheBucketThatHoldsLeast(t *testing.T) {
 	t.Parallel()
-	limits := [admission.Levels]admission.Limit{admission.PerSecond(1, 9), admission.PerSecond(1, 4), admission.PerSecond(1, 6), {Disabled: true}}
+	limits := [admission.Levels]admission.Limit{admission.PerSecond(1).WithBurst(9), admission.PerSecond(1).WithBurst(4), admission.PerSecond(1).WithBurst(6), {Disabled: true}}
 	path := AppendPath(nil, limits, "acme", "mail", "high")
 	var set Set
 	for _, step := range []struct{ cost, left, burst admission.Tokens }{{0, 4, 4}, {1, 3, 4}, {3, 0, 4}} {

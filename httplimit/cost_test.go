@@ -30,8 +30,8 @@ type leasedRow struct {
 
 func leasedRows(tb testing.TB) []leasedRow {
 	tb.Helper()
-	p := each(admission.PerSecond(1e8, 1e8))
-	p.Global = admission.PerSecond(1e9, 1e9)
+	p := each(admission.PerSecond(1e8))
+	p.Global = admission.PerSecond(1e9)
 	l := limits(tb, p)
 	rows := []leasedRow{
 		{name: "key=fixed", config: httplimit.Config{Tenant: acme}},

@@ -89,7 +89,7 @@ func TestWhatNeverPassesSaysSo(t *testing.T) {
 // TestEachWayIsAsked: the queue by its limit and the class by its own, and what is not given is not asked.
 func TestEachWayIsAsked(t *testing.T) {
 	t.Parallel()
-	p := each(admission.PerSecond(1000, 1000))
+	p := each(admission.PerSecond(1000))
 	p.QueueLimits = map[admission.Scope]admission.Limit{"acme:search": {Tokens: 60, Per: time.Hour, Burst: 3}}
 	p.PriorityLimits = map[admission.Scope]admission.Limit{"acme:search:low": slow}
 	l := limits(t, p)
@@ -117,7 +117,7 @@ func TestEachWayIsAsked(t *testing.T) {
 // TestTheGlobalLimitIsNotATenantsToKnow but for when it is to come back.
 func TestTheGlobalLimitIsNotATenantsToKnow(t *testing.T) {
 	t.Parallel()
-	p := each(admission.PerSecond(1000, 1000))
+	p := each(admission.PerSecond(1000))
 	p.Global = slow
 	l := limits(t, p)
 	whole := get(t, filter(t, l, httplimit.Config{}).Wrap(passed), nil)

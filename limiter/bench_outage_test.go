@@ -15,7 +15,7 @@ import (
 func BenchmarkOutage(b *testing.B) {
 	for _, fault := range faults {
 		b.Run("fault="+fault.name, func(b *testing.B) {
-			o := newOutage(b, Config{Policy: limited(admission.PerSecond(1000, 1000), none), Outage: OutageOpen, Exact: true})
+			o := newOutage(b, Config{Policy: limited(admission.PerSecond(1000), none), Outage: OutageOpen, Exact: true})
 			for b.Loop() {
 				until(b, o.limiter, Request{})
 				fault.begin(b, o.server, o.proxy)

@@ -20,7 +20,7 @@ func fourLevels(global, rest admission.Limit) *policy.Policy {
 // T3 and T4: a leased check, and a denied one while the denial is cached. loadtest/peers has what they are divided by.
 func BenchmarkLocal(b *testing.B) {
 	b.Run("check=admitted/by=lease", func(b *testing.B) {
-		limit := admission.PerSecond(1e9, 1e9)
+		limit := admission.PerSecond(1e9)
 		l := start(b, open(b, redistest.Shared(b).Client(b)), Config{Policy: fourLevels(limit, limit), Timeout: patient})
 		r := Request{Tenant: "acme", Queue: "mail", Class: admission.High, Cost: 1}
 		ctx, leased := b.Context(), 0
@@ -40,7 +40,7 @@ func BenchmarkLocal(b *testing.B) {
 	b.Run("check=denied/by=cache", func(b *testing.B) {
 		proxy := redistest.NewProxy(b, redistest.Shared(b).Addr())
 		day := admission.Limit{Tokens: 1, Per: 24 * time.Hour, Burst: 1}
-		l := start(b, open(b, proxy.Client(b)), Config{Policy: fourLevels(admission.PerSecond(1e9, 1e9), day), Timeout: patient})
+		l := start(b, open(b, proxy.Client(b)), Config{Policy: fourLevels(admission.PerSecond(1e9), day), Timeout: patient})
 		r := Request{Tenant: "acme", Queue: "mail", Class: admission.High, Cost: 1}
 		for range 2 {
 			_, err := l.Check(b.Context(), r)

@@ -24,8 +24,8 @@ const (
 // zipfRequests are all ways down to a class, and the policy that limits each scope on them.
 func zipfRequests() ([]Request, *policy.Policy) {
 	p := policy.Unlimited()
-	p.Global = admission.PerSecond(2_000_000, 2_000_000)
-	perTenant := admission.PerSecond(5000, 5000)
+	p.Global = admission.PerSecond(2_000_000)
+	perTenant := admission.PerSecond(5000)
 	p.Tiers = map[string]policy.Tier{policy.StandardTier: {Limit: perTenant}}
 	p.QueueLimits = make(map[admission.Scope]admission.Limit, zipfTenants*zipfQueues)
 	p.PriorityLimits = make(map[admission.Scope]admission.Limit, zipfLeaves)
@@ -34,8 +34,8 @@ func zipfRequests() ([]Request, *policy.Policy) {
 		for _, class := range []admission.Priority{admission.High, admission.Medium, admission.Low} {
 			for tenant := range zipfTenants { // Neighbours in rank are of different tenants.
 				r := Request{Tenant: fmt.Sprintf("tenant-%d", tenant), Queue: fmt.Sprintf("queue-%d", queue), Class: class, Cost: 1}
-				p.QueueLimits[admission.ScopeAt(admission.LevelQueue, r.Tenant, r.Queue, "")] = admission.PerSecond(2000, 2000)
-				p.PriorityLimits[admission.ScopeAt(admission.LevelPriority, r.Tenant, r.Queue, class)] = admission.PerSecond(1000, 1000)
+				p.QueueLimits[admission.ScopeAt(admission.LevelQueue, r.Tenant, r.Queue, "")] = admission.PerSecond(2000)
+				p.PriorityLimits[admission.ScopeAt(admission.LevelPriority, r.Tenant, r.Queue, class)] = admission.PerSecond(1000)
 				requests = append(requests, r)
 			}
 		}

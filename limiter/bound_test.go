@@ -232,7 +232,7 @@ func TestLeasesKeepTheBound(t *testing.T) {
 
 func drawLimit(t *rapid.T) admission.Limit {
 	rate := admission.Tokens(rapid.SampledFrom([]int{50, 500, 5000}).Draw(t, "rate"))
-	return admission.PerSecond(rate, rate*admission.Tokens(rapid.SampledFrom([]int{1, 2, 4}).Draw(t, "burst"))/2)
+	return admission.PerSecond(rate).WithBurst(rate * admission.Tokens(rapid.SampledFrom([]int{1, 2, 4}).Draw(t, "burst")) / 2)
 }
 
 // drawNext draws the limit after the one in force. In half of the runs bursts only go up or only go down, since the bound is
@@ -348,7 +348,7 @@ func TestLeasesWasteNothing(t *testing.T) {
 				t.Parallel()
 				v := newVirtual()
 				f := newFleet(v, open(t, v.client(t)), Config{Strict: strict, Timeout: patient})
-				f.put(t, admission.PerSecond(rate, rate))
+				f.put(t, admission.PerSecond(rate))
 				for range limiters {
 					f.join(t)
 				}

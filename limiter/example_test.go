@@ -26,7 +26,7 @@ func Example() {
 	}
 	defer s.Close()
 	limits := policy.Default()
-	limits.Global = admission.PerSecond(1000, 2000)
+	limits.Global = admission.PerSecond(1000).WithBurst(2000)
 	limits.QueueLimits = map[admission.Scope]admission.Limit{"acme:search": {Tokens: 60, Per: time.Hour, Burst: 2}}
 	l, err := limiter.New(s, limiter.Config{Policy: &limits, Outage: limiter.OutageClosed, Timeout: 10 * time.Second})
 	if err != nil {

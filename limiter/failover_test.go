@@ -24,7 +24,7 @@ func TestAFailoverCostsWhatWasNotReplicated(t *testing.T) {
 	v := newVirtual()
 	client.AddHook(hook{v})
 	f := newFleet(v, open(t, client), Config{Timeout: patient, Outage: OutageClosed})
-	f.put(t, admission.PerSecond(100, 2000))
+	f.put(t, admission.PerSecond(100).WithBurst(2000))
 	for range 16 {
 		f.join(t)
 	}

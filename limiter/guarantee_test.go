@@ -10,7 +10,7 @@ import (
 func TestTheGuaranteeIsTheBoundInForce(t *testing.T) {
 	t.Parallel()
 	store := open(t, redistest.Shared(t).Client(t))
-	limits := limited(admission.PerSecond(10, 80), admission.PerSecond(5, 40))
+	limits := limited(admission.PerSecond(10).WithBurst(80), admission.PerSecond(5).WithBurst(40))
 	for want, config := range map[string]Config{
 		"acme: over all time at most 40 + 5/s, in any window 20 more; without redis: share, and up to 40 taken off on return":  {},
 		"acme: over all time at most 40 + 5/s, in any window no more; without redis: share, and up to 40 taken off on return":  {Strict: true},

@@ -21,7 +21,7 @@ import (
 const childVariable = "HEADGATE_LIMITER_CHILD"
 
 // killedLimit is what all processes share.
-var killedLimit = admission.PerSecond(2000, 500)
+var killedLimit = admission.PerSecond(2000).WithBurst(500)
 
 // spend checks as often as it can until it is killed or its stdin ends, and says so after each fifty that were admitted.
 func spend(at string) int {

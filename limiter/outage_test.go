@@ -203,7 +203,7 @@ func blindAdmissions(l *Limiter, mode Outage) int {
 func TestAnOpenBreakerSendsNothing(t *testing.T) {
 	v := newVirtual()
 	proxy := redistest.NewProxy(t, redistest.Shared(t).Addr())
-	l := start(t, open(t, proxy.Client(t)), Config{Policy: limited(admission.PerSecond(1, 10), none), Outage: OutageOpen})
+	l := start(t, open(t, proxy.Client(t)), Config{Policy: limited(admission.PerSecond(1).WithBurst(10), none), Outage: OutageOpen})
 	l.clock.set = &v.process // It stands still, so the breaker stays open.
 	cut(t, nil, proxy)
 	for range 60_000 {
@@ -231,7 +231,7 @@ func TestSharesAreOfOneLimit(t *testing.T) {
 	client := proxy.Client(t)
 	client.AddHook(hook{v})
 	store := open(t, client)
-	f := &fleet{time: v, store: store, config: Config{Policy: limited(admission.PerSecond(40, 20), none), Timeout: patient}}
+	f := &fleet{time: v, store: store, config: Config{Policy: limited(admission.PerSecond(40).WithBurst(20), none), Timeout: patient}}
 	for range 4 {
 		f.join(t)
 	}
@@ -277,7 +277,7 @@ func TestGraceSpendsWhatIsOnLease(t *testing.T) {
 			proxy := redistest.NewProxy(t, redistest.Shared(t).Addr())
 			client := proxy.Client(t)
 			client.AddHook(hook{v})
-			f := &fleet{time: v, store: open(t, client), config: Config{Policy: limited(admission.PerSecond(1000, 1000), none), Timeout: patient, Outage: mode}}
+			f := &fleet{time: v, store: open(t, client), config: Config{Policy: limited(admission.PerSecond(1000), none), Timeout: patient, Outage: mode}}
 			f.join(t)
 			l := f.limiters[0]
 			for range 60_000 {

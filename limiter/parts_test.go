@@ -108,7 +108,7 @@ func TestAClosedLimiterOfPartitionsGivesAllBack(t *testing.T) {
 	s, err := redisstore.Open(t.Context(), v.client(t), redisstore.Config{Prefix: redistest.Prefix(t), Partitions: 3})
 	check(t, err)
 	f := newFleet(v, s, Config{Timeout: patient})
-	f.put(t, admission.PerSecond(300, 3000))
+	f.put(t, admission.PerSecond(300).WithBurst(3000))
 	f.join(t)
 	for range 40 {
 		f.ask(t, 0, 4, 1)
@@ -157,7 +157,7 @@ func TestAnOutageOfAPartitionIsItsTenantsAlone(t *testing.T) {
 	s, err := redisstore.Open(t.Context(), proxy.Client(t), redisstore.Config{Prefix: redistest.Prefix(t), Partitions: 3})
 	check(t, err)
 	tenants := tenantsOf(s)
-	l := start(t, s, Config{Policy: limited(admission.PerSecond(1000, 100_000), none), Timeout: patient, Outage: OutageClosed})
+	l := start(t, s, Config{Policy: limited(admission.PerSecond(1000).WithBurst(100_000), none), Timeout: patient, Outage: OutageClosed})
 	away := redisstore.KeysOf(s.Partitions()[1]).State()
 	proxy.Decide(func(c redistest.Command) redistest.Action {
 		if len(c.Args) > 2 && c.Args[2] == away {
@@ -183,7 +183,7 @@ func TestLeasesOfAllPartitionsAreWithinOneBound(t *testing.T) {
 		s, err := redisstore.Open(t.Context(), v.client(t), redisstore.Config{Prefix: redistest.Prefix(t) + strconv.FormatBool(strict), Partitions: 3})
 		check(t, err)
 		f := newFleet(v, s, Config{Strict: strict, Timeout: patient})
-		f.put(t, admission.PerSecond(5000, 1200))
+		f.put(t, admission.PerSecond(5000).WithBurst(1200))
 		for range 12 {
 			f.join(t)
 		}

@@ -12,7 +12,7 @@ import (
 func TestAVerdictTellsWhatIsLeftWhereThatIsAsked(t *testing.T) {
 	t.Parallel()
 	tenant := admission.Limit{Tokens: 1, Per: time.Hour, Burst: 10}
-	l := start(t, open(t, redistest.Shared(t).Client(t)), Config{Policy: fourLevels(admission.PerSecond(1000, 2000), tenant), Timeout: patient, Exact: true})
+	l := start(t, open(t, redistest.Shared(t).Client(t)), Config{Policy: fourLevels(admission.PerSecond(1000).WithBurst(2000), tenant), Timeout: patient, Exact: true})
 	r := Request{Tenant: "acme", Queue: "mail", Cost: 3}
 	ask := func() Verdict {
 		t.Helper()
@@ -47,7 +47,7 @@ func TestAVerdictTellsWhatIsLeftWhereThatIsAsked(t *testing.T) {
 func TestAVerdictByLeaseTellsALowerBound(t *testing.T) {
 	t.Parallel()
 	limit := admission.Limit{Tokens: 60, Per: time.Hour, Burst: 10_000}
-	l := start(t, open(t, redistest.Shared(t).Client(t)), Config{Policy: limited(admission.PerSecond(1e9, 1e9), limit), Timeout: patient})
+	l := start(t, open(t, redistest.Shared(t).Client(t)), Config{Policy: limited(admission.PerSecond(1e9), limit), Timeout: patient})
 	r := Request{Tenant: "acme", Remaining: true}
 	leased := 0
 	for spent := admission.Tokens(1); spent <= 5000; spent++ {

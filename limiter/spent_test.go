@@ -70,7 +70,7 @@ func fixed(t *testing.T, limit admission.Limit) *policy.Compiled {
 // TestAScopeThatIsNotKeptIsNotLeased: another of its name may be made, and both would hold tokens.
 func TestAScopeThatIsNotKeptIsNotLeased(t *testing.T) {
 	t.Parallel()
-	inForce := fixed(t, admission.PerSecond(1000, 1000))
+	inForce := fixed(t, admission.PerSecond(1000))
 	config := Config{MaxScopes: 1000}.withDefaults()
 	m := newWays(&config, 1)
 	kept, err := m.open(0, route{tenant: "kept"}, inForce)
@@ -98,7 +98,7 @@ func TestWhatIsOwedIsABurstAtMost(t *testing.T) {
 	if owed := s.owes(); owed != 10 {
 		t.Errorf("%d tokens are owed of a burst of 10", owed)
 	}
-	old, inForce := fixed(t, admission.PerSecond(10, 10)), fixed(t, admission.PerSecond(20, 20))
+	old, inForce := fixed(t, admission.PerSecond(10)), fixed(t, admission.PerSecond(20))
 	for _, c := range []struct {
 		name string
 		by   *policy.Compiled
@@ -122,7 +122,7 @@ func TestARefusedShareCostsNoLease(t *testing.T) {
 	outer, inner := newScope(admission.LevelGlobal, OutageShare), newScope(admission.LevelTenant, OutageShare)
 	now := breaker.Instant(1_000_000)
 	outer.lease(now, 10, 1)
-	w := &way{scopes: []*scope{outer, inner}, global: admission.PerSecond(100, 100)}
+	w := &way{scopes: []*scope{outer, inner}, global: admission.PerSecond(100)}
 	w.limits[admission.LevelTenant] = admission.Limit{Tokens: 1, Per: time.Hour, Burst: 1}
 	var b blind
 	if v, _ := b.answer(w, 1, now, 1, 100); !v.Admitted || outer.held.tokens() != 9 {
@@ -138,7 +138,7 @@ func TestOnlyLiveLeasesAreGivenBack(t *testing.T) {
 	t.Parallel()
 	config := Config{MaxScopes: 1000}.withDefaults()
 	m := newWays(&config, 1)
-	inForce := fixed(t, admission.PerSecond(1000, 1000))
+	inForce := fixed(t, admission.PerSecond(1000))
 	sent := breaker.Instant(1_000_000)
 	for tenant, at := range map[string]breaker.Instant{"live": sent.Add(leaseLife / 2), "ended": sent} {
 		w, err := m.open(0, route{tenant: tenant}, inForce)

@@ -18,7 +18,7 @@ func TestStatsSayHowChecksWereAnswered(t *testing.T) {
 	client.AddHook(hook{v})
 	day := admission.Limit{Tokens: 1, Per: 24 * time.Hour, Burst: 1}
 	l := start(t, open(t, client), Config{
-		Policy: limited(admission.PerSecond(1000, 1000), day), Timeout: patient, Count: true, OutageAt: map[admission.Scope]Outage{admission.Global: OutageOpen, "acme": OutageClosed},
+		Policy: limited(admission.PerSecond(1000), day), Timeout: patient, Count: true, OutageAt: map[admission.Scope]Outage{admission.Global: OutageOpen, "acme": OutageClosed},
 	})
 	l.clock.set = &v.process
 	got := map[Source]uint64{}
@@ -72,7 +72,7 @@ func blindOf(l *Limiter, mode Outage, admitted bool) (n uint64) {
 func TestBlindAnswersAreCountedByTheModeThatDecided(t *testing.T) {
 	t.Parallel()
 	proxy := redistest.NewProxy(t, redistest.Shared(t).Addr())
-	limit := admission.PerSecond(10, 100)
+	limit := admission.PerSecond(10).WithBurst(100)
 	l := start(t, open(t, proxy.Client(t)), Config{
 		Policy: limited(limit, limit), OutageAt: map[admission.Scope]Outage{admission.Global: OutageOpen, "acme": OutageClosed},
 	})
@@ -95,7 +95,7 @@ func TestBlindAnswersAreCountedByTheModeThatDecided(t *testing.T) {
 func TestStatsStaySmall(t *testing.T) {
 	t.Parallel()
 	p := policy.Unlimited()
-	p.Tiers = map[string]policy.Tier{policy.StandardTier: {Limit: admission.PerSecond(10, 10)}}
+	p.Tiers = map[string]policy.Tier{policy.StandardTier: {Limit: admission.PerSecond(10)}}
 	l := start(t, open(t, redistest.Shared(t).Client(t)), Config{Policy: &p, Timeout: patient})
 	ask(t, l, Request{Tenant: "acme"})
 	for i := range 5000 {

@@ -39,7 +39,7 @@ func TestEachCheckIsCountedOnce(t *testing.T) {
 func countEachOnce(t *testing.T, s store.Deployment) {
 	t.Helper()
 	day := admission.Limit{Tokens: 1, Per: 24 * time.Hour, Burst: 20}
-	l := start(t, s, Config{Policy: fourLevels(admission.PerSecond(1e9, 1e9), day), Timeout: patient, Minutes: true})
+	l := start(t, s, Config{Policy: fourLevels(admission.PerSecond(1e9), day), Timeout: patient, Minutes: true})
 	requests := []Request{
 		{Tenant: "acme", Queue: "mail", Class: admission.High},
 		{Tenant: "acme", Queue: "mail", Class: admission.High, Cost: 3},

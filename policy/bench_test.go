@@ -12,8 +12,8 @@ func BenchmarkLimitsFor(b *testing.B) {
 	for i := range 10_000 {
 		tenant := fmt.Sprintf("tenant-%d", i)
 		p.Tenants[tenant] = Tenant{Tier: "premium"}
-		p.QueueLimits[admission.Scope(tenant+":mail")] = admission.PerSecond(100, 100)
-		p.PriorityLimits[admission.Scope(tenant+":mail:high")] = admission.PerSecond(10, 10)
+		p.QueueLimits[admission.Scope(tenant+":mail")] = admission.PerSecond(100)
+		p.PriorityLimits[admission.Scope(tenant+":mail:high")] = admission.PerSecond(10)
 	}
 	c := prepare(b, p)
 	for _, tenant := range []string{"tenant-5000", "stranger"} {

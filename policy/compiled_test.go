@@ -33,7 +33,7 @@ func TestDefaultHasThePapersFigures(t *testing.T) {
 		{"nobody-configured", 200, 50, 2, 1, 1},
 		{"tin", 100, 25, 1, 1, 1},
 	} {
-		limits := Limits{{Disabled: true}, admission.PerSecond(want.tokens, want.burst), {Disabled: true}, {Disabled: true}}
+		limits := Limits{{Disabled: true}, admission.PerSecond(want.tokens).WithBurst(want.burst), {Disabled: true}, {Disabled: true}}
 		if got := c.LimitsFor(want.tenant, "mail", admission.High); got != limits {
 			t.Errorf("limits of %s are %+v, want %+v", want.tenant, got, limits)
 		}
@@ -119,7 +119,7 @@ func TestConfiguredWeightsStopsWhenTold(t *testing.T) {
 func TestPreparedPolicyDoesNotChange(t *testing.T) {
 	t.Parallel()
 	p := Policy{
-		Tenants: map[string]Tenant{"acme": {Limit: new(admission.PerSecond(5, 5)), Weights: Weights{admission.High: 7}}},
+		Tenants: map[string]Tenant{"acme": {Limit: new(admission.PerSecond(5)), Weights: Weights{admission.High: 7}}},
 		Queues:  map[string]Queue{"mail": {Classes: PresetCritical()}},
 	}
 	c := prepare(t, p)
@@ -191,8 +191,8 @@ func TestNoClassBeyondTheLast(t *testing.T) {
 func TestLookupsDoNotAllocate(t *testing.T) {
 	c := prepare(t, Policy{
 		Tenants:        map[string]Tenant{"acme": {Tier: "premium"}},
-		QueueLimits:    map[admission.Scope]admission.Limit{"acme:mail": admission.PerSecond(1, 1)},
-		PriorityLimits: map[admission.Scope]admission.Limit{"acme:mail:high": admission.PerSecond(1, 1)},
+		QueueLimits:    map[admission.Scope]admission.Limit{"acme:mail": admission.PerSecond(1)},
+		PriorityLimits: map[admission.Scope]admission.Limit{"acme:mail:high": admission.PerSecond(1)},
 	})
 	allocations := testing.AllocsPerRun(100, func() {
 		for _, tenant := range []string{"acme", "stranger"} {

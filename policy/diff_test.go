@@ -91,11 +91,11 @@ func TestDiffIsWhatToChange(t *testing.T) {
 func TestDiffNamesPlaces(t *testing.T) {
 	t.Parallel()
 	before := Default()
-	before.Tenants = map[string]Tenant{"a/b": {Limit: new(admission.PerSecond(10, 5))}}
+	before.Tenants = map[string]Tenant{"a/b": {Limit: new(admission.PerSecond(10).WithBurst(5))}}
 	after := Default()
 	after.Version = 9
-	after.Global = admission.PerSecond(1000, 100)
-	after.Tiers["basic"] = Tier{Limit: admission.PerSecond(100, 30), Weights: after.Tiers["basic"].Weights}
+	after.Global = admission.PerSecond(1000).WithBurst(100)
+	after.Tiers["basic"] = Tier{Limit: admission.PerSecond(100).WithBurst(30), Weights: after.Tiers["basic"].Weights}
 	changes, err := Diff(before, after)
 	if err != nil {
 		t.Fatal(err)

@@ -67,9 +67,9 @@ func (w eachTenantJSON) eachTenant(at string, bad *problems) EachTenant {
 func tiersWithDefaults(tiers map[string]Tier) map[string]Tier {
 	tiers = maps.Clone(tiers)
 	for name, tier := range tiers {
-		tier.Overflow, tier.Queues = tier.Overflow.withDefaults(), maps.Clone(tier.Queues)
+		tier.Limit, tier.Overflow, tier.Queues = withBurst(tier.Limit), tier.Overflow.withDefaults(), maps.Clone(tier.Queues)
 		for queue, in := range tier.Queues {
-			in.PriorityLimits, in.Overflow = maps.Clone(in.PriorityLimits), in.Overflow.withDefaults()
+			in.Limit, in.PriorityLimits, in.Overflow = withBurst(in.Limit), withBursts(in.PriorityLimits), in.Overflow.withDefaults()
 			tier.Queues[queue] = in
 		}
 		tiers[name] = tier

@@ -144,12 +144,12 @@ func toldBound(c *Compiled, tier, queue string) Overflow {
 
 // It is not parallel: other tests would allocate while it counts.
 func TestTenantsWithNothingOfTheirOwnCostNothing(t *testing.T) {
-	gold := Tier{Limit: noLimit, Queues: map[string]TierQueue{"mail": {Limit: admission.PerSecond(9, 9)}}}
+	gold := Tier{Limit: noLimit, Queues: map[string]TierQueue{"mail": {Limit: admission.PerSecond(9)}}}
 	p := Policy{
 		Tiers: map[string]Tier{StandardTier: {Limit: noLimit}, "gold": gold},
 		Queues: map[string]Queue{
-			"mail": {EachTenant: EachTenant{Limit: admission.PerSecond(50, 50), PriorityLimits: map[admission.Priority]admission.Limit{admission.High: admission.PerSecond(5, 5)}}},
-			Every:  {EachTenant: EachTenant{Limit: admission.PerSecond(7, 7)}},
+			"mail": {EachTenant: EachTenant{Limit: admission.PerSecond(50), PriorityLimits: map[admission.Priority]admission.Limit{admission.High: admission.PerSecond(5)}}},
+			Every:  {EachTenant: EachTenant{Limit: admission.PerSecond(7)}},
 		},
 	}
 	c := prepare(t, p)
@@ -159,10 +159,10 @@ func TestTenantsWithNothingOfTheirOwnCostNothing(t *testing.T) {
 	}
 	allocations := testing.AllocsPerRun(1, func() {
 		for _, name := range names {
-			if got := c.LimitsFor(name, "mail", admission.High); got != (Limits{noLimit, noLimit, admission.PerSecond(50, 50), admission.PerSecond(5, 5)}) {
+			if got := c.LimitsFor(name, "mail", admission.High); got != (Limits{noLimit, noLimit, admission.PerSecond(50), admission.PerSecond(5)}) {
 				t.Errorf("%s has %+v", name, got)
 			}
-			if got := c.LimitsFor(name, "anything", admission.High)[admission.LevelQueue]; got != admission.PerSecond(7, 7) {
+			if got := c.LimitsFor(name, "anything", admission.High)[admission.LevelQueue]; got != admission.PerSecond(7) {
 				t.Errorf("%s has %+v in a queue nobody named", name, got)
 			}
 		}
@@ -183,7 +183,7 @@ func TestTenantsWithNothingOfTheirOwnCostNothing(t *testing.T) {
 func TestAWayEndsWhereItsNamesDo(t *testing.T) {
 	t.Parallel()
 	c := prepare(t, Policy{Queues: map[string]Queue{Every: {EachTenant: EachTenant{
-		Limit: admission.PerSecond(7, 7), PriorityLimits: map[admission.Priority]admission.Limit{admission.High: admission.PerSecond(5, 5)},
+		Limit: admission.PerSecond(7), PriorityLimits: map[admission.Priority]admission.Limit{admission.High: admission.PerSecond(5)},
 	}}}})
 	if got := c.LimitsFor("acme", "", ""); got[admission.LevelQueue] != noLimit || got[admission.LevelPriority] != noLimit {
 		t.Errorf("a way without a queue has %+v", got)
@@ -197,7 +197,7 @@ func TestFaultsOfWhatEachTenantHas(t *testing.T) {
 	t.Parallel()
 	const standard = `"standard": {"limit": {"tokens": 1, "per": "1s", "burst": 1}}`
 	for _, c := range []struct{ text, want string }{
-		{`{"queues": {"mail": {"each_tenant": {"limit": {"tokens": 5, "per": "1s"}}}}}`, `queues.mail.each_tenant.limit.burst`},
+		{`{"queues": {"mail": {"each_tenant": {"limit": {"tokens": 5, "per": "1s", "burst": -1}}}}}`, `queues.mail.each_tenant.limit.burst -1`},
 		{`{"queues": {"mail": {"each_tenant": {"limit": {}}}}}`, `queues.mail.each_tenant.limit.tokens 0`},
 		{`{"queues": {"mail": {"each_tenant": {"limits": {}}}}}`, `queues.mail.each_tenant.limits (unknown): allowed is one of limit, priority_limits`},
 		{`{"queues": {"mail": {"each_tenant": {"priority_limits": {"hihg": {"tokens": 1, "per": "1s", "burst": 1}}}}}}`, `queues.mail.each_tenant.priority_limits "hihg": allowed is a class of queue mail: "high", "medium", "low"`},
@@ -264,8 +264,8 @@ func TestTheGuideSaysWhichOneHolds(t *testing.T) {
 		{"bolt", "llm", admission.High, minute(100, 20), minute(5, 2), "override of bolt:llm", 1000},
 		{"acme", "llm", admission.High, minute(120, 30), minute(5, 2), "default of tier gold in queue llm", 5000},
 		{"someone", "llm", admission.Low, minute(20, 5), noLimit, "default of queue llm", 1000},
-		{"acme", "mail", admission.High, admission.PerSecond(50, 100), admission.PerSecond(50, 100), "default of every queue", 0},
-		{"someone", "mail", admission.High, admission.PerSecond(50, 100), noLimit, "default of every queue", 0},
+		{"acme", "mail", admission.High, admission.PerSecond(50).WithBurst(100), admission.PerSecond(50).WithBurst(100), "default of every queue", 0},
+		{"someone", "mail", admission.High, admission.PerSecond(50).WithBurst(100), noLimit, "default of every queue", 0},
 	} {
 		limits := c.LimitsFor(row.tenant, row.queue, row.class)
 		if limits[admission.LevelQueue] != row.queued || limits[admission.LevelPriority] != row.inClass {

@@ -13,6 +13,7 @@ func (p Policy) LongestFill() time.Duration {
 		longest = p.Promoted().LongestFill()
 	}
 	see := func(l admission.Limit) {
+		l = withBurst(l)
 		if !l.Disabled && l.Tokens > 0 {
 			longest = max(longest, time.Duration(float64(l.Burst)/float64(l.Rate())*float64(time.Second))+1)
 		}

@@ -108,7 +108,7 @@ func Marshal(p Policy) ([]byte, error) {
 
 // Unmarshal reads a policy in JSON, fills in every default and validates it. A limit is written as
 // {"tokens":200,"per":"1s","burst":50}, or {"rate_per_second":200,"burst_capacity":50}, with "enabled":false to
-// say that there is none; an absent "global" is none either. Unknown and repeated names, anything after the
+// say that there is none; an absent burst is what comes in a second, an absent "global" no limit. Unknown and repeated names, anything after the
 // policy and texts above MaxBytes are refused. Every error matches headgate.ErrInvalid.
 func Unmarshal(text []byte) (Policy, error) {
 	if err := checkSize(text); err != nil {

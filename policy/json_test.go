@@ -3,6 +3,7 @@ package policy
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -43,8 +44,8 @@ func TestJSONIsWrittenForPeople(t *testing.T) {
 	t.Parallel()
 	p := Policy{
 		Version:        7,
-		Global:         admission.PerSecond(1000, 200),
-		Tiers:          map[string]Tier{StandardTier: {Limit: admission.PerSecond(200, 50), Weights: Weights{admission.High: 2}}},
+		Global:         admission.PerSecond(1000).WithBurst(200),
+		Tiers:          map[string]Tier{StandardTier: {Limit: admission.PerSecond(200).WithBurst(50), Weights: Weights{admission.High: 2}}},
 		Tenants:        map[string]Tenant{"acme": {Limit: &admission.Limit{Tokens: 1, Per: 24 * time.Hour, Burst: 3, Disabled: true}}},
 		QueueLimits:    map[admission.Scope]admission.Limit{"acme:mail": {Disabled: true}},
 		PriorityLimits: map[admission.Scope]admission.Limit{"acme:mail:high": {Tokens: 5, Per: time.Minute, Burst: 5}},
@@ -88,14 +89,55 @@ func TestUnmarshalReadsThePapersLimits(t *testing.T) {
 	}
 	want := Default()
 	want.Version = 3
-	want.Global = admission.PerSecond(1000, 200)
+	want.Global = admission.PerSecond(1000).WithBurst(200)
 	want.Tenants = map[string]Tenant{"tenant-123": {
-		Tier: "premium", Limit: new(admission.PerSecond(500, 150)),
+		Tier: "premium", Limit: new(admission.PerSecond(500).WithBurst(150)),
 		Weights: Weights{admission.High: 4, admission.Medium: 2, admission.Low: 1},
 	}}
-	want.QueueLimits = map[admission.Scope]admission.Limit{"tenant-123:email-queue": admission.PerSecond(300, 75)}
+	want.QueueLimits = map[admission.Scope]admission.Limit{"tenant-123:email-queue": admission.PerSecond(300).WithBurst(75)}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("Unmarshal = %+v\nwant %+v", got, want)
+	}
+}
+
+// Wherever a limit stands: in a file, and as a literal in Go. What is stored says its burst, as an older release needs it.
+func TestALimitWithoutABurstHoldsWhatComesInASecond(t *testing.T) {
+	t.Parallel()
+	limits := map[string]admission.Tokens{
+		`{"tokens":200,"per":"1s"}`: 200, `{"tokens":500,"per":"1m"}`: 9, `{"tokens":10,"per":"1h"}`: 1, `{"rate_per_second":7}`: 7, `{"tokens":1000000000,"per":"1ms"}`: admission.MaxLimitTokens,
+	}
+	at := [][]string{
+		{"global"}, {"tiers", "standard", "limit"}, {"tiers", "standard", "queues", "mail", "limit"}, {"tiers", "standard", "queues", "mail", "priority_limits", "high"},
+		{"tenants", "acme", "limit"}, {"tenants", "acme", "dispatch"}, {"queue_limits", "acme:mail"}, {"priority_limits", "acme:mail:high"},
+		{"queues", "mail", "each_tenant", "limit"}, {"queues", "mail", "each_tenant", "priority_limits", "high"}, {"downstreams", "smtp", "dispatch"},
+	}
+	for written, want := range limits {
+		for _, path := range at {
+			p, err := Default().With(json.RawMessage(written), path...)
+			if err != nil {
+				t.Fatal(path, err)
+			}
+			stored, err := p.At(path...)
+			if err != nil || !strings.Contains(string(stored), fmt.Sprintf(`"burst":%d`, want)) {
+				t.Errorf("%s at %v is stored as %s, %v, want a burst of %d", written, path, stored, err, want)
+			}
+		}
+		text := `{"tiers":{"standard":{"limit":{"enabled":false}}},"rollout":{"id":"a","percent":5,"rules":{"tiers":{"standard":{"limit":` + written + `}},"queue_limits":{"acme:mail":` + written + `}}}}`
+		p, err := Unmarshal([]byte(text))
+		if err != nil || p.Rollout.Rules.Tiers[StandardTier].Limit.Burst != want || p.Rollout.Rules.QueueLimits["acme:mail"].Burst != want {
+			t.Errorf("%s in a roll-out is %+v, %v", written, p.Rollout, err)
+		}
+	}
+	literal := Policy{
+		Global: admission.Limit{Tokens: 500, Per: time.Minute}, Tenants: map[string]Tenant{"acme": {Limit: &admission.Limit{Tokens: 3, Per: time.Second}}},
+		Tiers: map[string]Tier{StandardTier: {Limit: admission.Limit{Tokens: 3, Per: time.Hour}}},
+	}
+	c := prepare(t, literal)
+	if got := c.LimitsFor("acme", "mail", admission.High); got[admission.LevelGlobal].Burst != 9 || got[admission.LevelTenant].Burst != 3 {
+		t.Errorf("literals have %+v", got)
+	}
+	if literal.Tenants["acme"].Limit.Burst != 0 || literal.LongestFill() < 19*time.Minute {
+		t.Errorf("the literal was changed, %+v, or fills in %s", literal.Tenants["acme"].Limit, literal.LongestFill())
 	}
 }
 
@@ -146,6 +188,7 @@ func TestUnmarshalQuotesWhatIsWrong(t *testing.T) {
 		{`{"dedup_window":"soon"}`, `invalid dedup_window "soon": allowed is a duration such as "500ms", "30s" or "24h"`},
 		{`{"global":{"tokens":1,"per":"0s","burst":1},"queues":{"mail":{"horizon":"1 h"}}}`, `invalid global.per "0s": allowed is a duration such as "500ms", "30s" or "24h"` + "\n" +
 			`invalid queues.mail.horizon "1 h": allowed is a duration such as "500ms", "30s" or "24h"`},
+		{`{"global":{"tokens":5,"per":"1s","burst":0}}`, `invalid global.burst 0: allowed is 1 to 1000000000 tokens; left out it is what comes in a second`},
 		{`{"global":{"rate_per_second":0.5,"burst":1}}`, `invalid global.rate_per_second 0.5: allowed is 1 to 1000000000 whole tokens; for others use "tokens" and "per"`},
 		{`{"global":{"rate_per_second":1e300,"burst":1}}`, `invalid global.rate_per_second 1e+300: allowed is 1 to 1000000000 whole tokens; for others use "tokens" and "per"`},
 		{`{"global":{"rate_per_second":5,"per":"1m","burst":1,"burst_capacity":2}}`, `invalid global.rate_per_second 5: allowed is only without "tokens" and "per"` + "\n" +

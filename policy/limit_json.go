@@ -1,6 +1,8 @@
 package policy
 
 import (
+	"cmp"
+	"maps"
 	"math"
 	"strconv"
 	"time"
@@ -17,6 +19,31 @@ type limitJSON struct {
 	RatePerSecond *float64          `json:"rate_per_second,omitempty"`
 	BurstCapacity *admission.Tokens `json:"burst_capacity,omitempty"`
 	Enabled       *bool             `json:"enabled,omitempty"`
+}
+
+// withBurst returns the limit with the burst that one has which says none.
+func withBurst(l admission.Limit) admission.Limit {
+	if l.Burst == 0 && l.Tokens > 0 && l.Per > 0 && !l.Disabled {
+		l.Burst = l.DefaultBurst()
+	}
+	return l
+}
+
+// ownBurst is withBurst of what may be absent; it changes nothing in place.
+func ownBurst(l *admission.Limit) *admission.Limit {
+	if l == nil {
+		return nil
+	}
+	return new(withBurst(*l))
+}
+
+// withBursts returns a copy of limits, each withBurst.
+func withBursts[K ~string](limits map[K]admission.Limit) map[K]admission.Limit {
+	limits = maps.Clone(limits)
+	for name, l := range limits {
+		limits[name] = withBurst(l)
+	}
+	return limits
 }
 
 // newLimitJSON returns what is written for a limit. A disabled one keeps the figures it has, so that enabling it
@@ -75,6 +102,9 @@ func (w limitJSON) limit(name string, bad *problems) admission.Limit {
 		}
 	}
 	limit.Disabled = w.Enabled != nil && !*w.Enabled
+	if said := cmp.Or(w.BurstCapacity, w.Burst); said != nil && *said == 0 && !limit.Disabled {
+		bad.field(name+".burst", "0", "1 to 1000000000 tokens; left out it is what comes in a second")
+	}
 	return limit
 }
 

@@ -233,7 +233,7 @@ func PresetCritical() []admission.Class {
 func defaultTiers() map[string]Tier {
 	tier := func(tokens, burst admission.Tokens, high, medium, low admission.Weight) Tier {
 		weights := Weights{admission.High: high, admission.Medium: medium, admission.Low: low}
-		return Tier{Limit: admission.PerSecond(tokens, burst), Weights: weights}
+		return Tier{Limit: admission.PerSecond(tokens).WithBurst(burst), Weights: weights}
 	}
 	return map[string]Tier{
 		"premium":    tier(400, 100, 3, 2, 1),
@@ -250,14 +250,19 @@ func (p Policy) withDefaults() Policy {
 	if p.Tiers == nil {
 		p.Tiers = defaultTiers()
 	}
+	p.Global, p.QueueLimits, p.PriorityLimits = withBurst(p.Global), withBursts(p.QueueLimits), withBursts(p.PriorityLimits)
 	p.Tiers = tiersWithDefaults(p.Tiers)
 	p.DedupWindow = cmp.Or(p.DedupWindow, DefaultDedupWindow)
 	p.Tenants = maps.Clone(p.Tenants)
 	for name, tenant := range p.Tenants {
-		tenant.Tier = cmp.Or(tenant.Tier, StandardTier)
+		tenant.Tier, tenant.Limit, tenant.Dispatch = cmp.Or(tenant.Tier, StandardTier), ownBurst(tenant.Limit), ownBurst(tenant.Dispatch)
 		p.Tenants[name] = tenant
 	}
 	p.MaxRunning, p.Downstreams = maps.Clone(p.MaxRunning), maps.Clone(p.Downstreams)
+	for name, downstream := range p.Downstreams {
+		downstream.Dispatch = ownBurst(downstream.Dispatch)
+		p.Downstreams[name] = downstream
+	}
 	p.Overflows = maps.Clone(p.Overflows)
 	for scope, overflow := range p.Overflows {
 		p.Overflows[scope] = overflow.withDefaults()
@@ -286,7 +291,7 @@ func (q Queue) withDefaults() Queue {
 	q.ExpiredPolicy = cmp.Or(q.ExpiredPolicy, DeadLetter)
 	q.PoisonLimit = cmp.Or(q.PoisonLimit, DefaultPoisonLimit)
 	q.MaxDead = cmp.Or(q.MaxDead, DefaultMaxDead)
-	q.EachTenant.PriorityLimits = maps.Clone(q.EachTenant.PriorityLimits)
+	q.EachTenant.Limit, q.EachTenant.PriorityLimits = withBurst(q.EachTenant.Limit), withBursts(q.EachTenant.PriorityLimits)
 	q.Overflow, q.Pressure, q.Reserved = q.Overflow.withDefaults(), q.Pressure.withDefaults(), q.Reserved.clone()
 	return q
 }

@@ -112,6 +112,7 @@ func (r *Rollout) withDefaults() *Rollout {
 	}
 	rules := Policy{Tenants: r.Rules.Tenants, Overflows: r.Rules.Overflows, Tiers: defaultTiers()}.withDefaults()
 	filled := *r
+	filled.Rules.QueueLimits, filled.Rules.PriorityLimits = withBursts(r.Rules.QueueLimits), withBursts(r.Rules.PriorityLimits)
 	filled.Rules.Tenants, filled.Rules.Overflows, filled.Rules.Tiers = rules.Tenants, rules.Overflows, tiersWithDefaults(r.Rules.Tiers)
 	return &filled
 }

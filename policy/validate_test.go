@@ -13,7 +13,7 @@ import (
 func TestValidateQuotesEachBadField(t *testing.T) {
 	t.Parallel()
 	limits := func(scope admission.Scope) map[admission.Scope]admission.Limit {
-		return map[admission.Scope]admission.Limit{scope: admission.PerSecond(1, 1)}
+		return map[admission.Scope]admission.Limit{scope: admission.PerSecond(1)}
 	}
 	queue := func(q Queue) Policy { return Policy{Queues: map[string]Queue{"mail": q}} }
 	tenant := func(name string, tenant Tenant) Policy { return Policy{Tenants: map[string]Tenant{name: tenant}} }
@@ -23,11 +23,11 @@ func TestValidateQuotesEachBadField(t *testing.T) {
 		want   string
 	}{
 		{"version", Policy{Version: -1}, `invalid version -1: allowed is 0, the built-in policy, or more`},
-		{"global limit", Policy{Global: admission.PerSecond(0, 5)}, `invalid global.tokens 0: allowed is 1 to 1000000000 tokens`},
+		{"global limit", Policy{Global: admission.PerSecond(0).WithBurst(5)}, `invalid global.tokens 0: allowed is 1 to 1000000000 tokens`},
 		{"dedup window", Policy{DedupWindow: 48 * time.Hour}, `invalid dedup_window 48h: allowed is 1s to 24h`},
 		{"no standard tier", Policy{Tiers: map[string]Tier{"gold": {Limit: noLimit}}}, `invalid tiers "gold": allowed is a set with "standard", the tier of a tenant nobody configured`},
 		{"no tier at all", Policy{Tiers: map[string]Tier{}}, `invalid tiers none: allowed is a set with "standard", the tier of a tenant nobody configured`},
-		{"tier's limit", Policy{Tiers: map[string]Tier{StandardTier: {Limit: admission.PerSecond(1, 0)}}}, `invalid tiers.standard.limit.burst 0: allowed is 1 to 1000000000 tokens`},
+		{"tier's limit", Policy{Tiers: map[string]Tier{StandardTier: {Limit: admission.PerSecond(1).WithBurst(-1)}}}, `invalid tiers.standard.limit.burst -1: allowed is 1 to 1000000000 tokens`},
 		{"tier's name", Policy{Tiers: map[string]Tier{StandardTier: {Limit: noLimit}, "a:b": {Limit: noLimit}}}, `invalid tier "a:b": allowed is 1-128 bytes of [A-Za-z0-9._@/-]`},
 		{"unknown tier", tenant("acme", Tenant{Tier: "gold"}), `invalid tenants.acme.tier "gold": allowed is one of "basic", "premium", "standard"`},
 		{"tenant's name", tenant("global", Tenant{}), `invalid tenant "global": allowed is any name but "global", which is the outermost scope`},
@@ -38,7 +38,7 @@ func TestValidateQuotesEachBadField(t *testing.T) {
 		{"queue scope", Policy{QueueLimits: limits("acme")}, `invalid queue_limits "acme": allowed is scopes "tenant:queue"`},
 		{"queue scope's tenant", Policy{QueueLimits: limits("global:mail")}, `scope "global:mail": invalid tenant "global": allowed is any name but "global", which is the outermost scope`},
 		{"queue scope's queue", Policy{QueueLimits: limits("acme:")}, `scope "acme:": invalid queue "": allowed is 1-128 bytes of [A-Za-z0-9._@/-]`},
-		{"queue limit", Policy{QueueLimits: map[admission.Scope]admission.Limit{"acme:mail": admission.PerSecond(1, -2)}}, `invalid queue_limits.acme:mail.burst -2: allowed is 1 to 1000000000 tokens`},
+		{"queue limit", Policy{QueueLimits: map[admission.Scope]admission.Limit{"acme:mail": admission.PerSecond(1).WithBurst(-2)}}, `invalid queue_limits.acme:mail.burst -2: allowed is 1 to 1000000000 tokens`},
 		{"priority scope", Policy{PriorityLimits: limits("acme:mail")}, `invalid priority_limits "acme:mail": allowed is scopes "tenant:queue:priority"`},
 		{"priority scope's class", Policy{PriorityLimits: limits("acme:mail:critical")}, `invalid priority_limits "acme:mail:critical": allowed is for a class of queue mail: "high", "medium", "low"`},
 		{"queue's name", Policy{Queues: map[string]Queue{"a:b": {}}}, `invalid queue "a:b": allowed is 1-128 bytes of [A-Za-z0-9._@/-]`},

@@ -14,8 +14,8 @@ import (
 
 // wide is a policy whose buckets are checked and never empty.
 func wide() *policy.Policy {
-	p := limited(admission.PerSecond(1_000_000, 1_000_000_000))
-	p.Global = admission.PerSecond(1_000_000, 1_000_000_000)
+	p := limited(admission.PerSecond(1_000_000).WithBurst(1_000_000_000))
+	p.Global = admission.PerSecond(1_000_000).WithBurst(1_000_000_000)
 	return p
 }
 

@@ -230,7 +230,7 @@ func TestRedriveOfAQueueWaitsForTokens(t *testing.T) {
 	})
 	p.enqueue("a", "b", "c", "d", "e")
 	p.kill(5)
-	limited := policy.Policy{Version: 1, Tiers: map[string]policy.Tier{policy.StandardTier: {Limit: admission.PerSecond(20, 2)}}}
+	limited := policy.Policy{Version: 1, Tiers: map[string]policy.Tier{policy.StandardTier: {Limit: admission.PerSecond(20).WithBurst(2)}}}
 	text, err := policy.Marshal(limited)
 	must(t, err)
 	must(t, p.store.PutPolicy(t.Context(), store.PolicyUpdate{Version: 1, Text: text, Window: time.Minute}))

@@ -24,7 +24,7 @@ func TestQueuesTiersAndDownstreamsAreSetByPart(t *testing.T) {
 		{"queue set mail --classes hot=9,cold=1 --horizon 2h --max-wait 30m --expired drop --poison-limit 9 --keep-dead 1h --max-dead 8", `{"classes":[{"name":"hot","weight":9},{"name":"cold","weight":1}],"horizon":"2h","expired_policy":"drop","max_wait":"30m","poison_limit":9,"keep_dead":"1h","max_dead":8,"overflow":`},
 		{"queue unset mail overflow classes", `{"classes":[{"name":"high","weight":3},{"name":"medium","weight":2},{"name":"low","weight":1}],"horizon":"2h","expired_policy":"drop","max_wait":"30m","poison_limit":9,"keep_dead":"1h","max_dead":8,"max_running":50,"max_running_per_tenant":5}`},
 		{"queue set mail --each-tenant 50 --each-tenant-burst 100", `"each_tenant":{"limit":{"tokens":50,"per":"1s","burst":100}}`},
-		{"queue set mail --each-tenant 5 --each-tenant-per 1m --class high", `"each_tenant":{"limit":{"tokens":50,"per":"1s","burst":100},"priority_limits":{"high":{"tokens":5,"per":"1m","burst":5}}}`},
+		{"queue set mail --each-tenant 5 --each-tenant-per 1m --class high", `"each_tenant":{"limit":{"tokens":50,"per":"1s","burst":100},"priority_limits":{"high":{"tokens":5,"per":"1m","burst":1}}}`},
 		{"queue set mail --each-tenant-off", `"each_tenant":{"limit":{"enabled":false},"priority_limits":`},
 		{"queue unset mail each-tenant", `"max_running":50,"max_running_per_tenant":5}`},
 		{"queue unset mail", "nothing of its own"},
@@ -39,7 +39,7 @@ func TestQueuesTiersAndDownstreamsAreSetByPart(t *testing.T) {
 		{"tier unset gold queues", `{"limit":{"enabled":false},"priority_weights":{"high":5,"low":2},"max_running":3}`},
 		{"tier unset gold max-running", `{"limit":{"enabled":false},"priority_weights":{"high":5,"low":2}}`},
 		{"tier unset gold", "nothing of its own"},
-		{"downstream set openai --max-running 20 --dispatch 600 --dispatch-per 1m", `{"max_running":20,"dispatch":{"tokens":600,"per":"1m","burst":600}}`},
+		{"downstream set openai --max-running 20 --dispatch 600 --dispatch-per 1m", `{"max_running":20,"dispatch":{"tokens":600,"per":"1m","burst":10}}`},
 		{"downstream set * --max-parked 100", `{"max_parked":100}`},
 		{"downstream unset openai dispatch", `{"max_running":20}`},
 	} {

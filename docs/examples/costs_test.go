@@ -36,7 +36,7 @@ func perMinute(t *testing.T, hg *headgate.Client) {
 	t.Helper()
 	//snippet:begin limit
 	err := hg.Policy().Change(t.Context(), headgate.Edit{Author: "ada", Reason: "tokens of the model"}, func(p *headgate.Policy) {
-		p.Tier("standard").Limit = headgate.Limit{Tokens: 10_000, Per: time.Minute, Burst: 10_000}
+		p.Tier("standard").Limit = headgate.PerMinute(10_000).WithBurst(10_000)
 	})
 	//snippet:end
 	check(t, err)

@@ -47,7 +47,7 @@ func TestARefusalSaysWhy(t *testing.T) {
 func smallTier(ctx context.Context, hg *headgate.Client) error {
 	//snippet:begin policy
 	return hg.Policy().Change(ctx, headgate.Edit{Author: "ada", Reason: "on trial"}, func(p *headgate.Policy) {
-		p.Tier("trial").Limit = headgate.Limit{Tokens: 1, Per: time.Hour, Burst: 2}
+		p.Tier("trial").Limit = headgate.PerHour(1).WithBurst(2)
 		p.Tenant("acme").Tier = "trial"
 		p.Queue("llm").MaxRunningPerTenant = 4
 	})

@@ -33,7 +33,7 @@ func limited(limiter *headgate.Limiter, next http.Handler) (http.Handler, error)
 func twoEach(t *testing.T, hg *headgate.Client) {
 	t.Helper()
 	check(t, hg.Policy().Change(t.Context(), headgate.Edit{}, func(p *headgate.Policy) {
-		p.Tier("standard").Limit = headgate.Limit{Tokens: 2, Per: time.Hour, Burst: 2}
+		p.Tier("standard").Limit = headgate.PerHour(2).WithBurst(2)
 	}))
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/policy"
@@ -14,11 +13,11 @@ import (
 func eachTenant(ctx context.Context, hg *headgate.Client) error {
 	//snippet:begin each
 	return hg.Policy().Change(ctx, headgate.Edit{Author: "ada", Reason: "limits by kind"}, func(p *headgate.Policy) {
-		p.Queue("llm").EachTenant.Limit = headgate.Limit{Tokens: 20, Per: time.Minute, Burst: 5}
-		p.Tier("gold").Limit = headgate.PerSecond(500, 1000)
-		p.TierQueue("gold", "llm").Limit = headgate.Limit{Tokens: 120, Per: time.Minute, Burst: 30}
+		p.Queue("llm").EachTenant.Limit = headgate.PerMinute(20).WithBurst(5)
+		p.Tier("gold").Limit = headgate.PerSecond(500).WithBurst(1000)
+		p.TierQueue("gold", "llm").Limit = headgate.PerMinute(120).WithBurst(30)
 		p.TierQueue("gold", "llm").Overflow = policy.Overflow{Policy: policy.Reject, MaxJobs: 5000}
-		p.Queue(policy.Every).EachTenant.Limit = headgate.PerSecond(50, 100) // in each queue of which nothing nearer is said
+		p.Queue(policy.Every).EachTenant.Limit = headgate.PerSecond(50).WithBurst(100) // in each queue of which nothing nearer is said
 		p.Tenant("acme").Tier = "gold"
 	})
 	//snippet:end

@@ -145,8 +145,8 @@ func startServe(b *testing.B) (service, api string, spent func() float64) {
 	hg, err := headgate.Open(b.Context(), redis.URL(), headgate.Config{})
 	check(b, err)
 	p := policy.Unlimited()
-	p.Global = admission.PerSecond(100_000_000, 100_000_000)
-	p.Tiers[policy.StandardTier] = policy.Tier{Limit: admission.PerSecond(1_000_000, 1_000_000)}
+	p.Global = admission.PerSecond(100_000_000)
+	p.Tiers[policy.StandardTier] = policy.Tier{Limit: admission.PerSecond(1_000_000)}
 	check(b, hg.Policy().Set(b.Context(), p, headgate.Edit{}))
 	check(b, hg.Close())
 	folder := b.TempDir()

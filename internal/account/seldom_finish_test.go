@@ -20,7 +20,7 @@ func seldomFinishRows() []row {
 		{"finish of a job, one under a rate is dispatched", "finish: fill, gate_pass, gate_wake", 1, func(s *site) func() func() {
 			caps := make([]store.Cap, tenants)
 			for i := range caps {
-				caps[i] = store.Cap{Gate: store.TenantRateGate(tenantName(i)), Rate: admission.PerSecond(1_000_000, 1_000_000)}
+				caps[i] = store.Cap{Gate: store.TenantRateGate(tenantName(i)), Rate: admission.PerSecond(1_000_000)}
 			}
 			s.putPolicy(store.PolicyUpdate{Caps: caps})
 			return s.finishes(1, 2*tenants, completed, store.EndedDone)

@@ -52,7 +52,7 @@ const (
 	mostCalls = 80
 )
 
-var ample = admission.PerSecond(100_000_000, 100_000_000)
+var ample = admission.PerSecond(100_000_000)
 
 func limits() policy.Policy {
 	p := policy.Policy{

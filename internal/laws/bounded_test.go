@@ -84,8 +84,8 @@ func TestNothingIsLeftOfAFlood(t *testing.T) {
 // flood admits its part of the jobs in full batches.
 func (s *site) flood(part int) {
 	limits := &[admission.Levels]admission.Limit{
-		admission.LevelGlobal: admission.PerSecond(1_000_000_000, 1_000_000_000),
-		admission.LevelTenant: admission.PerSecond(1_000_000, 1000),
+		admission.LevelGlobal: admission.PerSecond(1_000_000_000),
+		admission.LevelTenant: admission.PerSecond(1_000_000).WithBurst(1000),
 	}
 	classes := admission.DefaultClasses()
 	all := make([]admission.Job, store.MaxBatchJobs)

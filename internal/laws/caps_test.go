@@ -61,12 +61,12 @@ func TestBucketsOfATenantAreBounded(t *testing.T) {
 	l.check(err)
 	l.store = s
 	for i := range 2 * most {
-		if v := l.take("fast", fmt.Sprintf("mail-%d", i), admission.PerSecond(1_000_000, 100), 1); v.Decision != admission.Admitted {
+		if v := l.take("fast", fmt.Sprintf("mail-%d", i), admission.PerSecond(1_000_000).WithBurst(100), 1); v.Decision != admission.Admitted {
 			t.Fatalf("bucket %d, when all others are full: %+v", i, v)
 		}
 	}
 
-	l.take("slow", "mail-0", admission.PerSecond(1, 1), 1)
+	l.take("slow", "mail-0", admission.PerSecond(1), 1)
 	refused := 0
 	for first := 0; first < 2*most; first += store.MaxBatchJobs {
 		jobs := make([]store.Candidate, store.MaxBatchJobs)

@@ -31,7 +31,7 @@ func TestLoweredRateBinds(t *testing.T) {
 			var queues []string
 			for i := range row.buckets {
 				queues = append(queues, fmt.Sprintf("mail-%d", i))
-				if v := l.take("ann", queues[i], admission.PerSecond(50, 100), 100); v.Decision != admission.Admitted {
+				if v := l.take("ann", queues[i], admission.PerSecond(50).WithBurst(100), 100); v.Decision != admission.Admitted {
 					t.Fatalf("a full bucket refused its burst: %+v", v)
 				}
 			}
@@ -61,7 +61,7 @@ func (l *lowered) renew(tenant string) {
 // crowd writes new buckets, each of which makes room by removing full ones.
 func (l *lowered) crowd(tenant string) {
 	for i := range 10 {
-		l.take(tenant, fmt.Sprintf("hook-%d", i), admission.PerSecond(1000, 100), 1)
+		l.take(tenant, fmt.Sprintf("hook-%d", i), admission.PerSecond(1000).WithBurst(100), 1)
 	}
 }
 

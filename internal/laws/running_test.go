@@ -273,7 +273,7 @@ func TestRatesOfDispatchAreExact(t *testing.T) {
 	t.Parallel()
 	const rate, burst, slots, span = 100, 50, 200, 2 * time.Second
 	s := newSite(t, redistest.Shared(t))
-	limit := admission.PerSecond(rate, burst)
+	limit := admission.PerSecond(rate).WithBurst(burst)
 	s.putPolicy(store.PolicyUpdate{Caps: []store.Cap{
 		{Gate: store.DownstreamRateGate("api"), Rate: limit}, {Gate: store.TenantRateGate("ann"), Rate: limit},
 	}})

@@ -390,7 +390,7 @@ func TestAnEditWakesBehindWhatItWrites(t *testing.T) {
 	queue := func(limit int) store.Cap { return store.Cap{Gate: store.QueueGate("mail"), Limit: limit} }
 	every := func(limit int) store.Cap { return store.Cap{Gate: store.DownstreamGate(store.Every), Limit: limit} }
 	other := store.Cap{Gate: store.DownstreamGate("db"), Limit: 200}
-	rate := store.Cap{Gate: store.DownstreamRateGate("api"), Rate: admission.PerSecond(200, 200)}
+	rate := store.Cap{Gate: store.DownstreamRateGate("api"), Rate: admission.PerSecond(200)}
 	for name, row := range map[string]struct {
 		before, after []store.Cap
 		ran           int // with what waited for moves, and then for a gate

@@ -29,8 +29,8 @@ func movingPolicy(version int64) store.PolicyUpdate {
 			{Gate: store.QueueGate("mail"), Limit: 1000},
 			{Gate: store.DownstreamGate("api"), Limit: 999},
 			{Gate: store.TenantGate("t2"), Limit: 50},
-			{Gate: store.TenantRateGate("t3"), Rate: admission.PerSecond(100, 1000)},
-			{Gate: store.DownstreamRateGate("api"), Rate: admission.PerSecond(1000, 1000)},
+			{Gate: store.TenantRateGate("t3"), Rate: admission.PerSecond(100).WithBurst(1000)},
+			{Gate: store.DownstreamRateGate("api"), Rate: admission.PerSecond(1000)},
 		},
 		MaxParked: map[string]int{"": 1000},
 	}

@@ -19,7 +19,7 @@ func BenchmarkForesee(b *testing.B) {
 	for minute := range 60 {
 		hour = append(hour, recorded(minute, demand))
 	}
-	own := limits(admission.PerSecond(10_000, 1000), map[admission.Scope]admission.Limit{"t1": admission.PerSecond(5, 5)}, nil)
+	own := limits(admission.PerSecond(10_000).WithBurst(1000), map[admission.Scope]admission.Limit{"t1": admission.PerSecond(5)}, nil)
 	compiled := prepare(b, own)
 	for b.Loop() {
 		foresee(hour, compiled, compiled, own)

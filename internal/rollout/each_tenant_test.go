@@ -27,7 +27,7 @@ func inMail(each, basic admission.Limit) policy.Policy {
 // TestAForecastGoesByWhatEachTenantHas: of three tenants that ask for 600 in a minute each, two of which nobody named.
 func TestAForecastGoesByWhatEachTenantHas(t *testing.T) {
 	t.Parallel()
-	before, after := inMail(admission.PerSecond(5, 10), admission.PerSecond(2, 10)), inMail(admission.PerSecond(8, 10), admission.PerSecond(2, 10))
+	before, after := inMail(admission.PerSecond(5).WithBurst(10), admission.PerSecond(2).WithBurst(10)), inMail(admission.PerSecond(8).WithBurst(10), admission.PerSecond(2).WithBurst(10))
 	demand := map[admission.Scope]int64{admission.Global: 1800}
 	for _, tenant := range []admission.Scope{"acme", "bolt", "tin"} {
 		demand[tenant], demand[tenant+":mail"] = 600, 600
@@ -57,7 +57,7 @@ func TestADryRunNamesTheOneEntryThatDiffers(t *testing.T) {
 		p.Tiers["basic"] = tier
 		return p
 	}
-	fast, slow := admission.PerSecond(50, 50), admission.Limit{Tokens: 1, Per: time.Hour, Burst: 50}
+	fast, slow := admission.PerSecond(50), admission.Limit{Tokens: 1, Per: time.Hour, Burst: 50}
 	base := inMail(fast, fast)
 	if _, err := Put(t.Context(), s, base, Edit{Expected: AnyVersion}); err != nil {
 		t.Fatal(err)

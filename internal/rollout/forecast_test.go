@@ -48,9 +48,9 @@ func prepare(tb testing.TB, p policy.Policy) *policy.Compiled {
 // recorded, for the rest of 2,000 in all. Now acme has 10 a second and mail there 8; then 5, and all have 24.
 func TestAHalvedLimitIsForeseenAsByHand(t *testing.T) {
 	t.Parallel()
-	mail := map[admission.Scope]admission.Limit{"acme:mail": admission.PerSecond(8, 1)}
-	before := limits(admission.Limit{}, map[admission.Scope]admission.Limit{"acme": admission.PerSecond(10, 10)}, mail)
-	after := limits(admission.PerSecond(24, 100), map[admission.Scope]admission.Limit{"acme": admission.PerSecond(5, 10)}, mail)
+	mail := map[admission.Scope]admission.Limit{"acme:mail": admission.PerSecond(8).WithBurst(1)}
+	before := limits(admission.Limit{}, map[admission.Scope]admission.Limit{"acme": admission.PerSecond(10)}, mail)
+	after := limits(admission.PerSecond(24).WithBurst(100), map[admission.Scope]admission.Limit{"acme": admission.PerSecond(5).WithBurst(10)}, mail)
 	var hour []store.Recorded
 	for _, minute := range []int{3, 4} {
 		hour = append(hour, recorded(minute, map[admission.Scope]int64{admission.Global: 2000, "acme": 600, "acme:mail": 400}))
@@ -75,7 +75,7 @@ func TestAHalvedLimitIsForeseenAsByHand(t *testing.T) {
 	if got.Scopes[0].Scope != admission.Global || got.Scopes[1].Tier != "basic" || len(got.Tiers) != 1 || got.Tiers["basic"] != want["acme"] {
 		t.Errorf("%+v", got)
 	}
-	tooCostly := limits(admission.Limit{}, map[admission.Scope]admission.Limit{"acme": admission.PerSecond(10, 1)}, nil)
+	tooCostly := limits(admission.Limit{}, map[admission.Scope]admission.Limit{"acme": admission.PerSecond(10).WithBurst(1)}, nil)
 	hour[0].Scopes["acme"] = store.Minute{Allowed: 300, Tokens: 600}
 	if got := foresee(hour[:1], prepare(t, before), prepare(t, tooCostly), tooCostly); got.Tiers["basic"].After.Allowed != 0 {
 		t.Errorf("jobs of 2 tokens with a burst of 1: %+v", got.Tiers)

@@ -35,7 +35,7 @@ func BenchmarkCheck(b *testing.B) {
 func newChecks(b *testing.B) func(ctx context.Context, tenant string) error {
 	b.Helper()
 	store := openHeadgate(b, redistest.Start(b, redistest.Options{})).(*headgateQueue).store
-	plenty := admission.PerSecond(100_000_000, 100_000_000)
+	plenty := admission.PerSecond(100_000_000)
 	limits := policy.Unlimited()
 	limits.Global = plenty
 	limits.Tiers[policy.StandardTier] = policy.Tier{Limit: plenty}

@@ -56,7 +56,7 @@ func openHeadgate(tb testing.TB, server *redistest.Server) queue {
 	check(tb, err)
 	// Four limits on every job's way, which no job of these benchmarks exceeds: what is measured includes the checks.
 	limits := policy.Unlimited()
-	plenty := admission.PerSecond(100_000_000, 100_000_000)
+	plenty := admission.PerSecond(100_000_000)
 	limits.Global = plenty
 	for name, tier := range limits.Tiers {
 		tier.Limit = plenty

@@ -44,8 +44,8 @@ func newMiddleware(b *testing.B) middleware {
 	b.Helper()
 	store := openHeadgate(b, redistest.Start(b, redistest.Options{})).(*headgateQueue).store
 	limits := policy.Unlimited()
-	limits.Global = admission.PerSecond(100_000_000, 100_000_000)
-	limits.Tiers[policy.StandardTier] = policy.Tier{Limit: admission.PerSecond(1_000_000, 1_000_000)}
+	limits.Global = admission.PerSecond(100_000_000)
+	limits.Tiers[policy.StandardTier] = policy.Tier{Limit: admission.PerSecond(1_000_000)}
 	l, err := limiter.New(store, limiter.Config{Policy: &limits, Timeout: 5 * time.Second})
 	check(b, err)
 	b.Cleanup(func() { check(b, l.Close(context.WithoutCancel(b.Context()))) })

@@ -128,7 +128,7 @@ func BenchmarkBucketMemory(b *testing.B) {
 			check(b, err)
 			limits := [admission.Levels]admission.Limit{}
 			for level := admission.LevelTenant; level < admission.Levels; level++ {
-				limits[level] = admission.PerSecond(1, 1_000_000_000)
+				limits[level] = admission.PerSecond(1).WithBurst(1_000_000_000)
 			}
 			before := usedMemory(b, server)
 			for n := 0; n < tenants*queues; n += store.MaxBatchJobs {

@@ -189,7 +189,7 @@ func TestAPolicyReachesEveryPartition(t *testing.T) {
 	for done := range partitions {
 		u := store.PolicyUpdate{
 			Expected: int64(done), Version: int64(done + 1), Text: []byte(`{}`), Window: time.Minute, Edit: strconv.Itoa(done),
-			Caps: []store.Cap{{Gate: store.QueueGate("mail"), Limit: 7 + done}, {Gate: store.DownstreamRateGate("api"), Rate: admission.PerSecond(4, 5)}},
+			Caps: []store.Cap{{Gate: store.QueueGate("mail"), Limit: 7 + done}, {Gate: store.DownstreamRateGate("api"), Rate: admission.PerSecond(4).WithBurst(5)}},
 		}
 		err := dyingAfter(t, s, done+1).PutPolicy(ctx, u)
 		if left := versions(); (err == nil) != (done == partitions-1) || left[0] != u.Version {

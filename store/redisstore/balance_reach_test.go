@@ -28,8 +28,8 @@ type divide4 struct {
 const partsOf4, capOf4 = 4, 102
 
 var (
-	rateOf4   = admission.PerSecond(40, 16)
-	globalOf4 = admission.PerSecond(2000, 400)
+	rateOf4   = admission.PerSecond(40).WithBurst(16)
+	globalOf4 = admission.PerSecond(2000).WithBurst(400)
 )
 
 func newDivide4(t *testing.T) *divide4 {

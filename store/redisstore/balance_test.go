@@ -121,9 +121,9 @@ func newDivided(t *testing.T, rt *rapid.T, clients [dividedProcesses]*redis.Clie
 		_, err := part.Register(t.Context(), "w", yardPool, 200, time.Hour)
 		check(t, err)
 	}
-	rate := admission.PerSecond(admission.Tokens(rapid.IntRange(1, 12).Draw(rt, "rate")), admission.Tokens(rapid.IntRange(parts, 12).Draw(rt, "burst")))
+	rate := admission.PerSecond(admission.Tokens(rapid.IntRange(1, 12).Draw(rt, "rate"))).WithBurst(admission.Tokens(rapid.IntRange(parts, 12).Draw(rt, "burst")))
 	d.sent = newBound(rate, d.now)
-	d.passed = newBound(admission.PerSecond(4*rate.Tokens, 2*rate.Burst), d.now)
+	d.passed = newBound(admission.PerSecond(4*rate.Tokens).WithBurst(2*rate.Burst), d.now)
 	return d
 }
 

@@ -17,7 +17,7 @@ import (
 func BenchmarkScripts(b *testing.B) {
 	limits := &[admission.Levels]admission.Limit{}
 	for level := range limits {
-		limits[level] = admission.PerSecond(100_000_000, 100_000_000)
+		limits[level] = admission.PerSecond(100_000_000)
 	}
 	for _, batch := range []int{1, 64} {
 		b.Run(fmt.Sprintf("admit/batch=%d", batch), func(b *testing.B) {

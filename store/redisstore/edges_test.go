@@ -29,8 +29,8 @@ func newEdge(t *testing.T) *goneYard {
 func TestARefusalNamesTheFirstMomentThatAdmits(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []admission.Limit{
-		admission.PerSecond(1, 1), admission.PerSecond(3, 2), admission.PerSecond(7, 5), {Tokens: 7, Per: time.Minute, Burst: 1},
-		{Tokens: 11, Per: 13 * time.Second, Burst: 3}, admission.PerSecond(999_983, 1),
+		admission.PerSecond(1), admission.PerSecond(3).WithBurst(2), admission.PerSecond(7).WithBurst(5), {Tokens: 7, Per: time.Minute, Burst: 1},
+		{Tokens: 11, Per: 13 * time.Second, Burst: 3}, admission.PerSecond(999_983).WithBurst(1),
 	} {
 		y := newEdge(t)
 		q := ofTenant("acme", limit.Burst)
@@ -277,7 +277,7 @@ func TestARefundsReceiptEndsWithItsWindow(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
 	q := ofTenant("acme", 1)
-	q.Limits[admission.LevelTenant] = admission.PerSecond(1, 5)
+	q.Limits[admission.LevelTenant] = admission.PerSecond(1).WithBurst(5)
 	_, receipt, err := y.store.Take(t.Context(), 0, q)
 	check(t, err)
 	word, err := y.store.Refund(t.Context(), "work", receipt)

@@ -119,7 +119,7 @@ func TestGrantTakesWhatBucketsTake(t *testing.T) {
 		now += int64(i) * 70_000
 		l.conn.Now = strconv.FormatInt(now, 10)
 		q := ofTenant("a", admission.Tokens(1+i%4))
-		q.Limits[admission.LevelTenant] = admission.PerSecond(2, 10)
+		q.Limits[admission.LevelTenant] = admission.PerSecond(2).WithBurst(10)
 		granted, err := l.Grant(t.Context(), &store.Grant{Member: "one", Lease: time.Minute, Questions: []store.Question{q}})
 		check(t, err)
 		want := set.Take(buckets.Instant(now), 0, buckets.AppendPath(nil, q.Limits, "a", "", ""), q.Cost)

@@ -207,7 +207,7 @@ func (y *yard) furnish() {
 func (y *yard) calls(s *Partition) map[string]func(context.Context) error {
 	key := func(id string) admission.Key { return admission.Key{Tenant: "acme", ID: id} }
 	job := mail("acme", "new")
-	limits := [admission.Levels]admission.Limit{{Disabled: true}, admission.PerSecond(10, 10), {Disabled: true}, {Disabled: true}}
+	limits := [admission.Levels]admission.Limit{{Disabled: true}, admission.PerSecond(10), {Disabled: true}, {Disabled: true}}
 	question := store.Question{Tenant: "acme", Queue: "mail", Class: admission.Medium, Cost: 1, Limits: limits}
 	all := map[string]func(context.Context) error{
 		"Admit": func(ctx context.Context) error {

@@ -25,8 +25,8 @@ func TestRefundsKeepTheBound(t *testing.T) {
 		s, err := newStore(client, Config{Prefix: prefix + strconv.Itoa(run)}, "")
 		check(t, err)
 		q := ofTenant("a", 1)
-		q.Limits[admission.LevelTenant] = admission.PerSecond(admission.Tokens(rapid.IntRange(1, 20).Draw(rt, "rate")), 10)
-		q.Limits[admission.LevelGlobal] = admission.PerSecond(admission.Tokens(rapid.IntRange(1, 20).Draw(rt, "global rate")), 12)
+		q.Limits[admission.LevelTenant] = admission.PerSecond(admission.Tokens(rapid.IntRange(1, 20).Draw(rt, "rate"))).WithBurst(10)
+		q.Limits[admission.LevelGlobal] = admission.PerSecond(admission.Tokens(rapid.IntRange(1, 20).Draw(rt, "global rate"))).WithBurst(12)
 		type grant struct {
 			at       int64
 			cost     admission.Tokens
@@ -137,7 +137,7 @@ func TestADebtIsRefilledLikeAnythingElse(t *testing.T) {
 	now := ahead()
 	at := func(passed time.Duration) { s.conn.Now = strconv.FormatInt(now+passed.Microseconds(), 10) }
 	q := ofTenant("a", 10)
-	q.Limits[admission.LevelTenant] = admission.PerSecond(10, 10)
+	q.Limits[admission.LevelTenant] = admission.PerSecond(10)
 	at(0)
 	_, receipt, err := s.Take(t.Context(), 0, q)
 	check(t, err)

@@ -29,7 +29,7 @@ func TestSharesTellHowBoundsAreDivided(t *testing.T) {
 		check(t, s.PutPolicy(t.Context(), store.PolicyUpdate{Expected: version - 1, Version: version, Text: []byte("{}"), Caps: caps}))
 	}
 	mail, smtp := store.QueueGate("mail"), store.DownstreamRateGate("smtp")
-	st(1, store.Cap{Gate: mail, Limit: 10}, store.Cap{Gate: smtp, Rate: admission.PerSecond(8, 8)})
+	st(1, store.Cap{Gate: mail, Limit: 10}, store.Cap{Gate: smtp, Rate: admission.PerSecond(8)})
 	ask("[{global [0.25 0.25 0.25 0.25]} {q:mail [0.25 0.25 0.25 0.25]} {s:smtp [0.25 0.25 0.25 0.25]}]")
 	for i, units := range [][2]int{{7, 500}, {1, 1500}, {1, 1000}, {1, 1000}} {
 		_, _, err := s.parts[i].Share(t.Context(), 1, "test", []gates.Setting{
@@ -43,7 +43,7 @@ func TestSharesTellHowBoundsAreDivided(t *testing.T) {
 	if got := store.SharesWords(tokens); got != "; the partitions have 25, 75, 50, 50 of that" {
 		t.Errorf("of 200 tokens%s", got)
 	}
-	st(2, store.Cap{Gate: smtp, Rate: admission.PerSecond(8, 8)})
+	st(2, store.Cap{Gate: smtp, Rate: admission.PerSecond(8)})
 	ask("[{global [0.125 0.375 0.25 0.25]} {s:smtp [0.25 0.25 0.25 0.25]}]")
 	if shares, err := store.Single(s.parts[0], nil).Shares(t.Context()); err != nil || shares != nil {
 		t.Errorf("of a single partition: %v, %v", shares, err)

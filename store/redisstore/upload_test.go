@@ -18,7 +18,7 @@ func TestAnUploadedPayloadEntersWithItsJobOrGoes(t *testing.T) {
 	s, err := openOnly(t.Context(), client, Config{})
 	check(t, err)
 	none := &[admission.Levels]admission.Limit{{Disabled: true}, {Disabled: true}, {Disabled: true}, {Disabled: true}}
-	shut := &[admission.Levels]admission.Limit{{Disabled: true}, admission.PerSecond(1, 1), {Disabled: true}, {Disabled: true}}
+	shut := &[admission.Levels]admission.Limit{{Disabled: true}, admission.PerSecond(1), {Disabled: true}, {Disabled: true}}
 	large := func(tenant, id string, limits *[admission.Levels]admission.Limit) store.Candidate {
 		j := admission.NewJob(tenant, "mail", "t", make([]byte, store.LargePayload+1))
 		j.ID = id

@@ -27,7 +27,7 @@ func divided(t *testing.T, partitions int, caps ...store.Cap) store.Deployment {
 func TestSharesOfPartitionsAreShown(t *testing.T) {
 	t.Parallel()
 	s, registry := divided(t, 2,
-		store.Cap{Gate: store.QueueGate("mail"), Limit: 10}, store.Cap{Gate: store.DownstreamRateGate("smtp"), Rate: admission.PerSecond(8, 8)},
+		store.Cap{Gate: store.QueueGate("mail"), Limit: 10}, store.Cap{Gate: store.DownstreamRateGate("smtp"), Rate: admission.PerSecond(8)},
 		store.Cap{Gate: store.TenantGate("acme"), Limit: 10}), prometheus.NewPedanticRegistry()
 	_, err := Register(registry, s)
 	must(t, err)

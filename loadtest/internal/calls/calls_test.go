@@ -41,7 +41,7 @@ func newServer(t *testing.T, around func(http.Handler) http.Handler) (Server, st
 	must(t, err)
 	keys, err := access.ParseKeys(line)
 	must(t, err)
-	api, err := admin.New(admin.Config{Store: s, Enqueuer: enqueuer, Credentials: access.Credentials{Keys: keys}, Timeout: time.Minute, AdminLimit: admission.PerSecond(1000, 1000)})
+	api, err := admin.New(admin.Config{Store: s, Enqueuer: enqueuer, Credentials: access.Credentials{Keys: keys}, Timeout: time.Minute, AdminLimit: admission.PerSecond(1000)})
 	must(t, err)
 	server := httptest.NewServer(around(api.Handler()))
 	t.Cleanup(server.Close)

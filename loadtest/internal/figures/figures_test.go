@@ -21,7 +21,7 @@ import (
 func TestTheVirtualBucketIsTheBound(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		limit := admission.PerSecond(admission.Tokens(rapid.Int64Range(1, 2000).Draw(t, "rate")), admission.Tokens(rapid.Int64Range(1, 50).Draw(t, "burst")))
+		limit := admission.PerSecond(admission.Tokens(rapid.Int64Range(1, 2000).Draw(t, "rate"))).WithBurst(admission.Tokens(rapid.Int64Range(1, 50).Draw(t, "burst")))
 		at, all := int64(1_700_000_000_000_000), []admitted{}
 		for range rapid.IntRange(1, 60).Draw(t, "n") {
 			at += rapid.Int64Range(0, 20_000).Draw(t, "gap")
@@ -136,7 +136,7 @@ func TestBrokenPromisesAreNamed(t *testing.T) {
 			r.Peaks[r.Plan.Queues[0]] = 3
 		}, "3 jobs of queue queue-0 ran at a time, its cap is 2"},
 		"a bound": {func(r *Run) {
-			r.Plan.Policy.Global = admission.PerSecond(1, 1)
+			r.Plan.Policy.Global = admission.PerSecond(1)
 			for number := range 2 {
 				r.Book.Begin(number, time.UnixMicro(1_700_000_000_000_000))
 			}

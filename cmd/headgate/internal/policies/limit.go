@@ -90,7 +90,7 @@ type limitFlags struct {
 func (f *limitFlags) add(flags *pflag.FlagSet) {
 	flags.Int64Var(&f.tokens, "tokens", 0, "`NUMBER` of tokens that come back in --per, 1 to "+strconv.FormatInt(int64(admission.MaxLimitTokens), 10))
 	flags.DurationVar(&f.per, "per", time.Second, "`DURATION` in which they do")
-	flags.Int64Var(&f.burst, "burst", 0, "largest `NUMBER` of tokens at once; by default as many as --tokens")
+	flags.Int64Var(&f.burst, "burst", 0, "largest `NUMBER` of tokens at once; by default what comes in a second, 1 at least")
 }
 
 // json returns the limit as the policy has it. flag is the one of its tokens, and none says how to have no limit.
@@ -113,7 +113,7 @@ func (f *limitFlags) json(flag, none string) (json.RawMessage, error) {
 	}
 	limit := admission.Limit{Tokens: admission.Tokens(f.tokens), Per: f.per, Burst: admission.Tokens(f.burst)}
 	if f.burst == 0 {
-		limit.Burst = limit.Tokens
+		limit.Burst = limit.DefaultBurst()
 	}
 	if err := limit.Validate("limit"); err != nil {
 		return nil, cli.Usage(err)

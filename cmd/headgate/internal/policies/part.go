@@ -104,7 +104,7 @@ func dispatchSetting(unset string) setting {
 		add: func(flags *pflag.FlagSet) {
 			flags.Int64Var(&f.tokens, "dispatch", 0, "`NUMBER` of jobs that start in --dispatch-per")
 			flags.DurationVar(&f.per, "dispatch-per", time.Second, "`DURATION` in which they do")
-			flags.Int64Var(&f.burst, "dispatch-burst", 0, "largest `NUMBER` of jobs that start at once; by default as many as --dispatch")
+			flags.Int64Var(&f.burst, "dispatch-burst", 0, "largest `NUMBER` of jobs that start at once; by default what starts in a second, 1 at least")
 		},
 		edits: func() ([]policy.Patch, error) {
 			value, err := f.json("dispatch", unset)

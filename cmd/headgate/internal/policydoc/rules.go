@@ -7,10 +7,10 @@ type thing = map[string]any
 
 func needs(fields ...string) thing { return thing{"required": fields} }
 
-// limitRule: a rate and a burst, each said once, unless the limit is off.
+// limitRule: a rate said once, unless the limit is off, and a burst said once, or not at all.
 var limitRule = thing{
 	"if":               thing{"required": []string{"enabled"}, "properties": thing{"enabled": thing{"const": false}}},
-	"else":             thing{"allOf": []any{one(needs("tokens", "per"), needs("rate_per_second")), one(needs("burst"), needs("burst_capacity"))}},
+	"else":             one(needs("tokens", "per"), needs("rate_per_second")),
 	"dependentSchemas": thing{"rate_per_second": thing{"not": thing{"anyOf": []any{needs("tokens"), needs("per")}}}, "burst_capacity": thing{"not": needs("burst")}},
 }
 

@@ -70,13 +70,13 @@ var objects = []object{
 	{
 		name: "limit", title: "limit",
 		doc: "A token bucket: `tokens` come in evenly over `per`, and `burst` is the most that it holds. A job costs one token unless it says otherwise. " +
-			"The rate is `tokens` with `per`, or `rate_per_second`; the burst is `burst` or `burst_capacity`. An empty bucket has to fill within 366 days.",
+			"The rate is `tokens` with `per`, or `rate_per_second`; the burst is `burst` or `burst_capacity`, or without either what comes in a second, rounded up. An empty bucket has to fill within 366 days.",
 		fields: []field{
 			{"tokens", tokens, "`rate_per_second` has to be there", "Tokens that come in over `per`."},
 			{"per", span{admission.MinLimitPer, admission.MaxLimitPer}, "`rate_per_second` has to be there", "The time over which `tokens` come in."},
-			{"burst", tokens, "`burst_capacity` has to be there", "Tokens that the bucket holds at most. A job that costs more is refused for good."},
+			{"burst", tokens, "what comes in a second, rounded up: 9 of 500 a minute", "Tokens that the bucket holds at most. A job that costs more is refused for good."},
 			{"rate_per_second", tokens, "`tokens` and `per` have to be there", "Tokens that come in a second, instead of `tokens` and `per`."},
-			{"burst_capacity", tokens, "`burst` has to be there", "Another name of `burst`."},
+			{"burst_capacity", tokens, "that of `burst`", "Another name of `burst`."},
 			{"enabled", toggle{}, "`true`", "`false` says that there is no limit here; the figures may stay."},
 		},
 		rule: limitRule,

@@ -15,12 +15,12 @@ func ConfigOf(l *config.Loaded) (Config, error) {
 	c := &l.Config.Serve
 	own := Config{
 		Address: c.Address, NoAuth: c.Credentials.NoAuth, MaxBody: int64(c.MaxBody), Timeout: c.Timeout, OldHeaders: c.OldHeaders,
-		AdminLimit: admission.PerSecond(admission.Tokens(c.Rate), admission.Tokens(c.Burst)),
+		AdminLimit: admission.PerSecond(admission.Tokens(c.Rate)).WithBurst(admission.Tokens(c.Burst)),
 	}
 	own.Allow = c.Allow
 	own.Bounds = admin.Bounds{
 		MaxConnections: c.Bounds.Connections, MaxConnectionsPerAddress: c.Bounds.PerAddress, MaxCalls: c.Bounds.Calls, MaxBytes: int64(c.Bounds.Bytes),
-		TenantLimit: admission.PerSecond(admission.Tokens(c.Bounds.TenantRate), admission.Tokens(max(c.Bounds.TenantRate/4, leastBurst))), TenantBytes: int64(c.Bounds.TenantBytes),
+		TenantLimit: admission.PerSecond(admission.Tokens(c.Bounds.TenantRate)).WithBurst(admission.Tokens(max(c.Bounds.TenantRate/4, leastBurst))), TenantBytes: int64(c.Bounds.TenantBytes),
 	}
 	own.Guard = l.Guard()
 	own.Limiter = limiterOf(&c.Limiter)

@@ -76,7 +76,7 @@ func (l lines) until(t *testing.T, message string) map[string]any {
 func plain() serve.Config {
 	return serve.Config{
 		Address: "127.0.0.1:0", MinTLS: tls.VersionTLS13, MaxBody: admin.DefaultMaxBody, Timeout: admin.DefaultTimeout,
-		AdminLimit: admission.PerSecond(admin.DefaultAdminRate, admin.DefaultAdminBurst), Limiter: &limiter.Config{Minutes: true, Count: true, Timeout: 10 * time.Second},
+		AdminLimit: admission.PerSecond(admin.DefaultAdminRate).WithBurst(admin.DefaultAdminBurst), Limiter: &limiter.Config{Minutes: true, Count: true, Timeout: 10 * time.Second},
 	}
 }
 
