@@ -9,7 +9,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/cmd/headgate/internal/cli"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store"
@@ -214,3 +216,22 @@ func TestInputAndRedisMayFail(t *testing.T) {
 type brokenReader struct{}
 
 func (brokenReader) Read([]byte) (int, error) { return 0, errors.New("torn") }
+
+func TestAJobIsEnqueuedForLaterFromTheCommandLine(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t)
+	at := time.Now().Add(2 * time.Hour).UTC().Truncate(time.Second)
+	if out := p.run(cli.ExitOK, "enqueue --tenant acme --queue mail --type t --id soon --delay 1h"); !strings.Contains(out.stdout, "waits for its time") {
+		t.Errorf("%s", out.stdout)
+	}
+	p.run(cli.ExitOK, "enqueue --tenant acme --queue mail --type t --id dated --run-at "+at.Format(time.RFC3339))
+	for id, least := range map[string]time.Time{"soon": at.Add(-61 * time.Minute), "dated": at} {
+		sight, err := p.store.Look(t.Context(), admission.Key{Tenant: "acme", ID: id})
+		if err != nil || sight.Place != admission.PlaceLater || sight.At.Before(least) || sight.At.After(least.Add(2*time.Minute)) {
+			t.Errorf("%s: %+v, %v, want one that is due at %s", id, sight, err, least)
+		}
+	}
+	if out := p.run(cli.ExitUsage, "enqueue --tenant acme --queue mail --type t --delay 1h --run-at "+at.Format(time.RFC3339)); !strings.Contains(out.stderr, "invalid") {
+		t.Errorf("%s", out.stderr)
+	}
+}

@@ -182,7 +182,7 @@ func TestDeadCommands(t *testing.T) {
 	if out := p.run(cli.ExitOK, "dead list --queue mail --reason discarded"); !strings.Contains(out.stdout, "discarded: bad [2J address") || strings.Contains(out.stdout, "\x1b") {
 		t.Errorf("%s", out.stdout)
 	}
-	p.run(cli.ExitOK, "dead list --reason expired")
+	p.run(cli.ExitOK, "dead list --reason expired") // As in 0.1.
 	dead := p.object(cli.ExitOK, "dead show acme a")
 	if history, _ := dead["history"].([]any); dead["reason"] != "discarded" || len(history) != 1 {
 		t.Errorf("%v", dead)
@@ -379,18 +379,18 @@ func TestOperatorsMistakesAreNamed(t *testing.T) {
 	for _, row := range []struct{ args, want string }{
 		{"job show acme x", "say which Redis with --redis, redis://host:6379 for one, or in HEADGATE_REDIS"},
 		{"doctor", "say which Redis with --redis"},
-		{"job show acme" + at, "headgate job show takes two arguments, TENANT and ID, got 1"},
-		{"job bogus", `there is no command "bogus"`},
+		{"job show acme" + at, "headgate job show takes two arguments, TENANT and ID, or one, TENANT:ID, got 1"},
+		{"job bogus", `there is no command "bogus"` + "\n"},
 		{"job list --limit many" + at, `invalid --limit "many"`},
 		{"queue show" + at, "headgate queue show takes one argument, QUEUE, got 0"},
 		{"queue peek mail --tenants 0" + at, "invalid --tenants 0: allowed is 1 to 100 tenants"},
-		{"dead purge acme" + at, "headgate dead purge takes TENANT and ID, or --queue, got 1 arguments"},
+		{"dead purge acme" + at, "headgate dead purge takes TENANT and ID, TENANT:ID, or --queue, got 1 arguments"},
 		{"dead purge acme x --queue mail" + at, "takes a TENANT and ID or --queue, not both"},
 		{"dead purge acme x --reason expired" + at, "choose among the dead letters of a --queue"},
 		{"dead purge --queue mail --older-than soon --yes" + at, `invalid --older-than "soon": allowed is those that died longer ago than DURATION only, such as 24h`},
 		{"dead purge --queue mail --older-than -1h --yes" + at, "invalid --older-than -1h0m0s: allowed is 0 or more"},
-		{"redrive" + at, "headgate redrive takes TENANT and ID, or --queue, got 0 arguments"},
-		{"redrive acme x --limit 3" + at, "--reason, --limit and --dry-run are for"},
+		{"redrive" + at, "headgate redrive takes TENANT and ID, TENANT:ID, or --queue, got 0 arguments"},
+		{"redrive acme x --limit 3" + at, "--died-of, --limit and --dry-run are for"},
 		{"redrive --queue mail --limit -1" + at, "invalid --limit -1: allowed is 0, for all, or more"},
 		{"pause" + at, "say what with --queue, with --tenant, with both"},
 		{"pause --downstream smtp --enqueue" + at, "--downstream goes with none of --queue, --tenant and --enqueue"},

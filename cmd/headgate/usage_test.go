@@ -17,7 +17,7 @@ import (
 func TestUsageFromTheCommandLine(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t)
-	if out := p.run(cli.ExitNothing, "usage"); !strings.Contains(out.stderr, "no usage is kept of that") {
+	if out := p.run(cli.ExitNothing, "usage"); !strings.Contains(out.stderr, "no usage is kept: a policy with {\"usage\": {}} has it kept") {
 		t.Errorf("%q", out.stderr)
 	}
 	_, err := rollout.Change(t.Context(), p.store, rollout.Edit{Author: "ada", Expected: rollout.AnyVersion}, func(current policy.Policy) (policy.Policy, error) {
@@ -25,6 +25,9 @@ func TestUsageFromTheCommandLine(t *testing.T) {
 		return current, nil
 	})
 	must(t, err)
+	if out := p.run(cli.ExitNothing, "usage"); !strings.Contains(out.stderr, "usage is kept, and none was like that") {
+		t.Errorf("%q", out.stderr)
+	}
 	version, err := p.store.PolicyInForce(t.Context())
 	must(t, err)
 	for tenant, cost := range map[string]admission.Tokens{"acme": 3, "zeta": 4} {

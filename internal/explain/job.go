@@ -161,9 +161,9 @@ func whereabouts(g *store.Sighting) string {
 		}
 		return "ready, in the stream of pool " + g.Pool
 	case admission.PlaceWaiting:
-		return fmt.Sprintf("waiting, at place %d of its lane", g.Position)
+		return fmt.Sprintf("waiting, at position %d of its lane", g.Position)
 	case admission.PlaceSpilled:
-		return fmt.Sprintf("spilled, at place %d of its overflow store", g.Position)
+		return fmt.Sprintf("spilled, at position %d of its overflow store", g.Position)
 	case store.PlaceRunning:
 		text := "running"
 		if g.Worker != "" {

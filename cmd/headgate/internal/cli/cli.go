@@ -38,17 +38,6 @@ func Usage(err error) error {
 	return &usageError{cause: err}
 }
 
-// NoArgs is cobra's, with an error that says what to do.
-func NoArgs(c *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return nil
-	}
-	if c.HasSubCommands() {
-		return Usage(fmt.Errorf("there is no command %q", args[0]))
-	}
-	return Usage(fmt.Errorf("%s takes no argument, got %q", c.CommandPath(), args[0]))
-}
-
 // OneArg takes one argument. what names it, for the error.
 func OneArg(what string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
@@ -107,6 +96,9 @@ func Fail(stderr io.Writer, c *cobra.Command, err error) int {
 	if _, wrong := errors.AsType[*usageError](err); wrong {
 		fmt.Fprintf(stderr, "headgate: %s --help tells what it takes\n", c.CommandPath())
 		return ExitUsage
+	}
+	if errors.Is(err, admission.ErrUnknownJob) {
+		fmt.Fprintln(stderr, "headgate: it was refused, has another id or tenant, or ended longer ago than ids are remembered (dedup_window of the policy, 30s unless set)")
 	}
 	if advice := embedded.Advice(err); advice != "" && !strings.Contains(err.Error(), advice) {
 		fmt.Fprintf(stderr, "headgate: about redis: %s\n", advice)

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -102,16 +104,37 @@ func Parent(use, short, long, example string) *cobra.Command {
 	}
 }
 
-// KeyArgs takes TENANT and ID.
+// KeyArgs takes TENANT and ID, or TENANT:ID as commands print it.
 func KeyArgs(c *cobra.Command, args []string) error {
-	if len(args) == 2 {
+	if len(args) == 2 || len(args) == 1 && strings.Contains(args[0], ":") {
 		return nil
 	}
-	return Usage(fmt.Errorf("%s takes two arguments, TENANT and ID, got %d", c.CommandPath(), len(args)))
+	return Usage(fmt.Errorf("%s takes two arguments, TENANT and ID, or one, TENANT:ID, got %d", c.CommandPath(), len(args)))
 }
 
-// KeyOf is the key that the arguments name, TENANT and ID.
-func KeyOf(args []string) admission.Key { return admission.Key{Tenant: args[0], ID: args[1]} }
+// KeyOf is the key that the arguments name, TENANT and ID or TENANT:ID.
+func KeyOf(args []string) admission.Key {
+	if len(args) == 1 {
+		return KeysOf(args)[0]
+	}
+	return admission.Key{Tenant: args[0], ID: args[1]}
+}
+
+// KeysOf are the keys that the arguments name, TENANT and ids of it, or a TENANT:ID each. No tenant has a colon; an id may.
+func KeysOf(args []string) []admission.Key {
+	keys := make([]admission.Key, 0, len(args))
+	if slices.ContainsFunc(args, func(name string) bool { return !strings.Contains(name, ":") }) {
+		for _, id := range args[1:] {
+			keys = append(keys, admission.Key{Tenant: args[0], ID: id})
+		}
+		return keys
+	}
+	for _, name := range args {
+		tenant, id, _ := strings.Cut(name, ":")
+		keys = append(keys, admission.Key{Tenant: tenant, ID: id})
+	}
+	return keys
+}
 
 // FieldError is a bad flag.
 func FieldError(flag, value, allowed string) error {

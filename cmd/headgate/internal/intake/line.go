@@ -23,7 +23,7 @@ func parse(line []byte, flags Spec) (Spec, error) {
 	var base64 []byte
 	fields := map[string]any{
 		"id": &s.ID, "tenant": &s.Tenant, "queue": &s.Queue, "type": &s.Type, "priority": &s.Priority, "downstream": &s.Downstream,
-		"cost": &s.Cost, "deadline": &s.Deadline, "timeout": &s.Timeout, "max_attempts": &s.MaxAttempts, "headers": &s.Headers,
+		"cost": &s.Cost, "deadline": &s.Deadline, "timeout": &s.Timeout, "delay": &s.Delay, "run_at": &s.RunAt, "max_attempts": &s.MaxAttempts, "headers": &s.Headers,
 		"payload": &payload, "payload_base64": &base64,
 	}
 	seen, err := readObject(line, fields)

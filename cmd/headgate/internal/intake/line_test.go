@@ -25,7 +25,7 @@ func TestLinesAreReadStrictly(t *testing.T) {
 		{`"tenant"`, "not a JSON object"},
 		{`{"tenant":"acme"} {}`, "something after the object"},
 		{`{"tenant":"acme"} x`, "something after the object"},
-		{`{"tenent":"acme"}`, `unknown field "tenent": there are cost, deadline, downstream, headers, id,`},
+		{`{"tenent":"acme"}`, `unknown field "tenent": there are cost, deadline, delay, downstream, headers, id,`},
 		{`{"Tenant":"acme"}`, `unknown field "Tenant"`},
 		{`{"tenant":"acme","tenant":"zulu"}`, `field "tenant" twice`},
 		{`{"tenant":7}`, "field tenant: a number where there should be a string"},

@@ -30,7 +30,7 @@ func (t *Tally) WriteJSON(to io.Writer) error {
 
 // WriteVerdicts writes a row for each verdict that was kept.
 func (t *Tally) WriteVerdicts(to io.Writer) {
-	rows := report.NewTable(to, 5, "line", "id", "verdict", "reason", "scope", "tokens left", "retry after", "place", "estimated wait")
+	rows := report.NewTable(to, 5, "line", "id", "verdict", "reason", "scope", "tokens left", "retry after", "position", "estimated wait")
 	for _, v := range t.Verdicts {
 		tokens, retry, place, wait := "-", "-", "-", "-"
 		switch {
@@ -40,8 +40,11 @@ func (t *Tally) WriteVerdicts(to io.Writer) {
 			retry = short(v.RetryAfterMs)
 		case v.Decision == admission.Admitted.String():
 			place = "at a worker's"
-			if v.Position > 0 {
+			switch {
+			case v.Position > 0:
 				place = strconv.Itoa(v.Position)
+			case v.Place == admission.PlaceLater:
+				place = "waits for its time"
 			}
 			if v.EstimatedWaitMs != nil {
 				wait = short(*v.EstimatedWaitMs)

@@ -21,10 +21,12 @@ type Spec struct {
 	// Deadline is a time from now, "5m", or one of RFC 3339; empty means none.
 	Deadline string
 	// Timeout is the longest time of a run, "30s"; empty means the worker's.
-	Timeout     string
-	MaxAttempts int
-	Headers     map[string]string
-	Payload     []byte
+	Timeout string
+	// Delay is how long after it entered it may start, "10m", and RunAt the earliest time, of RFC 3339; at most one of the two.
+	Delay, RunAt string
+	MaxAttempts  int
+	Headers      map[string]string
+	Payload      []byte
 }
 
 // Job returns the job. now is by the clock of Redis, which deadlines are compared with. All that needs no policy is
@@ -48,6 +50,20 @@ func (s *Spec) Job(now time.Time) (admission.Job, error) {
 			bad = append(bad, &admission.FieldError{Field: "timeout", Value: quote(s.Timeout), Allowed: "a time such as 30s"})
 		}
 		job.Timeout = timeout
+	}
+	if s.Delay != "" {
+		delay, err := time.ParseDuration(s.Delay)
+		if err != nil {
+			bad = append(bad, &admission.FieldError{Field: "delay", Value: quote(s.Delay), Allowed: "a time such as 10m"})
+		}
+		job.Delay = delay
+	}
+	if s.RunAt != "" {
+		at, err := time.Parse(time.RFC3339, s.RunAt)
+		if err != nil {
+			bad = append(bad, &admission.FieldError{Field: "run_at", Value: quote(s.RunAt), Allowed: "a time of RFC 3339, such as 2031-05-04T12:00:00Z"})
+		}
+		job.RunAt = at
 	}
 	bad = append(bad, job.Validate(admission.DefaultMaxPayload))
 	return job, errors.Join(bad...)

@@ -30,18 +30,20 @@ type Tally struct {
 
 // Verdict is what came of one job.
 type Verdict struct {
-	Line            int              `json:"line,omitempty"` // zero for a job that came from flags
-	Tenant          string           `json:"tenant"`
-	ID              string           `json:"id"`
-	Decision        string           `json:"decision"`
-	Reason          admission.Reason `json:"reason,omitempty"`
-	Scope           admission.Scope  `json:"scope,omitempty"`
-	TokensLeft      admission.Tokens `json:"tokens_left,omitempty"`
-	Burst           admission.Tokens `json:"burst,omitempty"`
-	RetryAfterMs    float64          `json:"retry_after_ms,omitempty"`
-	Position        int              `json:"position,omitempty"`
-	Unreplicated    bool             `json:"unreplicated,omitempty"`
-	EstimatedWaitMs *float64         `json:"estimated_wait_ms,omitempty"` // none where nothing was dispatched lately; of a doomed job what it would have been
+	Line         int              `json:"line,omitempty"` // zero for a job that came from flags
+	Tenant       string           `json:"tenant"`
+	ID           string           `json:"id"`
+	Decision     string           `json:"decision"`
+	Reason       admission.Reason `json:"reason,omitempty"`
+	Scope        admission.Scope  `json:"scope,omitempty"`
+	TokensLeft   admission.Tokens `json:"tokens_left,omitempty"`
+	Burst        admission.Tokens `json:"burst,omitempty"`
+	RetryAfterMs float64          `json:"retry_after_ms,omitempty"`
+	// Place is where it went, Position its place in line there.
+	Place           admission.Place `json:"place,omitempty"`
+	Position        int             `json:"position,omitempty"`
+	Unreplicated    bool            `json:"unreplicated,omitempty"`
+	EstimatedWaitMs *float64        `json:"estimated_wait_ms,omitempty"` // none where nothing was dispatched lately; of a doomed job what it would have been
 }
 
 // Refusals returns how many jobs were refused, for whatever reason.
@@ -79,7 +81,7 @@ func (t *Tally) add(v admission.Verdict) {
 func verdictOf(line int, job *admission.Job, v admission.Verdict) Verdict {
 	out := Verdict{
 		Line: line, Tenant: job.Tenant, ID: v.ID, Decision: v.Decision.String(), Reason: v.Reason, Scope: v.Scope, TokensLeft: v.TokensLeft,
-		Burst: v.Burst, RetryAfterMs: millis(v.RetryAfter), Position: v.Position, Unreplicated: v.Unreplicated,
+		Burst: v.Burst, RetryAfterMs: millis(v.RetryAfter), Place: v.Place, Position: v.Position, Unreplicated: v.Unreplicated,
 	}
 	if v.Reason == admission.ReasonDoomed || v.Decision == admission.Admitted && v.EstimatedWait >= 0 {
 		out.EstimatedWaitMs = new(millis(v.EstimatedWait))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -36,15 +37,34 @@ func newDeadList(o *cli.Operator) *cobra.Command {
 	c := &cobra.Command{
 		Use: "list", Short: "List dead letters, the oldest first", Args: cli.NoArgs,
 		Example: `  headgate dead list --redis localhost:6379
-  headgate dead list --queue mail --reason max_attempts --limit 200 --redis localhost:6379`,
+  headgate dead list --queue mail --died-of max_attempts --limit 200 --redis localhost:6379`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			f.query.Place = store.PlaceDead
-			return o.With(c, func(ctx context.Context, s store.Deployment) error { return list(ctx, o, c, s, f.query) })
+			return o.With(c, func(ctx context.Context, s store.Deployment) error { return diedOf(list(ctx, o, c, s, f.query), "") })
 		},
 	}
 	f.add(c)
-	c.Flags().StringVar(&f.query.Reason, "reason", "", "those that died for `REASON` only, such as max_attempts, expired, poison or discarded")
+	diedOfFlag(c, &f.query.Reason)
 	return c
+}
+
+// diedOfFlag adds --died-of, and --reason, which is its name in 0.1 and why something is done in all other commands.
+func diedOfFlag(c *cobra.Command, reason *string) {
+	flags := c.Flags()
+	flags.StringVar(reason, "died-of", "", "those that died of `REASON` only, such as max_attempts, expired, poison or discarded")
+	flags.StringVar(reason, "reason", "", "the name of --died-of in 0.1")
+	_ = flags.MarkHidden("reason") // It is there.
+}
+
+// audited ends what is said of a bad REASON where it may have been meant for the audit.
+const audited = "; why it is done is told by --why"
+
+// diedOf names the flag of a bad reason of death.
+func diedOf(err error, more string) error {
+	if bad, ok := errors.AsType[*admission.FieldError](err); ok && bad.Field == "reason" {
+		return cli.FieldError("died-of", bad.Value, bad.Allowed+more)
+	}
+	return err
 }
 
 func newDeadShow(o *cli.Operator) *cobra.Command {
@@ -86,7 +106,7 @@ func newDeadPurge(o *cli.Operator) *cobra.Command {
 		Long: `Ends one dead letter, or those of a queue that had died when the command began. They are gone
 for good, with payload and history.`,
 		Example: `  headgate dead purge acme order-17 --redis localhost:6379
-  headgate dead purge --queue mail --reason expired --yes --redis localhost:6379
+  headgate dead purge --queue mail --died-of expired --yes --redis localhost:6379
   headgate dead purge --queue mail --older-than 720h --dry-run --redis localhost:6379
   headgate dead purge --queue mail --older-than 720h --yes --redis localhost:6379`,
 		Args: keyOrQueue(&f.query.Queue, 2),
@@ -95,19 +115,19 @@ for good, with payload and history.`,
 				return err
 			}
 			return o.With(c, func(ctx context.Context, s store.Deployment) error {
-				if len(args) == 2 {
+				if len(args) > 0 {
 					return purgeOne(ctx, o, c, s, cli.KeyOf(args), f)
 				}
 				if f.dryRun {
-					return countDead(ctx, o, c, s, f.query, f.olderThan, 0, "purged")
+					return diedOf(countDead(ctx, o, c, s, f.query, f.olderThan, 0, "purged"), audited)
 				}
-				return purgeMany(ctx, o, c, s, f)
+				return diedOf(purgeMany(ctx, o, c, s, f), audited)
 			})
 		},
 	}
 	flags := c.Flags()
 	flags.StringVar(&f.query.Queue, "queue", "", "all of `QUEUE`")
-	flags.StringVar(&f.query.Reason, "reason", "", "those that died for `REASON` only")
+	diedOfFlag(c, &f.query.Reason)
 	flags.DurationVar(&f.olderThan, "older-than", 0, "those that died longer ago than `DURATION` only, such as 24h")
 	flags.StringVar(&f.why, "why", "", fmt.Sprintf("`TEXT` of up to %d bytes for the audit", store.MaxReason))
 	flags.BoolVar(&f.dryRun, "dry-run", false, "with --queue, tell how many would be purged, and change nothing")
@@ -119,19 +139,19 @@ for good, with payload and history.`,
 func keyOrQueue(queue *string, most int) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		switch {
-		case *queue != "" && len(args) == 0, *queue == "" && len(args) >= 2 && len(args) <= most:
+		case *queue != "" && len(args) == 0, *queue == "" && len(args) >= 2 && len(args) <= most, *queue == "" && len(args) == 1 && strings.Contains(args[0], ":"):
 			return nil
 		case *queue != "":
 			return cli.Usage(fmt.Errorf("%s takes a TENANT and ID or --queue, not both", c.CommandPath()))
 		}
-		return cli.Usage(fmt.Errorf("%s takes TENANT and ID, or --queue, got %d arguments", c.CommandPath(), len(args)))
+		return cli.Usage(fmt.Errorf("%s takes TENANT and ID, TENANT:ID, or --queue, got %d arguments", c.CommandPath(), len(args)))
 	}
 }
 
 func (f *purgeFlags) validate(many bool) error {
 	switch {
 	case !many && (f.query.Reason != "" || f.olderThan != 0):
-		return cli.Usage(errors.New("--reason and --older-than choose among the dead letters of a --queue"))
+		return cli.Usage(errors.New("--died-of and --older-than choose among the dead letters of a --queue"))
 	case f.olderThan < 0:
 		return cli.FieldError("older-than", f.olderThan.String(), "0 or more")
 	case !many && f.dryRun:

@@ -29,7 +29,8 @@ JSON object with these names; flags fill what a line does not say:
 
   tenant queue type priority downstream id      as the flags
   cost max_attempts                             numbers
-  deadline timeout                              "5m"; a deadline may also be "2031-05-04T12:00:00Z"
+  deadline timeout delay                        "5m"; a deadline may also be "2031-05-04T12:00:00Z"
+  run_at                                        "2031-05-04T12:00:00Z"
   payload                                       a string is sent as its text, anything else as JSON
   payload_base64                                bytes, instead of payload
   headers                                       {"name": "value"}
@@ -74,6 +75,8 @@ func NewEnqueue() *cobra.Command {
 	flags.Int64Var(&f.spec.Cost, "cost", 1, "`TOKENS` that the job takes from its limits, 1 to 1000000")
 	flags.StringVar(&f.spec.Deadline, "deadline", "", "latest `TIME` of its start, 5m from now or 2031-05-04T12:00:00Z")
 	flags.StringVar(&f.spec.Timeout, "timeout", "", "longest `TIME` of a run, 30s; by default the worker's")
+	flags.StringVar(&f.spec.Delay, "delay", "", "`TIME` after which it may start, 10m; its tokens are taken at once")
+	flags.StringVar(&f.spec.RunAt, "run-at", "", "earliest `TIME` of its start, 2031-05-04T12:00:00Z")
 	flags.IntVar(&f.spec.MaxAttempts, "max-attempts", 0, "`N` runs in all if it fails, 1 to 255 (default 5)")
 	flags.StringToStringVar(&f.spec.Headers, "header", nil, "`NAME=VALUE` that travels with the payload, as often as need be")
 	flags.StringVar(&f.spec.ID, "id", "", "`NAME` of the job: one tenant's id is one job, however often it is sent; by default a new one")

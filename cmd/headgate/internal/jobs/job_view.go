@@ -80,7 +80,7 @@ func (v jobView) write(to io.Writer) {
 func (v jobView) where() string {
 	switch v.Place {
 	case admission.PlaceWaiting:
-		text := fmt.Sprintf("waiting, at place %d of its lane", v.Position)
+		text := fmt.Sprintf("waiting, at position %d of its lane", v.Position)
 		if v.WaitMs != nil {
 			text += fmt.Sprintf(", for some %s", time.Duration(*v.WaitMs*1e6).Round(time.Millisecond))
 		}
@@ -88,7 +88,7 @@ func (v jobView) where() string {
 	case admission.PlaceLater:
 		return "waiting until " + cli.At(v.At)
 	case admission.PlaceSpilled:
-		return fmt.Sprintf("spilled, at place %d of its overflow store", v.Position)
+		return fmt.Sprintf("spilled, at position %d of its overflow store", v.Position)
 	case admission.PlaceReady:
 		return "ready, in the stream of pool " + v.Pool
 	case store.PlaceRunning:

@@ -43,24 +43,24 @@ With --dry-run it only tells how many it would try; limits and deadlines decide 
 Exit codes: 0 all are on their way, 1 a failure, 2 a wrong command line, 3 some were refused, or
 there was none.`,
 		Example: `  headgate redrive acme order-17 order-18 --redis localhost:6379
-  headgate redrive --queue mail --reason max_attempts --limit 100 --redis localhost:6379
-  headgate redrive --queue mail --reason max_attempts --dry-run --redis localhost:6379
-  headgate redrive --queue mail --without-limits --drop-deadline --redis localhost:6379`,
+  headgate redrive --queue mail --died-of max_attempts --limit 100 --redis localhost:6379
+  headgate redrive --queue mail --died-of max_attempts --dry-run --redis localhost:6379
+  headgate redrive --queue mail --why "smtp is back" --without-limits --drop-deadline --redis localhost:6379`,
 		Args: keyOrQueue(&f.query.Queue, math.MaxInt),
 		RunE: func(c *cobra.Command, args []string) error {
 			if f.limit < 0 {
 				return cli.FieldError("limit", strconv.Itoa(f.limit), "0, for all, or more")
 			}
 			if len(args) > 0 && (f.query.Reason != "" || f.limit != 0 || f.dryRun) {
-				return cli.Usage(errors.New("--reason, --limit and --dry-run are for the dead letters of a --queue"))
+				return cli.Usage(errors.New("--died-of, --limit and --dry-run are for the dead letters of a --queue"))
 			}
-			return f.With(c, func(ctx context.Context, s store.Deployment) error { return f.run(ctx, c, s, args) })
+			return f.With(c, func(ctx context.Context, s store.Deployment) error { return diedOf(f.run(ctx, c, s, args), audited) })
 		},
 	}
 	f.Add(c)
 	flags := c.Flags()
 	flags.StringVar(&f.query.Queue, "queue", "", "all of `QUEUE`")
-	flags.StringVar(&f.query.Reason, "reason", "", "those that died for `REASON` only")
+	diedOfFlag(c, &f.query.Reason)
 	flags.IntVar(&f.limit, "limit", 0, "at most `N` of the queue; 0 takes all")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "with --queue, tell how many would be tried, and change nothing")
 	flags.StringVar(&f.options.Reason, "why", "", fmt.Sprintf("`TEXT` of up to %d bytes for the audit", store.MaxReason))
@@ -164,11 +164,7 @@ func (f *redriveFlags) run(ctx context.Context, c *cobra.Command, s store.Deploy
 	if len(args) == 0 {
 		err = eachDead(ctx, s, f.query, 0, f.limit, do)
 	} else {
-		keys := make([]admission.Key, 0, len(args)-1)
-		for _, id := range args[1:] {
-			keys = append(keys, admission.Key{Tenant: args[0], ID: id})
-		}
-		for portion := range slices.Chunk(keys, store.MaxBatchJobs) {
+		for portion := range slices.Chunk(cli.KeysOf(args), store.MaxBatchJobs) {
 			if err = do(portion); err != nil {
 				break
 			}

@@ -65,6 +65,9 @@ func explainArgs(_ *cobra.Command, args []string) error {
 	if args[0] == explain.Job {
 		names, want = []string{"TENANT", "ID"}, 2
 	}
+	if args[0] == explain.Job && len(args) == 2 && strings.Contains(args[1], ":") {
+		return nil // TENANT:ID, as it is printed.
+	}
 	if len(args) != want+1 {
 		return cli.Usage(fmt.Errorf("headgate explain %s takes %s, got %d arguments", args[0], strings.Join(names, " and "), len(args)-1))
 	}

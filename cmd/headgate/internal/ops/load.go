@@ -140,7 +140,7 @@ func writeLoads(to io.Writer, all shown.Loads, lines map[string]string) {
 	}
 	t.Render()
 	if all.Workers == 0 {
-		_, _ = io.WriteString(to, "no worker tells how busy it is: the policy's load has them do so\n")
+		_, _ = io.WriteString(to, "no worker tells how busy it is: a policy with {\"load\": {}} has them do so, as by headgate policy merge FILE\n")
 	}
 }
 

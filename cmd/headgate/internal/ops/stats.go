@@ -64,7 +64,7 @@ func writeStats(to io.Writer, v *shown.Stats) {
 		{"refused in the last hour", v.Security.Rejected},
 		{"jobs that entered", p.Total},
 		{"jobs that completed", p.Successful},
-		{"dead letters", p.Failed},
+		{"jobs that died", p.Failed},
 		{"retries", p.Retries},
 		{"runs a second, in the last minute", perSecond},
 		{"of these failed", percent(p.ErrorRate)},

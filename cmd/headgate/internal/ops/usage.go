@@ -10,6 +10,7 @@ import (
 
 	"github.com/headgate/headgate/cmd/headgate/internal/cli"
 	"github.com/headgate/headgate/cmd/headgate/internal/report"
+	"github.com/headgate/headgate/internal/rollout"
 	"github.com/headgate/headgate/internal/shown"
 	"github.com/headgate/headgate/store"
 )
@@ -56,18 +57,30 @@ Exit code 3 says that nothing is kept of it.`,
 				if err := o.Print(c, all, func(to io.Writer) { writeUsage(to, all.Usage) }); err != nil || len(all.Usage) > 0 {
 					return err
 				}
-				return cli.Nothing("no usage is kept of that: the policy's \"usage\" has it kept from then on")
+				return nothingKept(ctx, s)
 			})
 		},
 	}
 	flags := c.Flags()
-	flags.StringVar(&q.Tenant, "tenant", "", "that `tenant`'s alone")
-	flags.StringVar(&q.Queue, "queue", "", "that of one `queue` alone")
-	flags.StringVar(&from, "from", "", "first `day` (UTC), as in 2026-11-01; the first that is kept unless given")
-	flags.StringVar(&to, "to", "", "last `day`; today unless given")
+	flags.StringVar(&q.Tenant, "tenant", "", "that `TENANT`'s alone")
+	flags.StringVar(&q.Queue, "queue", "", "that of one `QUEUE` alone")
+	flags.StringVar(&from, "from", "", "first `DAY` (UTC), as in 2026-11-01; the first that is kept unless given")
+	flags.StringVar(&to, "to", "", "last `DAY`; today unless given")
 	flags.BoolVar(&asCSV, "csv", false, "print CSV")
 	o.Add(c)
 	return c
+}
+
+// nothingKept says whether usage is kept at all, and how to have it kept.
+func nothingKept(ctx context.Context, s store.Deployment) error {
+	inForce, err := rollout.Current(ctx, s)
+	switch {
+	case err != nil:
+		return err
+	case inForce.Usage == nil:
+		return cli.Nothing(`no usage is kept: a policy with {"usage": {}} has it kept from then on, as by headgate policy merge FILE`)
+	}
+	return cli.Nothing("usage is kept, and none was like that")
 }
 
 func writeUsage(to io.Writer, all []shown.Usage) {

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/headgate/headgate/cmd/headgate/internal/cli"
+)
+
+func TestAWordThatIsNoCommandSaysWhichWasMeant(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct{ args, want string }{
+		{"job bogus", `there is no command "bogus"` + "\n"},
+		{"job explain acme x", `there is no command "explain": did you mean headgate explain?`},
+		{"dead redrive", "did you mean headgate redrive?"},
+		{"limit show acme", "did you mean headgate limit get or headgate limit top?"},
+		{"tier show gold", "did you mean headgate tier list?"},
+		{"tier delete gold", "did you mean headgate tier unset?"},
+		{"policy check policy.json", "did you mean headgate policy dry-run?"},
+		{"polcy get", "did you mean headgate policy?"},
+		{"why acme x", "did you mean headgate explain?"},
+		{"cancel acme x", "did you mean headgate job cancel?"},
+		{"pause mail", `headgate pause takes no argument, got "mail": a queue is named by --queue mail`},
+		{"enqueue --tenant acme --queue mail --type t --delay soon --run-at later --redis 127.0.0.1:1", `invalid run_at "later": allowed is a time of RFC 3339`},
+	} {
+		out := runHeadgate(t.Context(), strings.Fields(row.args)...)
+		if out.code != cli.ExitUsage || !strings.Contains(out.stderr, row.want) {
+			t.Errorf("%s: exit code %d, %s", row.args, out.code, out.stderr)
+		}
+	}
+}
+
+// TestDeadLettersAreChosenByWhatTheyDiedOf: --reason chose in 0.1, and a reason that is none may have been meant for the audit.
+func TestDeadLettersAreChosenByWhatTheyDiedOf(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t)
+	p.enqueue("a", "b")
+	p.kill(2)
+	for line, want := range map[string]string{
+		"dead list --died-of bounced":                                `invalid --died-of "bounced": allowed is bad_payload, discarded,`,
+		`redrive --queue mail --reason provider-is-back`:             "unreadable; why it is done is told by --why",
+		"dead purge --queue mail --reason tidy --yes":                "unreadable; why it is done is told by --why",
+		"dead purge --queue mail --died-of tidy --dry-run":           `invalid --died-of "tidy"`,
+		"redrive --queue mail --dry-run --died-of poisson --limit 1": `invalid --died-of "poisson"`,
+	} {
+		if out := p.run(cli.ExitUsage, line); !strings.Contains(out.stderr, want) {
+			t.Errorf("%s: %s", line, out.stderr)
+		}
+	}
+	if out := p.run(cli.ExitOK, "dead list --queue mail --died-of discarded"); strings.Count(out.stdout, "discarded:") != 2 {
+		t.Errorf("%s", out.stdout)
+	}
+	if dead := p.object(cli.ExitOK, "dead show acme:a"); dead["id"] != "a" {
+		t.Errorf("by TENANT:ID: %v", dead)
+	}
+	if more := p.object(cli.ExitNothing, "redrive acme:b acme:none"); more["redriven"] != 1.0 || fmt.Sprint(more["refused"]) != "map[gone:1]" {
+		t.Errorf("by TENANT:ID: %v", more)
+	}
+}
