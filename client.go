@@ -25,9 +25,10 @@ import (
 
 // Config is what a Client needs beside the address of its Redis. The zero Config works.
 type Config struct {
-	// Logger hears of outages, breakers, and handlers that fail; nil is silent.
+	// Logger hears of outages, breakers, and handlers that fail; nil is silent. go-redis itself writes a line to standard error for each failed
+	// dial, of all its clients in the process: logging.Disable() of github.com/redis/go-redis/v9/logging ends that.
 	Logger *slog.Logger
-	// Prefix begins every key in Redis, 1-32 bytes of [A-Za-z0-9._-]; empty means "hg". In memory nothing has a prefix.
+	// Prefix begins every key in Redis, 1-32 bytes of [A-Za-z0-9._@/-]; empty means "hg". In memory nothing has a prefix.
 	Prefix string
 	// Partitions is into how many parts a new deployment on a cluster is divided, 1 to 256, chosen at its first start; zero takes what
 	// the deployment has, one for a new one.

@@ -14,7 +14,8 @@ import (
 
 // Args are the arguments of a job, which its handler is given. They travel as JSON.
 type Args interface {
-	// Kind names the type of job, 1-128 bytes of [A-Za-z0-9._:@/-]. It is the same for all values of the Go type.
+	// Kind names the type of job, 1-128 bytes of [A-Za-z0-9._:@/-]: what commands, HTTP, Filter and HandleRaw call its type. It is the same for all
+	// values of the Go type.
 	Kind() string
 }
 

@@ -3,6 +3,7 @@ package headgate
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/headgate/headgate/limiter"
@@ -27,7 +28,13 @@ type Request = limiter.Request
 
 // Limiter returns a limiter. Close gives back what it has on lease.
 func (c *Client) Limiter(config LimiterConfig) (*Limiter, error) {
-	inner, err := limiter.New(c.store, limiter.Config{Logger: c.log, Count: true, Strict: config.Strict, Timeout: config.Timeout, Outage: limiter.Outage(config.WithoutRedis)})
+	outage := limiter.Outage(config.WithoutRedis)
+	switch outage {
+	case "", limiter.OutageShare, limiter.OutageOpen, limiter.OutageClosed, limiter.OutageGrace:
+	default: // Package limiter has another name for it.
+		return nil, fmt.Errorf("open limiter: %w", &FieldError{Field: "WithoutRedis", Value: strconv.Quote(config.WithoutRedis), Allowed: `"share", "open", "closed" or "grace"`})
+	}
+	inner, err := limiter.New(c.store, limiter.Config{Logger: c.log, Count: true, Strict: config.Strict, Timeout: config.Timeout, Outage: outage})
 	if err != nil {
 		return nil, fmt.Errorf("open limiter: %w", err)
 	}

@@ -21,6 +21,10 @@ func TestALimiterCountsItsChecks(t *testing.T) {
 	check(t, hg.Policy().Change(ctx, headgate.Edit{}, func(p *headgate.Policy) {
 		p.Tier("standard").Limit = headgate.Limit{Tokens: 1, Per: time.Hour, Burst: burst}
 	}))
+	_, err = hg.Limiter(headgate.LimiterConfig{WithoutRedis: "fail-open"})
+	if want := `open limiter: invalid WithoutRedis "fail-open": allowed is "share", "open", "closed" or "grace"`; err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
 	limiter, err := hg.Limiter(headgate.LimiterConfig{WithoutRedis: "open", Timeout: time.Second})
 	check(t, err)
 	ask := func(tenant string) bool {

@@ -2,124 +2,162 @@ package headgate
 
 import "github.com/headgate/headgate/admission"
 
-// The nouns that jobs, limits and answers are made of. They are those of package admission, which the rooms behind the door share.
+// The nouns that jobs, limits and answers are made of. They are those of package admission, which the rooms behind the door share: go doc
+// admission.Limit shows the fields and methods.
 type (
-	// FieldError is admission.FieldError.
+	// FieldError is a bad value: Field, Value and what is Allowed. It matches ErrInvalid.
 	FieldError = admission.FieldError
-	// OverloadedError is admission.OverloadedError.
+	// OverloadedError is an answer that comes too late to be of use, and RetryAfter; it matches ErrOverloaded.
 	OverloadedError = admission.OverloadedError
-	// RefusedError is admission.RefusedError: a refusal as the rooms tell it. Of this package's functions it is a *Refusal, which is easier to
-	// read; both match ErrRefused and the error of their reason, such as ErrLimited.
+	// RefusedError is a refusal as the rooms tell it. Of this package's functions it is a *Refusal, which is easier to read; both match ErrRefused
+	// and the error of their reason, such as ErrLimited.
 	RefusedError = admission.RefusedError
-	// Unique is admission.Unique.
+	// Unique keeps jobs like one out while it is there: a Key, For how long, and by Release until when.
 	Unique = admission.Unique
-	// Release is admission.Release.
+	// Release is when a unique key is given up: ReleaseAtEnd, ReleaseAtStart or ReleaseAtExpiry.
 	Release = admission.Release
-	// Key is admission.Key.
+	// Key names a job: its Tenant and its ID.
 	Key = admission.Key
-	// Priority is admission.Priority.
+	// Priority is the name of one of the queue's classes: High, Medium, Low, unless the policy has others.
 	Priority = admission.Priority
-	// Class is admission.Class.
+	// Class is a priority of a queue: Name, and the Weight that its jobs are served by.
 	Class = admission.Class
-	// Tokens is admission.Tokens.
+	// Tokens is an amount of what limits count, and of what a job costs.
 	Tokens = admission.Tokens
-	// TokensPerSecond is admission.TokensPerSecond.
+	// TokensPerSecond is a rate of them.
 	TokensPerSecond = admission.TokensPerSecond
-	// Weight is admission.Weight.
+	// Weight is a tenant's share of service in a class.
 	Weight = admission.Weight
-	// Limit is admission.Limit: a token bucket, Tokens each Per and Burst at once.
+	// Limit is a token bucket: Tokens come in evenly over Per, and Burst is what it holds, and what may pass at once; Disabled is none.
+	// PerSecond, PerMinute and PerHour make one.
 	Limit = admission.Limit
-	// Level is admission.Level.
+	// Level is how deep a Scope is: LevelGlobal, LevelTenant, LevelQueue or LevelPriority.
 	Level = admission.Level
-	// Scope is admission.Scope.
+	// Scope is where a limit applies: "global", "acme", "acme:mail" or "acme:mail:high".
 	Scope = admission.Scope
-	// RedriveOptions is admission.RedriveOptions.
+	// RedriveOptions is how package producer redrives dead letters.
 	RedriveOptions = admission.RedriveOptions
-	// RedriveResult is admission.RedriveResult.
+	// RedriveResult is what became of one.
 	RedriveResult = admission.RedriveResult
-	// Decision is admission.Decision: Admitted, Duplicate or Refused.
+	// Decision is Admitted, Duplicate or Refused.
 	Decision = admission.Decision
-	// Reason is admission.Reason.
+	// Reason is why a job or a check was refused: ReasonLimited and its like.
 	Reason = admission.Reason
-	// Place is admission.Place.
+	// Place is where a job is: PlaceWaiting and its like.
 	Place = admission.Place
-	// Pressure is admission.Pressure.
+	// Pressure is how pressed a queue is: a Score and its Level.
 	Pressure = admission.Pressure
-	// PressureLevel is admission.PressureLevel.
+	// PressureLevel is PressureNone, PressureLow, PressureMedium, PressureHigh or PressureCritical.
 	PressureLevel = admission.PressureLevel
-	// Verdict is admission.Verdict.
+	// Verdict is an answer as the rooms give it. This package's functions give a Receipt or a *Refusal.
 	Verdict = admission.Verdict
 )
 
-// Names and bounds; package admission says what each is.
+// Bounds and defaults of jobs.
 const (
-	HeaderBackoff      = admission.HeaderBackoff
-	MaxBackoff         = admission.MaxBackoff
-	MaxClasses         = admission.MaxClasses
-	MaxClassWeight     = admission.MaxClassWeight
 	MaxNameLength      = admission.MaxNameLength
-	DefaultMaxPayload  = admission.DefaultMaxPayload
 	MaxCost            = admission.MaxCost
 	MaxActualCost      = admission.MaxActualCost
+	DefaultMaxPayload  = admission.DefaultMaxPayload
 	MaxAttemptsLimit   = admission.MaxAttemptsLimit
 	DefaultMaxAttempts = admission.DefaultMaxAttempts
 	MaxHeaders         = admission.MaxHeaders
 	MaxHeaderBytes     = admission.MaxHeaderBytes
 	MaxDelay           = admission.MaxDelay
+	MaxTimeout         = admission.MaxTimeout
 	MaxUniqueFor       = admission.MaxUniqueFor
 	DefaultUniqueFor   = admission.DefaultUniqueFor
-	MaxTimeout         = admission.MaxTimeout
-	ReleaseAtEnd       = admission.ReleaseAtEnd
-	ReleaseAtStart     = admission.ReleaseAtStart
-	ReleaseAtExpiry    = admission.ReleaseAtExpiry
-	Critical           = admission.Critical
-	High               = admission.High
-	Medium             = admission.Medium
-	Low                = admission.Low
+	MaxClasses         = admission.MaxClasses
+	MaxClassWeight     = admission.MaxClassWeight
 	MaxWeight          = admission.MaxWeight
-	Global             = admission.Global
-	MaxLimitTokens     = admission.MaxLimitTokens
-	MinLimitPer        = admission.MinLimitPer
-	MaxLimitPer        = admission.MaxLimitPer
-	MaxRefill          = admission.MaxRefill
-	LevelGlobal        = admission.LevelGlobal
-	LevelTenant        = admission.LevelTenant
-	LevelQueue         = admission.LevelQueue
-	LevelPriority      = admission.LevelPriority
-	Levels             = admission.Levels
-	Refused            = admission.Refused
-	Admitted           = admission.Admitted
-	Duplicate          = admission.Duplicate
-	ReasonNone         = admission.ReasonNone
-	ReasonLimited      = admission.ReasonLimited
-	ReasonTooCostly    = admission.ReasonTooCostly
-	ReasonDedup        = admission.ReasonDedup
-	ReasonBuckets      = admission.ReasonBuckets
-	ReasonQueues       = admission.ReasonQueues
-	ReasonLanes        = admission.ReasonLanes
-	ReasonDeadline     = admission.ReasonDeadline
-	ReasonMemory       = admission.ReasonMemory
-	ReasonPaused       = admission.ReasonPaused
-	ReasonUnique       = admission.ReasonUnique
-	ReasonOverflow     = admission.ReasonOverflow
-	ReasonBreaker      = admission.ReasonBreaker
-	ReasonTooLarge     = admission.ReasonTooLarge
-	ReasonShed         = admission.ReasonShed
-	ReasonDoomed       = admission.ReasonDoomed
-	ReasonUnavailable  = admission.ReasonUnavailable
-	ReasonGone         = admission.ReasonGone
-	PressureNone       = admission.PressureNone
-	PressureLow        = admission.PressureLow
-	PressureMedium     = admission.PressureMedium
-	PressureHigh       = admission.PressureHigh
-	PressureCritical   = admission.PressureCritical
-	PlaceReady         = admission.PlaceReady
-	PlaceWaiting       = admission.PlaceWaiting
-	PlaceLater         = admission.PlaceLater
-	PlaceSpilled       = admission.PlaceSpilled
 )
 
-// Errors that callers tell apart; package admission says when each comes.
+// HeaderBackoff is a header of a job that says how long it waits between attempts, up to MaxBackoff.
+const (
+	HeaderBackoff = admission.HeaderBackoff
+	MaxBackoff    = admission.MaxBackoff
+)
+
+// Bounds of a Limit. An empty bucket fills within MaxRefill.
+const (
+	MaxLimitTokens = admission.MaxLimitTokens
+	MinLimitPer    = admission.MinLimitPer
+	MaxLimitPer    = admission.MaxLimitPer
+	MaxRefill      = admission.MaxRefill
+)
+
+// When a unique key is given up.
+const (
+	ReleaseAtEnd    = admission.ReleaseAtEnd    // when its job has ended
+	ReleaseAtStart  = admission.ReleaseAtStart  // when its job starts
+	ReleaseAtExpiry = admission.ReleaseAtExpiry // when its time is over, whatever becomes of the job
+)
+
+// The priorities of a queue for which the policy names none are High, Medium and Low, served 3:2:1; Critical is of policy.PresetCritical.
+const (
+	Critical = admission.Critical
+	High     = admission.High
+	Medium   = admission.Medium
+	Low      = admission.Low
+)
+
+// The scope of all jobs, and the levels of scopes, the outermost first; Levels is their number.
+const (
+	Global        = admission.Global
+	LevelGlobal   = admission.LevelGlobal
+	LevelTenant   = admission.LevelTenant
+	LevelQueue    = admission.LevelQueue
+	LevelPriority = admission.LevelPriority
+	Levels        = admission.Levels
+)
+
+// The decisions.
+const (
+	Refused   = admission.Refused   // it did not enter, and nothing was charged
+	Admitted  = admission.Admitted  // it entered, once
+	Duplicate = admission.Duplicate // a job of its tenant and id had entered before
+)
+
+// The reasons of a Refusal. RetryAfter says when another try may pass, where one may; package admission says more of each.
+const (
+	ReasonNone        = admission.ReasonNone        // of what was not refused
+	ReasonLimited     = admission.ReasonLimited     // a limit holds too few tokens
+	ReasonTooCostly   = admission.ReasonTooCostly   // the cost is above a burst: no wait helps
+	ReasonDedup       = admission.ReasonDedup       // as many ids of ended jobs are kept as may be
+	ReasonBuckets     = admission.ReasonBuckets     // the tenant has as many buckets as it may
+	ReasonQueues      = admission.ReasonQueues      // there are as many queues without a policy and a worker as may be
+	ReasonLanes       = admission.ReasonLanes       // the tenant's jobs wait for as many downstreams as may be
+	ReasonDeadline    = admission.ReasonDeadline    // the deadline had passed on arrival: no wait helps
+	ReasonMemory      = admission.ReasonMemory      // Redis is full, or nearly so
+	ReasonPaused      = admission.ReasonPaused      // an operator suspended enqueueing
+	ReasonUnique      = admission.ReasonUnique      // another job holds the unique key
+	ReasonOverflow    = admission.ReasonOverflow    // the tenant has as many jobs waiting as it may
+	ReasonBreaker     = admission.ReasonBreaker     // the breaker is not closed, and as many jobs wait for it as may
+	ReasonTooLarge    = admission.ReasonTooLarge    // the job alone is above the bound of bytes: no wait helps
+	ReasonShed        = admission.ReasonShed        // the queue is pressed
+	ReasonDoomed      = admission.ReasonDoomed      // it would start after its deadline
+	ReasonUnavailable = admission.ReasonUnavailable // Redis gave no answer, and the limiter refuses without one
+	ReasonGone        = admission.ReasonGone        // what was to be redriven is no dead letter
+)
+
+// How pressed a queue is.
+const (
+	PressureNone     = admission.PressureNone
+	PressureLow      = admission.PressureLow
+	PressureMedium   = admission.PressureMedium
+	PressureHigh     = admission.PressureHigh
+	PressureCritical = admission.PressureCritical
+)
+
+// Where a job is, beside PlaceRunning and PlaceDead.
+const (
+	PlaceReady   = admission.PlaceReady   // on its way to a worker
+	PlaceWaiting = admission.PlaceWaiting // in the waiting room
+	PlaceLater   = admission.PlaceLater   // it waits for its time
+	PlaceSpilled = admission.PlaceSpilled // kept aside, for its tenant had no room
+)
+
+// Errors that callers tell apart by errors.Is. A refusal matches ErrRefused and the error of its reason; package admission says when each comes.
 var (
 	ErrRefused        = admission.ErrRefused
 	ErrLimited        = admission.ErrLimited

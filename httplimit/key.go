@@ -37,7 +37,8 @@ func First(keys ...KeyFunc) KeyFunc {
 // Fixed is the same name for every request.
 func Fixed(name string) KeyFunc { return func(*http.Request) string { return name } }
 
-// FromHeader is the KeyName of a header's first value, such as that of X-API-Key. Whether the value is a key that somebody was given is for
+// FromHeader is the KeyName of a header's first value, such as that of X-API-Key: never the value itself, so a header with a tenant's own name in it,
+// which whatever authenticates has set, is for FromUser. Whether the value is a key that somebody was given is for
 // others to check.
 func FromHeader(name string) KeyFunc {
 	field, names := http.CanonicalHeaderKey(name), newMemo[digest, string]()
