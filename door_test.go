@@ -144,8 +144,11 @@ func TestARefusalIsHeardInOneWay(t *testing.T) {
 	limiter, err := hg.Limiter(headgate.LimiterConfig{Timeout: 5 * time.Second})
 	check(t, err)
 	defer func() { check(t, limiter.Close(t.Context())) }()
-	refused("Check", limiter.Check(t.Context(), headgate.Request{Tenant: "acme"}), headgate.ReasonLimited, "acme")
-	check(t, limiter.Check(t.Context(), headgate.Request{Tenant: "globex"}))
+	_, err = limiter.Check(t.Context(), headgate.Request{Tenant: "acme"})
+	refused("Check", err, headgate.ReasonLimited, "acme")
+	if allowed, err := limiter.Check(t.Context(), headgate.Request{Tenant: "globex"}); err != nil || allowed != (headgate.Allowed{}) {
+		t.Errorf("%+v, %v, want no limit to tell of", allowed, err)
+	}
 
 	smtp := hg.Breaker("smtp")
 	for range 100 { // until it has opened
@@ -276,7 +279,11 @@ func TestJobsAreFoundExplainedAndActedOn(t *testing.T) {
 			t.Fatal("a did not die")
 		}
 	}
-	if n, err := operate.Redrive(ctx, dead, "mended", true); err != nil || n != 1 || list(dead) != "a dead;" {
+	if n, err := operate.Redrive(ctx, headgate.Filter{Tenant: "acme", Error: "452"}, "mended", headgate.DryRun); err != nil || n != 0 {
+		t.Errorf("of another error would redrive %d, %v", n, err)
+	}
+	dead.Error = "451"
+	if n, err := operate.Redrive(ctx, dead, "mended", headgate.DryRun); err != nil || n != 1 || list(dead) != "a dead;" {
 		t.Errorf("would redrive %d, %v", n, err)
 	}
 	if n, err := operate.Redrive(ctx, dead, "mended", false); err != nil || n != 1 {
@@ -289,9 +296,12 @@ func TestAWorkerSaysAllThatIsWrong(t *testing.T) {
 	t.Parallel()
 	hg := open(t, headgate.Config{})
 	w := hg.Worker(headgate.WorkerConfig{Concurrency: -1, Lease: time.Hour})
-	headgate.Handle(w, func(context.Context, *headgate.Run[welcome]) error { return nil })
+	for range 2 {
+		headgate.Handle(w, func(context.Context, *headgate.Run[welcome]) error { return nil })
+	}
+	headgate.HandleRaw(w, "a type", func(context.Context, *headgate.Run[headgate.Raw]) error { return nil })
 	err := w.Run(t.Context())
-	for _, part := range []string{"Queues", "Concurrency", "Lease"} {
+	for _, part := range []string{"Queues", "Concurrency", "Lease", `invalid type "welcome": allowed is one handler a type`, `invalid type "a type"`} {
 		if err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("no word of %s: %v", part, err)
 		}

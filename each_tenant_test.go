@@ -103,7 +103,8 @@ func TestJobsAndChecksGoByTheSameLimitOfEachTenant(t *testing.T) {
 		for i := range c.most + 1 {
 			ask := func() error {
 				if i%2 == 0 {
-					return limiter.Check(ctx, headgate.Request{Tenant: c.tenant, Queue: c.queue, Class: c.class, Cost: 1})
+					_, err := limiter.Check(ctx, headgate.Request{Tenant: c.tenant, Queue: c.queue, Class: c.class, Cost: 1})
+					return err
 				}
 				_, err := hg.Enqueue(ctx, headgate.Job{Tenant: c.tenant, Queue: c.queue, Priority: c.class, Args: welcome{}})
 				return err

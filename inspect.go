@@ -3,6 +3,7 @@ package headgate
 import (
 	"context"
 	"iter"
+	"strings"
 	"time"
 
 	"github.com/headgate/headgate/internal/explain"
@@ -27,9 +28,10 @@ type Filter struct {
 	Tenant, Queue, Type string
 	// Place is one of the places; empty is all but the dead letters.
 	Place Place
-	// Reason, of dead letters, is why they died, as in "max_attempts"; Before leaves out those that died at that time or later.
-	Reason string
-	Before time.Time
+	// Reason, of dead letters, is why they died, as in "max_attempts", and Error a part of what their last run said, as in "451"; Before leaves
+	// out those that died at that time or later.
+	Reason, Error string
+	Before        time.Time
 }
 
 // Listed is a job of a listing.
@@ -61,6 +63,9 @@ func (i Inspection) Jobs(ctx context.Context, f Filter) iter.Seq2[Listed, error]
 				one := Listed{
 					Key: row.Key, Place: row.Place, Queue: j.Queue, Type: j.Type, Priority: j.Priority, Attempt: row.Record.Attempts,
 					At: row.At, Reason: row.Reason, Error: row.Text,
+				}
+				if row.Err == nil && !strings.Contains(one.Error, f.Error) {
+					continue
 				}
 				if !yield(one, row.Err) {
 					return

@@ -3,6 +3,7 @@ package headgate
 import (
 	"context"
 	"fmt"
+	"math"
 	"strconv"
 	"time"
 
@@ -41,17 +42,32 @@ func (c *Client) Limiter(config LimiterConfig) (*Limiter, error) {
 	return &Limiter{inner}, nil
 }
 
+// Allowed is a yes of Check: what the tightest limit on the way has left, for whoever tells a client. It is a plain value.
+type Allowed struct {
+	// Scope is the one whose limit that is; empty where no limit is on the way, or Redis did not answer.
+	Scope Scope
+	// Remaining is what its bucket has left of Burst, and Reset how long that takes to fill again. Of a check that was answered from tokens on lease
+	// Remaining is what this process has of them, a lower bound.
+	Remaining, Burst Tokens
+	Reset            time.Duration
+}
+
 // Check takes the tokens of a request, all or none. A nil error says that it may pass; otherwise it is the same as one of Enqueue: a
-// *Refusal, a *FieldError for each bad field, or what kept Redis from answering.
-func (l *Limiter) Check(ctx context.Context, r Request) error {
+// *Refusal, a *FieldError for each bad field, or what kept Redis from answering. A yes by lease allocates nothing.
+func (l *Limiter) Check(ctx context.Context, r Request) (Allowed, error) {
+	r.Remaining = true
 	v, err := l.inner.Check(ctx, r)
 	if err != nil {
-		return err
+		return Allowed{}, err
 	}
 	if v.Admitted {
-		return nil
+		allowed := Allowed{Scope: v.Scope, Remaining: v.TokensLeft, Burst: v.Burst}
+		if missing := v.Burst - v.TokensLeft; missing > 0 && v.Rate > 0 {
+			allowed.Reset = time.Duration(min(float64(missing)/float64(v.Rate)*float64(time.Second), float64(math.MaxInt64/2)))
+		}
+		return allowed, nil
 	}
-	return &Refusal{Reason: v.Reason, Scope: v.Scope, Remaining: v.TokensLeft, Burst: v.Burst, RetryAfter: v.RetryAfter, inner: v.Err()}
+	return Allowed{}, &Refusal{Reason: v.Reason, Scope: v.Scope, Remaining: v.TokensLeft, Burst: v.Burst, RetryAfter: v.RetryAfter, inner: v.Err()}
 }
 
 // Verdicts returns the limiter that answers with a limiter.Verdict, as package httplimit takes it. Close of l closes it.

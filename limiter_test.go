@@ -1,6 +1,7 @@
 package headgate_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -28,7 +29,7 @@ func TestALimiterCountsItsChecks(t *testing.T) {
 	limiter, err := hg.Limiter(headgate.LimiterConfig{WithoutRedis: "open", Timeout: time.Second})
 	check(t, err)
 	ask := func(tenant string) bool {
-		err := limiter.Check(ctx, headgate.Request{Tenant: tenant, Cost: 10})
+		_, err := limiter.Check(ctx, headgate.Request{Tenant: tenant, Cost: 10})
 		if no, refused := errors.AsType[*headgate.Refusal](err); refused && no.Scope == "acme" {
 			return false
 		}
@@ -55,5 +56,30 @@ func TestALimiterCountsItsChecks(t *testing.T) {
 	s.BlindAdmitted, s.BlindTokens = 1, 10
 	if blind != s {
 		t.Errorf("%+v after a blind check, want %+v", blind, s)
+	}
+}
+
+// TestACheckTellsWhatIsLeft: the headers of a yes, without an allocation where it is answered by lease. It is not parallel, so that it may count.
+func TestACheckTellsWhatIsLeft(t *testing.T) {
+	ctx := t.Context()
+	hg := open(t, headgate.Config{})
+	check(t, hg.Policy().Change(ctx, headgate.Edit{}, func(p *headgate.Policy) {
+		p.Tenant("slow").Limit = new(headgate.PerHour(1).WithBurst(4))
+		p.Tenant("fast").Limit = new(headgate.PerSecond(1_000_000))
+	}))
+	limiter, err := hg.Limiter(headgate.LimiterConfig{Timeout: 5 * time.Second})
+	check(t, err)
+	t.Cleanup(func() { check(t, limiter.Close(context.Background())) })
+	allowed, err := limiter.Check(ctx, headgate.Request{Tenant: "slow", Cost: 3})
+	if err != nil || allowed.Scope != "slow" || allowed.Remaining != 1 || allowed.Burst != 4 || allowed.Reset.Round(time.Minute) != 3*time.Hour {
+		t.Errorf("%+v, %v, want 1 of 4 and three hours until they are there", allowed, err)
+	}
+	fast := headgate.Request{Tenant: "fast"}
+	for range 1000 {
+		_, err := limiter.Check(ctx, fast)
+		check(t, err)
+	}
+	if n := testing.AllocsPerRun(1000, func() { _, _ = limiter.Check(ctx, fast) }); n > 0.5 {
+		t.Errorf("a check by lease allocates %g times", n)
 	}
 }

@@ -74,8 +74,11 @@ func (o Operation) Cancel(ctx context.Context, key Key, reason string) (running 
 	}
 }
 
+// DryRun has Redrive count, and change nothing.
+const DryRun = true
+
 // Redrive brings the dead letters that a filter chooses back through admission, each charged like a new job, and returns how many are
-// in. Refused ones stay dead letters: the error joins the first refusal with ErrRefused. With dry it only counts.
+// in. Refused ones stay dead letters: the error joins the first refusal with ErrRefused. With DryRun it only counts.
 func (o Operation) Redrive(ctx context.Context, f Filter, reason string, dry bool) (n int, err error) {
 	f.Place = PlaceDead
 	var all []Key // Redriving while listing would list twice what dies again.

@@ -3,9 +3,11 @@ package headgate
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/headgate/headgate/admission"
@@ -47,6 +49,19 @@ type Worker struct {
 	inner   *worker.Worker // nil where err is not
 	err     error
 	handles bool
+	kinds   []string // of handlers, where err is not nil
+}
+
+// fault adds what is wrong with a handler to what is wrong with the config.
+func (w *Worker) fault(kind string) {
+	err := admission.ValidateName("type", kind, false)
+	if err == nil && slices.Contains(w.kinds, kind) {
+		err = &FieldError{Field: "type", Value: strconv.Quote(kind), Allowed: "one handler a type"}
+	}
+	if err != nil {
+		w.err = errors.Join(w.err, fmt.Errorf("register handler: %w", err))
+	}
+	w.kinds = append(w.kinds, kind)
 }
 
 // Worker returns a worker of some queues. It sends nothing yet; a bad config is told by Run.
@@ -138,11 +153,12 @@ func (r *Run[A]) Cost() (actual Tokens, ok bool) { return r.cost, r.told }
 // has it retried after the backoff, Discard, Snooze, RetryAfter and Ignore say something else. The error and a panic are logged. A kind
 // with two handlers is an error of Run.
 func Handle[A Args](w *Worker, handler func(ctx context.Context, job *Run[A]) error) {
+	var zero A
 	if w.inner == nil {
+		w.fault(zero.Kind())
 		return
 	}
 	w.handles = true
-	var zero A
 	worker.Register(w.inner, zero.Kind(), func(ctx context.Context, job worker.Job[A]) error {
 		return handler(ctx, runOf(ctx, &job, job.Args))
 	})
@@ -151,6 +167,7 @@ func Handle[A Args](w *Worker, handler func(ctx context.Context, job *Run[A]) er
 // HandleRaw makes handler the one of all jobs of a type, and gives it their payloads as they are.
 func HandleRaw(w *Worker, jobType string, handler func(ctx context.Context, job *Run[Raw]) error) {
 	if w.inner == nil {
+		w.fault(jobType)
 		return
 	}
 	w.handles = true

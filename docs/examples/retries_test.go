@@ -91,7 +91,7 @@ func TestDeadLettersComeBack(t *testing.T) {
 			}
 		}
 		//snippet:begin redrive
-		n, err := hg.Operate("ada").Redrive(ctx, dead, "the mailbox is there now", false)
+		n, err := hg.Operate("ada").Redrive(ctx, dead, "the mailbox is there now", false) // headgate.DryRun only counts
 		//snippet:end
 		if n != 1 || err != nil {
 			t.Error(fmt.Sprint(n, err))
