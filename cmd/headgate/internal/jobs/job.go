@@ -16,7 +16,8 @@ import (
 // NewJob returns the command headgate job.
 func NewJob() *cobra.Command {
 	var o cli.Operator
-	c := cli.Parent("job", "Find, list and cancel jobs", `Nobody should have to ask where a job went. A job is named by its tenant and its id.
+	c := cli.Parent("job", "Find, list and cancel jobs", `Nobody should have to ask where a job went. A job is named by its tenant and its id,
+TENANT ID or, as it is printed, TENANT:ID.
 
 Exit codes: 0 found or done, 1 a failure, 2 a wrong command line, 3 no such job, or it has
 ended already.`,

@@ -39,7 +39,7 @@ Exit codes: 0 done, 1 a failure, 2 a wrong command line, 3 the scope has no limi
 
 func newLimitGet(o *cli.Operator) *cobra.Command {
 	return &cobra.Command{
-		Use: "get SCOPE", Short: "Show the limit of a scope, its own and the one in force", Args: cli.OneArg("SCOPE"),
+		Use: "get SCOPE", Aliases: []string{"show"}, Short: "Show the limit of a scope, its own and the one in force", Args: cli.OneArg("SCOPE"),
 		Example: `  headgate limit get acme:mail --redis localhost:6379`,
 		RunE: func(c *cobra.Command, args []string) error {
 			return o.With(c, func(ctx context.Context, s store.Deployment) error { return showLimit(ctx, o, c, s, args[0]) })
@@ -150,7 +150,7 @@ func newLimitSet(o *cli.Operator) *cobra.Command {
 func newLimitDelete(o *cli.Operator) *cobra.Command {
 	var reason string
 	c := &cobra.Command{
-		Use: "delete SCOPE", Short: "Take a scope's own limit away", Args: cli.OneArg("SCOPE"),
+		Use: "delete SCOPE", Aliases: []string{"unset"}, Short: "Take a scope's own limit away", Args: cli.OneArg("SCOPE"),
 		Long: `Takes the limit of a scope away that is its own. A tenant then has that of its tier, a queue or a
 class of a tenant what its tier or the queue has for each tenant, if either has.`,
 		Example: `  headgate limit delete acme --reason "contract is over" --redis localhost:6379`,
