@@ -12,7 +12,7 @@ import (
 // Explanation says where something stands and what holds it back: for each cause the rule, the version and author of the policy that
 // made it, and when it ends. As JSON it is what the admin API answers; String and Write tell it as "headgate explain" does.
 type Explanation struct {
-	// Kind is what is explained, "job" or "tenant", and Name which: of a job "tenant:id".
+	// Kind is what is explained, "job", "tenant", "queue", "scope" or "downstream", and Name which: of a job "tenant:id".
 	Kind string `json:"kind"`
 	Name string `json:"name"`
 	// Summary says in a sentence how it stands.
@@ -63,7 +63,8 @@ type Changed struct {
 // FindingKind is a kind of Finding.
 type FindingKind string
 
-// The kinds. Of jobs: all up to FindingDead; of tenants: FindingLimit and what follows it, FindingPause, FindingCap and FindingRate.
+// The kinds. Of jobs: all up to FindingDead; of tenants and scopes: FindingLimit, FindingSuspension, FindingTier, FindingBacklog, FindingPause,
+// FindingCap and FindingRate; of queues and downstreams: those of gates, such as FindingPause and FindingCap, and all from FindingParked on.
 const (
 	// FindingPause is something that an operator paused, FindingBreaker a breaker that is not closed.
 	FindingPause   FindingKind = FindingKind(store.WaitPause)
@@ -91,6 +92,16 @@ const (
 	// FindingTier is the tenant's tier, FindingBacklog how many of its jobs wait.
 	FindingTier    FindingKind = explain.KindTier
 	FindingBacklog FindingKind = explain.KindBacklog
+	// FindingParked is how many jobs wait for a downstream, FindingErrors what its calls failed by, FindingAdaptive a limit of it that moves by itself.
+	FindingParked   FindingKind = explain.KindParked
+	FindingErrors   FindingKind = explain.KindErrors
+	FindingAdaptive FindingKind = explain.KindAdaptive
+	// FindingPressure is how much a queue is pressed, FindingShed that jobs are refused for it, FindingDoomed that those are which would start too
+	// late, FindingReserved slots that are kept for some of its classes.
+	FindingPressure FindingKind = explain.KindPressure
+	FindingShed     FindingKind = explain.KindShed
+	FindingDoomed   FindingKind = explain.KindDoomed
+	FindingReserved FindingKind = explain.KindReserved
 )
 
 // explanationOf returns an explanation as the door has it.

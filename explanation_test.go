@@ -46,6 +46,31 @@ func TestAnExplanationIsForPrograms(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 	}
+	_, err = hg.Operate("bob").Pause(ctx, headgate.Queue("mail"), headgate.For(time.Hour, "provider migrates"))
+	check(t, err)
+	check(t, hg.Operate("bob").OpenBreaker(ctx, "smtp", headgate.For(time.Hour, "it is down")))
+	queue, err := hg.Inspect().ExplainQueue(ctx, "mail")
+	check(t, err)
+	downstream, err := hg.Inspect().ExplainDownstream(ctx, "smtp")
+	check(t, err)
+	scope, err := hg.Inspect().ExplainScope(ctx, "acme:mail")
+	check(t, err)
+	for kind, c := range map[headgate.FindingKind]struct {
+		of   headgate.Explanation
+		says string
+	}{
+		headgate.FindingPause: {queue, "provider migrates"}, headgate.FindingBreaker: {downstream, "it is down"}, headgate.FindingLimit: {scope, "acme"},
+	} {
+		found := false
+		for _, r := range c.of.Reasons {
+			found = found || r.Kind == kind && strings.Contains(r.Text, c.says)
+		}
+		if !found {
+			t.Errorf("%s %s has no %s of %q: %+v", c.of.Kind, c.of.Name, kind, c.says, c.of.Reasons)
+		}
+	}
+	job, err = hg.Inspect().Explain(ctx, headgate.Key{Tenant: "acme", ID: "a"})
+	check(t, err)
 	inner, err := explain.New(ctx, s, explain.Job, "acme:a", shown.Everything)
 	check(t, err)
 	want, _ := json.Marshal(inner)

@@ -88,6 +88,21 @@ func (i Inspection) ExplainTenant(ctx context.Context, tenant string) (Explanati
 	return explanationOf(explain.New(ctx, i.client.store, explain.Tenant, tenant, shown.Everything))
 }
 
+// ExplainQueue says what holds a queue back: pauses, caps, pressure, who works on it. store.ErrUnknownQueue means that nobody has used it.
+func (i Inspection) ExplainQueue(ctx context.Context, queue string) (Explanation, error) {
+	return explanationOf(explain.New(ctx, i.client.store, explain.Queue, queue, shown.Everything))
+}
+
+// ExplainScope says which rules bound a scope, such as "acme:mail:high", and whether one refuses now.
+func (i Inspection) ExplainScope(ctx context.Context, scope Scope) (Explanation, error) {
+	return explanationOf(explain.New(ctx, i.client.store, explain.Scope, string(scope), shown.Everything))
+}
+
+// ExplainDownstream says what holds back the jobs that name a downstream: its breaker, cap and rate, and who opened or paused it.
+func (i Inspection) ExplainDownstream(ctx context.Context, downstream string) (Explanation, error) {
+	return explanationOf(explain.New(ctx, i.client.store, explain.Downstream, downstream, shown.Everything))
+}
+
 // UsageFilter says which usage. The zero UsageFilter is all that is kept.
 type UsageFilter struct {
 	Tenant, Queue string
