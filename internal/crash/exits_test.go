@@ -61,6 +61,8 @@ func TestEveryWayOutIsCounted(t *testing.T) {
 	}
 	x.crowd()
 	x.endHeld()
+	x.outnumber()
+	x.outstay()
 	x.convict()
 	x.drain("main", complete2(x))
 	for deadline := time.Now().Add(time.Minute); ; x.pause(x.promote()) {
@@ -136,6 +138,78 @@ func (x *exits) crowd() {
 	gate.Limit = store.Unlimited
 	_, _, err = x.store.SetGate(x.Context(), gate)
 	x.check(err)
+}
+
+// outnumber makes sure that dead letters go in each of three ways, however the dice fell: of five in a queue with a bound of three for
+// younger ones, two of them by hand, and one that is kept for a while by age.
+func (x *exits) outnumber() {
+	for range 5 {
+		x.kill("count")
+	}
+	x.purge()
+	x.kill("age")
+}
+
+// kill makes a dead letter of a queue.
+func (x *exits) kill(queue string) {
+	j := admission.NewJob("many", queue, "work", nil)
+	j.ID = fmt.Sprintf("j%d", len(x.keys))
+	x.ask(queue, []store.Candidate{candidate(j)})
+	x.awaitExit("a job of "+queue, func() bool {
+		x.note(x.read("main", 4), func(l store.Lease) store.Finish {
+			if l.Job.ID != j.ID {
+				return x.anyEnd(l)
+			}
+			f := endAs(l, store.Kill)
+			f.Reason = "discarded"
+			return f
+		})
+		return x.told[admission.Key{Tenant: j.Tenant, ID: j.ID}.String()] != ""
+	})
+}
+
+// outstay makes sure that a job expires in each of four ways, however the dice fell and however slow the machine is: behind shut gates.
+func (x *exits) outstay() {
+	queues := []string{"plain", "drop", "wait", "waitdrop"}
+	gates := func(limit int) {
+		for _, queue := range queues {
+			_, _, err := x.store.SetGate(x.Context(), store.Gate{Name: store.QueueGate(queue), Limit: limit, By: store.Intervention{Reason: x.Name()}})
+			x.check(err)
+		}
+	}
+	gates(0)
+	for _, queue := range queues {
+		j := admission.NewJob("late", queue, "work", nil)
+		j.ID = fmt.Sprintf("j%d", len(x.keys))
+		if queue == "plain" || queue == "drop" {
+			j.Deadline = redistest.Now().Add(time.Second)
+		}
+		before := x.census()
+		x.ask(queue, []store.Candidate{candidate(j)})
+		x.awaitExit("a job that waits in "+queue, func() bool {
+			c := x.census()
+			switch queue {
+			case "plain":
+				return c.Died["expired"] > before.Died["expired"]
+			case "drop":
+				return c.Left["expired"] > before.Left["expired"]
+			case "wait":
+				return c.Died["queue_timeout"] > before.Died["queue_timeout"]
+			}
+			return c.Left["queue_timeout"] > before.Left["queue_timeout"]
+		})
+	}
+	gates(store.Unlimited)
+}
+
+// awaitExit waits until a job has left.
+func (x *exits) awaitExit(what string, left func() bool) {
+	x.Helper()
+	for deadline := time.Now().Add(time.Minute); !left(); x.pause(x.promote()) {
+		if time.Now().After(deadline) {
+			x.Fatalf("%s is still there", what)
+		}
+	}
 }
 
 // work ends what the worker can get, each in some way.
