@@ -106,14 +106,20 @@ func clientPlant(t *testing.T) (address, producer, worker, viewer string) {
 // census is what a server says of its jobs.
 func census(t *testing.T, address, key string) map[string]any {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address+"/api/v1/census", http.NoBody)
+	return decode(t, ask(t, address, key, "census"))
+}
+
+// ask returns what a server says of something.
+func ask(t *testing.T, address, key, about string) string {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address+"/api/v1/"+about, http.NoBody)
 	must(t, err)
 	r.Header.Set("Authorization", "Bearer "+key)
 	response, err := http.DefaultClient.Do(r)
 	must(t, err)
 	text, err := io.ReadAll(response.Body)
 	must(t, errors.Join(err, response.Body.Close()))
-	return decode(t, string(text))
+	return string(text)
 }
 
 // testReadme runs the programs of a README as they stand: what the producer enqueues the worker does, once, and SIGTERM ends it well.
@@ -365,26 +371,28 @@ except HeadgateError as error:
 	}
 }
 
-// long is a worker whose job takes four leases.
+// long is a worker whose job ends when the file is there that it names.
 var long = map[string]string{
 	"python": `
-import time
+import os, time
 from headgate import Client, Worker
-worker = Worker(Client(), {"mail": 1}, lease=1)
+worker = Worker(Client(), {"mail": 1}, lease=3)
 
 @worker.handler("slow")
 def slow(job):
     print("begun", flush=True)
-    time.sleep(4)
+    while not os.path.exists(job.json()):
+        time.sleep(0.02)
     print("cancelled" if job.cancelled.is_set() else "kept", flush=True)
 
 worker.run()
 `,
 	"typescript": `
+import { existsSync } from "node:fs";
 import { Client, Worker } from "headgate";
-const worker = new Worker(new Client(), { queues: { mail: 1 }, lease: 1, handlers: { async slow(job) {
+const worker = new Worker(new Client(), { queues: { mail: 1 }, lease: 3, handlers: { async slow(job) {
   console.log("begun");
-  await new Promise((resolve) => setTimeout(resolve, 4000));
+  while (!existsSync(job.json())) await new Promise((resolve) => setTimeout(resolve, 20));
   console.log(job.signal.aborted ? "cancelled" : "kept");
 } } });
 await worker.run();
@@ -399,14 +407,18 @@ func TestAWorkerKeepsItsLeaseAndDrains(t *testing.T) {
 			t.Parallel()
 			address, producer, worker, viewer := clientPlant(t)
 			dir, _ := l.programs(t)
-			enqueue, said := python.run(t, filepath.Join(dir, "..", "python"), `from headgate import Client; Client().enqueue("acme", "mail", "slow", id="one")`, address, producer)
+			end := filepath.Join(t.TempDir(), "end")
+			enqueue, said := python.run(t, filepath.Join(dir, "..", "python"), `from headgate import Client; Client().enqueue("acme", "mail", "slow", "`+end+`", id="one")`, address, producer)
 			if err := enqueue.Wait(); err != nil {
 				t.Fatalf("%v\n%s", err, said.String())
 			}
 			c, out := l.run(t, dir, long[l.name], address, worker)
 			awaitLog(t, out.String, "begun", 1)
 			other, idle := l.run(t, dir, long[l.name], address, worker) // It would be handed what is not kept.
+			awaitLog(t, func() string { return ask(t, address, viewer, "workers") }, `"lease_end"`, 2)
 			must(t, c.Process.Signal(syscall.SIGTERM))
+			<-time.After(7 * time.Second) // More than two leases, which are long because a busy machine halts processes.
+			must(t, os.WriteFile(end, nil, 0o600))
 			if err := c.Wait(); err != nil || out.String() != "begun\nkept\n" {
 				t.Errorf("%v\n%s", err, out.String())
 			}
