@@ -69,8 +69,8 @@ func TestADoubtStays(t *testing.T) {
 	}
 }
 
-// TestARefusalInDoubtIsAskedForAgain: a call is cut off, its repetition is refused, and only then does Redis read the call. Its caller is
-// told that the job is in.
+// TestARefusalInDoubtIsAskedForAgain: a call is cut off, its repetition is refused, and only then, within lateCall, does Redis read the
+// call. Its caller is told that the job is in.
 func TestARefusalInDoubtIsAskedForAgain(t *testing.T) {
 	t.Parallel()
 	server := redistest.Shared(t)
@@ -96,7 +96,17 @@ func TestARefusalInDoubtIsAskedForAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	var late []any
-	calls := 0
+	var repeated time.Time
+	calls, arrived := 0, false
+	arrive := func() { // It finds the queue open.
+		if _, err := operator.Resume(t.Context(), paused, store.Intervention{}); err != nil {
+			t.Error(err)
+		}
+		if err := direct.Do(t.Context(), late...).Err(); err != nil {
+			t.Error(err)
+		}
+		arrived = true
+	}
 	proxy.Decide(func(c redistest.Command) redistest.Action {
 		if !c.IsScript() || !strings.HasSuffix(c.Args[0], "_admit") {
 			return redistest.Action{}
@@ -108,19 +118,23 @@ func TestARefusalInDoubtIsAskedForAgain(t *testing.T) {
 				late = append(late, arg)
 			}
 			return redistest.Action{Cut: redistest.CutBefore}
-		case 3: // The second was refused: now the first arrives, and finds the queue open.
-			if _, err := operator.Resume(t.Context(), paused, store.Intervention{}); err != nil {
-				t.Error(err)
-			}
-			if err := direct.Do(t.Context(), late...).Err(); err != nil {
-				t.Error(err)
+		case 2:
+			repeated = time.Now()
+		case 3: // The second was refused. The first was held back for a little less than lateCall since.
+			if time.Since(repeated) >= lateCall {
+				arrive()
 			}
 		}
 		return redistest.Action{}
 	})
 	verdict, err := p.Enqueue(t.Context(), testJob("a"))
-	if err != nil || verdict.Err() != nil || calls != 3 {
-		t.Errorf("%+v, %v, after %d calls", verdict, err, calls)
+	if !arrived {
+		t.Errorf("asked again within %s of the repetition, when a call that was cut off may still be on its way", lateCall)
+		arrive()
+	}
+	c, censusErr := s.Census(t.Context())
+	if err != nil || censusErr != nil || verdict.Err() != nil || calls != 3 || c.Accepted != 2 {
+		t.Errorf("%+v, %v, after %d calls; %d jobs are in, want 2, %v", verdict, err, calls, c.Accepted, censusErr)
 	}
 }
 
