@@ -263,7 +263,7 @@ clean: ## Remove what was built.
 
 # redis-server for the tests (redistest starts it, on ports of its own; no service is needed), promtool of Debian's prometheus
 # for the rules and metrics, python3 and node for the clients, nginx, haproxy and caddy for the configurations in deploy, postgresql and
-# mariadb-server-core for the outbox (pgtest and mariatest start them, in folders of their own), a C compiler for the race detector. RUNLEVEL=1 keeps
+# mariadb-server-core for the outbox (dbtest starts them, in folders of their own), a C compiler for the race detector. RUNLEVEL=1 keeps
 # Debian from starting the services it installs; dpkg finishes first what an interrupted installation left, since apt-get refuses to work before.
 .PHONY: deps
 deps: ## Install what the tests need besides Go, if it is missing and you are root.

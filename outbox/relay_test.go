@@ -9,9 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/internal/mariatest"
+	"github.com/headgate/headgate/internal/dbtest"
 	"github.com/headgate/headgate/internal/outboxtest"
-	"github.com/headgate/headgate/internal/pgtest"
 	"github.com/headgate/headgate/outbox"
 	"github.com/headgate/headgate/policy"
 )
@@ -22,14 +21,14 @@ func window(context.Context) (time.Duration, error) { return policy.DefaultDedup
 
 func postgresql(tb testing.TB) *outboxtest.Database {
 	tb.Helper()
-	s := pgtest.Start(tb)
-	return &outboxtest.Database{Dialect: outbox.PostgreSQL, Driver: "pgx", Source: s.URL(), Kill: s.Kill, Restart: s.Restart}
+	s := dbtest.PostgreSQL(tb)
+	return &outboxtest.Database{Dialect: outbox.PostgreSQL, Driver: s.Driver(), Source: s.Source(), Kill: s.Kill, Restart: s.Restart}
 }
 
 func mariadb(tb testing.TB) *outboxtest.Database {
 	tb.Helper()
-	s := mariatest.Start(tb)
-	return &outboxtest.Database{Dialect: outbox.MySQL, Driver: "mysql", Source: s.Source(), Kill: s.Kill, Restart: s.Restart}
+	s := dbtest.MariaDB(tb)
+	return &outboxtest.Database{Dialect: outbox.MySQL, Driver: s.Driver(), Source: s.Source(), Kill: s.Kill, Restart: s.Restart}
 }
 
 // TestOutbox holds an outbox to its rules on each database that has a server; SQLite's is in the module outboxsqlite.

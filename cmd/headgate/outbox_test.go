@@ -11,8 +11,7 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/admission"
-	"github.com/headgate/headgate/internal/mariatest"
-	"github.com/headgate/headgate/internal/pgtest"
+	"github.com/headgate/headgate/internal/dbtest"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/outbox"
 )
@@ -20,7 +19,7 @@ import (
 // TestOutboxMovesFromMariaDB: by its address, with a password that no error shows.
 func TestOutboxMovesFromMariaDB(t *testing.T) {
 	t.Parallel()
-	server := mariatest.Start(t)
+	server := dbtest.MariaDB(t)
 	db := server.Open(t)
 	if err := outbox.MySQL.Migrate(t.Context(), db); err != nil {
 		t.Fatal(err)
@@ -58,7 +57,7 @@ func TestOutboxMovesFromMariaDB(t *testing.T) {
 // TestOutboxMovesWhatWasCommitted: the command makes the tables and moves a row; an address that is none is not shown.
 func TestOutboxMovesWhatWasCommitted(t *testing.T) {
 	t.Parallel()
-	pg, file := pgtest.Start(t), filepath.Join(t.TempDir(), "database")
+	pg, file := dbtest.PostgreSQL(t), filepath.Join(t.TempDir(), "database")
 	run := func(address string) (int, string) {
 		t.Helper()
 		if err := os.WriteFile(file, []byte(address+"\n"), 0o600); err != nil {
@@ -113,7 +112,7 @@ func TestOutboxMovesWhatWasCommitted(t *testing.T) {
 // scrapeRelay returns the metrics of headgate outbox once it has moved a row.
 func scrapeRelay(t *testing.T) (said string) {
 	t.Helper()
-	server, file := mariatest.Start(t), filepath.Join(t.TempDir(), "database")
+	server, file := dbtest.MariaDB(t), filepath.Join(t.TempDir(), "database")
 	must(t, os.WriteFile(file, []byte(server.URL()), 0o600))
 	relay := addressOf(newDeployment(t), "outbox", "--database-file", file, "--metrics", "127.0.0.1:0")
 	db := server.Open(t)

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/internal/pgtest"
+	"github.com/headgate/headgate/internal/dbtest"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -29,7 +29,7 @@ func open(tb testing.TB) *headgate.Client {
 }
 
 // database returns a PostgreSQL of the test's own.
-func database(tb testing.TB) *sql.DB { return pgtest.Start(tb).Open(tb) }
+func database(tb testing.TB) *sql.DB { return dbtest.PostgreSQL(tb).Open(tb) }
 
 // work runs a worker until the test ends.
 func work(tb testing.TB, w *headgate.Worker) {

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/dbtest"
 	"github.com/headgate/headgate/internal/outboxtest"
-	"github.com/headgate/headgate/internal/pgtest"
 	"github.com/headgate/headgate/outbox"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -96,7 +96,7 @@ func place(ctx context.Context, pool *pgxpool.Pool, job insert) error {
 
 // BenchmarkInsertTx commits orders without a job, with one in the outbox and with one of river's.
 func BenchmarkInsertTx(b *testing.B) {
-	server := pgtest.Start(b)
+	server := dbtest.PostgreSQL(b)
 	must(b, outbox.Migrate(b.Context(), server.Open(b)))
 	pool, err := pgxpool.New(b.Context(), server.URL()+" pool_max_conns=8")
 	must(b, err)
@@ -136,6 +136,6 @@ func counts(b *testing.B, db *sql.DB) {
 
 // BenchmarkRelay moves rows from the outbox into Headgate.
 func BenchmarkRelay(b *testing.B) {
-	s := pgtest.Start(b)
-	outboxtest.BenchmarkRelay(b, &outboxtest.Database{Dialect: outbox.PostgreSQL, Driver: "pgx", Source: s.URL()})
+	s := dbtest.PostgreSQL(b)
+	outboxtest.BenchmarkRelay(b, &outboxtest.Database{Dialect: outbox.PostgreSQL, Driver: s.Driver(), Source: s.Source()})
 }
