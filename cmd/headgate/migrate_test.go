@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -139,19 +140,14 @@ func newMovingSite(t *testing.T) *movingSite {
 	return s
 }
 
-// start starts headgate on the site's Redis as a process of its own.
-func (s *movingSite) start(args ...string) *exec.Cmd {
-	s.Helper()
-	return s.startAt(s.server.URL(), args...)
-}
-
-func (s *movingSite) startAt(redis string, args ...string) *exec.Cmd {
+// start starts headgate on a Redis as a process of its own.
+func (s *movingSite) start(redis string, stderr io.Writer, args ...string) *exec.Cmd {
 	s.Helper()
 	binary, err := os.Executable()
 	must(s.T, err)
 	c := exec.CommandContext(context.WithoutCancel(s.Context()), binary, append(args, "--redis", redis)...) //nolint:gosec // It is this binary.
 	c.Env = append(os.Environ(), asCommand+"=1")
-	c.Stderr = s.Output()
+	c.Stderr = stderr
 	must(s.T, c.Start())
 	s.Cleanup(func() { _ = c.Process.Kill() }) // Most have ended.
 	return c
@@ -159,7 +155,7 @@ func (s *movingSite) startAt(redis string, args ...string) *exec.Cmd {
 
 func (s *movingSite) worker(redis string) *exec.Cmd {
 	s.Helper()
-	return s.startAt(redis, "worker", "--queue", "mail", "--deliver", s.receiver.URL, "--allow-private", "--concurrency", "4")
+	return s.start(redis, s.Output(), "worker", "--queue", "mail", "--deliver", s.receiver.URL, "--allow-private", "--concurrency", "4")
 }
 
 // until waits until something is so.
@@ -187,6 +183,7 @@ func (s *movingSite) produce(jobs int, in func(n int)) error {
 		if p == nil {
 			st, err := redisstore.Open(s.Context(), s.client, redisstore.Config{})
 			if errors.Is(err, admission.ErrMigrating) {
+				<-time.After(5 * time.Millisecond) // The machine is the migration's.
 				continue
 			}
 			if err == nil {
@@ -212,16 +209,18 @@ func (s *movingSite) produce(jobs int, in func(n int)) error {
 	return nil
 }
 
-// migrate runs the command until it has ended, and kills it each time it gets a little further. It returns how often.
+// migrate runs the command until it has ended, and kills it each time it gets a little further: how far is counted from when it says that
+// it works, since how long a process takes to start is the machine's affair. It returns how often.
 func (s *movingSite) migrate(partitions int, args ...string) (kills int) {
 	s.Helper()
 	state, to := keyspace.New(keyspace.DefaultPrefix, 0).State(), strconv.Itoa(partitions)
 	layout := func() string { return s.client.HGet(s.Context(), state, "partitions").Val() }
 	for {
-		m := s.start(append([]string{"migrate", "--partitions", to}, args...)...)
+		var said lockedBuffer
+		m := s.start(s.server.URL(), io.MultiWriter(&said, s.Output()), append([]string{"migrate", "--partitions", to}, args...)...)
 		ended := make(chan error, 1)
 		go func() { ended <- m.Wait() }()
-		s.until("the migration begins", func() bool { return strings.Contains(layout(), ">") || len(ended) > 0 })
+		s.until("the migration begins", func() bool { return strings.Contains(said.String(), "prepare partitions") || len(ended) > 0 })
 		select {
 		case err := <-ended:
 			must(s.T, err)
