@@ -253,3 +253,72 @@ func TestTheQuietestBreakerMakesRoom(t *testing.T) {
 		t.Errorf("%d of the last 200 are known", fresh)
 	}
 }
+
+// TestATenantsBreakersMakeRoomForOthers: a tenant whose jobs name downstreams that are made up, and fail, opens as many breakers as there may
+// be. They do not keep another tenant's downstream from having one, nor go on holding jobs, and no breaker of others goes for them.
+func TestATenantsBreakersMakeRoomForOthers(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, breaker.Config{})
+	const most, others = 4096, 40
+	fail := func(tenant string, downstreams ...string) (words []store.BreakerWord) {
+		for _, worker := range []string{"w", "v"} {
+			for from := 0; from < len(downstreams); from += store.MaxReports {
+				var reports []store.Outcomes
+				for _, downstream := range downstreams[from:min(from+store.MaxReports, len(downstreams))] {
+					d.sequence++
+					c := breaker.Counts{Failures: 100}
+					reports = append(reports, store.Outcomes{Downstream: downstream, Config: d.config, Report: breaker.Report{
+						Sequence: d.sequence, Counts: c, Streak: c.Failures,
+						Tenants: []breaker.TenantCounts{{Tenant: breaker.TenantNumber(tenant), Counts: c, Streak: c.Failures}},
+					}})
+				}
+				some, _, err := d.store.ReportOutcomes(t.Context(), store.Reporter{Name: worker}, reports)
+				check(t, err)
+				words = append(words, some...)
+			}
+		}
+		return words
+	}
+	names := func(of string, from, to int) (all []string) {
+		for i := from; i < to; i++ {
+			all = append(all, of+strconv.Itoa(i))
+		}
+		return all
+	}
+	for i, name := range names("own", 0, others) { // Each of another tenant.
+		fail("t"+strconv.Itoa(i), name)
+	}
+	d.pass(time.Millisecond)
+	fail("flood", names("f", 0, most-others)...)
+	gates := func() int {
+		n, err := redisconn.Client(d.store.conn).HLen(t.Context(), d.store.conn.Partition.Gates()).Result()
+		check(t, err)
+		return int(n)
+	}
+	if n := gates(); n != most {
+		t.Fatalf("%d breakers are open, want %d", n, most)
+	}
+	for i, word := range fail("late", names("late", 0, 10)...) {
+		if word.Full {
+			t.Fatalf("there is no room for another tenant's breaker, %d", i)
+		}
+	}
+	if n := gates(); n != most {
+		t.Errorf("%d gates are there for %d breakers: what has gone for another still holds jobs", n, most)
+	}
+	for _, word := range fail("flood", names("more", 0, 200)...) {
+		if word.Full {
+			t.Fatal("a tenant's own breakers make no room for another of its own")
+		}
+	}
+	for _, name := range append(names("own", 0, others), names("late", 0, 10)...) {
+		if state, err := d.store.Breaker(t.Context(), name); err != nil || state.State != breaker.Open {
+			t.Errorf("%s of another tenant: %+v, %v", name, state, err)
+		}
+	}
+	n, err := redisconn.Client(d.store.conn).SCard(t.Context(), d.store.conn.Partition.Breakers()).Result()
+	check(t, err)
+	if n != most {
+		t.Errorf("%d are known", n)
+	}
+}

@@ -249,6 +249,12 @@ local function changes(f)
   return fields
 end
 
+-- maker_of returns the number of the one tenant whose calls a report counts; 0 where there are several, or none that is known.
+local function maker_of(text)
+  local number, more = match(text, '^(%d+),[^;]*;?(.?)')
+  return number and more == '' and tonumber(number) or 0
+end
+
 -- gates_follow lets the gates follow.
 local function gates_follow(follow)
   for _, f in ipairs(follow) do breaker_follow(f) end
@@ -263,7 +269,7 @@ function scripts.breaker(KEYS, ARGV)
   call_begin(time_us, {})
   call.now, call.clock = time_us, breaker.clock()
 
-  local rules_of, touched, aside, reply = {}, {}, {}, { 'counted', format('%d', state_num('pv')) }
+  local rules_of, touched, aside, reply, follow = {}, {}, {}, { 'counted', format('%d', state_num('pv')) }, {}
   for i = 1, KINDS do
     local origin, version, text = match(ARGV[RULES_AT + i - 1], '^(%d) (%d+) (.*)$')
     rules_of[i] = breaker.rules(text)
@@ -272,13 +278,14 @@ function scripts.breaker(KEYS, ARGV)
   for at = RULES_AT + KINDS, #ARGV, REPORT_SIZE do
     local n = {}
     for i = 1, 9 do n[i] = tonumber(ARGV[at + i]) end
-    local f = breaker.open(ARGV[at]) or breaker.make(ARGV[at], rules_of[n[1]])
+    local f, gone = breaker.open(ARGV[at]), nil
+    if not f then f, gone = breaker.make(ARGV[at], rules_of[n[1]], maker_of(ARGV[at + 10]), time_us) end
+    follow[#follow + 1] = gone
     touched[#touched + 1] = f or false
     local said = { ran = n[9], tenants = ARGV[at + 10], errors = ARGV[at + 11] }
     aside[#touched] = f and report(f, rules_of[n[1]], n[2], n[3], { n[4], n[5], n[6], n[7] }, n[8], said) or ''
   end
 
-  local follow = {}
   for i, f in ipairs(touched) do
     if f and not f.saved then
       f.saved = true

@@ -20,8 +20,10 @@ function scripts.force(KEYS, ARGV)
   call_begin(now, {})
   local f = breaker.open(DOWNSTREAM)
   if not f and TO == 'reset' then return { 'unknown' } end
-  f = f or breaker.make(DOWNSTREAM, breaker.rules(RULES))
+  local gone
+  if not f then f, gone = breaker.make(DOWNSTREAM, breaker.rules(RULES), 0, now) end
   if not f then return { 'full' } end
+  if gone then breaker_follow(gone) end
   local told = { reason = REASON }
   if TO == 'reset' then
     local was = f.state

@@ -24,9 +24,9 @@ do
     'ramp', 'trips', 'row', 'heard', 'confirmed', 'workers', 'begun', 'doubt' }
   -- The rules' origin and the policy's version; of the trial, which is of the period `tried`, places of groups of
   -- tenants; of the life, calls, failures, microseconds that calls ran, and when the last failed; n and two digits for
-  -- how often the breaker went from a state to another.
+  -- how often the breaker went from a state to another; the number of the tenant whose call made it, 0 for none's.
   local EXTRA = { 'origin', 'version', 'tried', 'failer', 'failed', 'passer', 'passer_too', 'calls', 'failures', 'ran',
-    'failed_at', 'n00', 'n01', 'n02', 'n10', 'n11', 'n12', 'n20', 'n21', 'n22' }
+    'failed_at', 'n00', 'n01', 'n02', 'n10', 'n11', 'n12', 'n20', 'n21', 'n22', 'maker' }
   local RULE_NAMES = { 'window', 'buckets', 'min_calls', 'failure_rate', 'failure_threshold', 'slow_call_rate',
     'success_threshold', 'max_probes', 'probe_timeout', 'open_base', 'open_max', 'reset_after' }
   local EVENTS_KEPT, BREAKER_CAP, DRAWN = 1000, 4096, 16
@@ -91,38 +91,97 @@ do
     return f
   end
 
-  -- make_room forgets one that is closed and of which nothing is going on: of so many that are drawn the one of which nothing
-  -- was heard for longest. It reports whether there was one.
-  local function make_room()
+  -- breaker.guests returns the probes that are no jobs, by their fields.
+  function breaker.guests(f)
+    local calls, fields = {}, redis.call('HGETALL', f.key)
+    for i = 1, #fields, 2 do
+      if sub(fields[i], 1, 2) == 'p:' then
+        local period, at = match(fields[i + 1], '^(%d+)|(%d+)$')
+        calls[fields[i]] = { period = tonumber(period), at = tonumber(at) }
+      end
+    end
+    return calls
+  end
+
+  -- oldest_probe returns when the oldest probe in flight began.
+  local function oldest_probe(f)
+    if f.state ~= breaker.HALF_OPEN then return nil end
     local oldest
+    for _, guest in pairs(breaker.guests(f)) do
+      if guest.period == f.period then oldest = math.min(oldest or 9e15, guest.at) end
+    end
+    local marks = state_num('nm') > 0 and redis.call('HVALS', keys.marks) or {}
+    for _, mark in ipairs(marks) do
+      local period, at, downstream = match(mark, '^(%d+)|(%d+)|(.*)$')
+      if downstream == f.name and tonumber(period) == f.period then
+        oldest = math.min(oldest or 9e15, tonumber(at))
+      end
+    end
+    return oldest
+  end
+
+  -- forget lets a breaker go, with all that is kept of it.
+  local function forget(f)
+    redis.call('UNLINK', f.key)
+    redis.call('SREM', keys.breakers, f.name)
+    redis.call('ZREM', keys.due, 'b' .. f.name)
+    call.earliest = nil
+  end
+
+  -- longest takes for an entry of a table of breakers the one of which nothing was heard for longer.
+  local function longest(of, entry, f)
+    if not of[entry] or f.heard < of[entry].heard then of[entry] = f end
+  end
+
+  -- make_room forgets a breaker of so many that are drawn: the closed one of which nothing was heard for longest and nothing is
+  -- going on; where there is none, of the tenant whose calls made the most of them, two at least, the one of which nothing was
+  -- heard for longest. What an operator has forced stays, and what a probe is in flight of. It reports whether there was one, and
+  -- returns it where its gate is to change.
+  local function make_room(now)
+    local quiet, of, made, most = {}, {}, {}, nil
     for _, name in ipairs(redis.call('SRANDMEMBER', keys.breakers, DRAWN)) do
       local f = call.breakers[name] == nil and breaker.open(name)
       if f then
         call.breakers[name] = nil
-        local idle = f.state == breaker.CLOSED and f.forced == 0 and f.ramp == 0 and f.doubt == 0
-        if idle and (not oldest or f.heard < oldest.heard) then oldest = f end
+        if f.state == breaker.CLOSED and f.forced == 0 and f.ramp == 0 and f.doubt == 0 then longest(quiet, 1, f) end
+        if f.maker > 0 and f.forced == 0 and not oldest_probe(f) then
+          longest(of, f.maker, f)
+          made[f.maker] = (made[f.maker] or 0) + 1
+          if made[f.maker] > 1 and (not most or made[f.maker] > made[most]) then most = f.maker end
+        end
       end
     end
-    if not oldest then return false end
-    redis.call('UNLINK', oldest.key)
-    redis.call('SREM', keys.breakers, oldest.name)
-    redis.call('ZREM', keys.due, 'b' .. oldest.name)
-    call.earliest = nil
-    return true
+    if quiet[1] then
+      forget(quiet[1])
+      return true
+    end
+    local f = most and of[most]
+    if not f then return false end
+    breaker.enter(f, breaker.CLOSED, breaker.RESET, now, nil, { reason = 'too many breakers of one tenant' })
+    forget(f)
+    call.breakers[f.name] = false
+    return true, f
   end
 
-  -- breaker.make returns a new one, closed; nil when there are too many and none can go.
-  function breaker.make(downstream, rules)
-    if redis.call('SCARD', keys.breakers) >= BREAKER_CAP and not make_room() then return nil end
+  -- breaker.make returns a new one, closed, that a tenant's call has made; nil when there are too many and none can go. The other
+  -- is one that has gone for it and whose gate is to change.
+  function breaker.make(downstream, rules, tenant, now)
+    local gone
+    if redis.call('SCARD', keys.breakers) >= BREAKER_CAP then
+      local room
+      room, gone = make_room(now)
+      if not room then return nil end
+    end
     redis.call('SADD', keys.breakers, downstream)
     local f = { name = downstream, key = call.prefix .. 'br:' .. downstream, rules = rules, ring = '', groups = {}, was = {} }
     numbers(f, META, '')
     numbers(f, EXTRA, '')
+    f.maker = tenant
     f.since = breaker.clock()
     f.heard, f.confirmed, f.period = f.since, f.since, floor(f.since / 1000000)
     f.was.period, f.tried = f.period, f.period
     call.breakers[downstream] = f
-    return f
+    return f, gone
   end
 
   -- breaker.enter begins a period in a state that ends at until_at, nil for never, and tells of it.
@@ -262,35 +321,6 @@ do
       end
     end
     return false
-  end
-
-  -- breaker.guests returns the probes that are no jobs, by their fields.
-  function breaker.guests(f)
-    local calls, fields = {}, redis.call('HGETALL', f.key)
-    for i = 1, #fields, 2 do
-      if sub(fields[i], 1, 2) == 'p:' then
-        local period, at = match(fields[i + 1], '^(%d+)|(%d+)$')
-        calls[fields[i]] = { period = tonumber(period), at = tonumber(at) }
-      end
-    end
-    return calls
-  end
-
-  -- oldest_probe returns when the oldest probe in flight began.
-  local function oldest_probe(f)
-    if f.state ~= breaker.HALF_OPEN then return nil end
-    local oldest
-    for _, guest in pairs(breaker.guests(f)) do
-      if guest.period == f.period then oldest = math.min(oldest or 9e15, guest.at) end
-    end
-    local marks = state_num('nm') > 0 and redis.call('HVALS', keys.marks) or {}
-    for _, mark in ipairs(marks) do
-      local period, at, downstream = match(mark, '^(%d+)|(%d+)|(.*)$')
-      if downstream == f.name and tonumber(period) == f.period then
-        oldest = math.min(oldest or 9e15, tonumber(at))
-      end
-    end
-    return oldest
   end
 
   -- breaker.advance makes the change that is due by time alone, and reports whether it begins a period. A
