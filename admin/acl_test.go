@@ -47,7 +47,7 @@ func TestTheDocumentedACLIsEnough(t *testing.T) {
 	s, err := redisstore.Open(t.Context(), client, redisstore.Config{})
 	must(t, err)
 	p := newPlantOn(t, s, nil)
-	for _, part := range []func(*plant){walkMeta, walkJobs, walkLetters, walkLimits, walkPolicy, walkParts, walkQueues} {
+	for _, part := range []func(*plant){walkMeta, walkJobs, walkLetters, walkPolicy, walkLimits, walkParts, walkQueues} {
 		part(p)
 	}
 	runOne(t, p)

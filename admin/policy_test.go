@@ -30,6 +30,7 @@ func (p *plant) put(who string, a ask) {
 	p.want(http.StatusOK, who, a)
 }
 
+// walkPolicy comes before what asks for decisions: those are told once a second, and would come into the forecast sooner or later.
 func walkPolicy(p *plant) {
 	const document = `{"tenants":{"acme":{"tier":"premium"}}}`
 	would := p.want(http.StatusOK, "operator", ask{op: "POST /api/v1/policy/dry-run", body: document}).object(p.tb)

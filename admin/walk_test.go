@@ -18,7 +18,7 @@ func TestEveryOperationAnswersAsDescribed(t *testing.T) {
 	p := newPlant(t, nil)
 	mail, acme := map[string]string{"queue": "mail"}, map[string]string{"tenant": "acme"}
 	both := map[string]string{"tenant": "acme", "queue": "mail"}
-	for _, part := range []func(*plant){walkMeta, walkJobs, walkLetters, walkLimits, walkPolicy, walkRollout, walkParts, walkNames, walkBreakers, walkSemaphores, walkReservations, walkUsage, walkExplain, walkSessions} {
+	for _, part := range []func(*plant){walkMeta, walkJobs, walkLetters, walkPolicy, walkLimits, walkRollout, walkParts, walkNames, walkBreakers, walkSemaphores, walkReservations, walkUsage, walkExplain, walkSessions} {
 		part(p)
 	}
 	for path, names := range map[string]map[string]string{
