@@ -114,13 +114,13 @@ local function plan_write(cl)
   local V = cl.q.V[cl.c]
   local tags, out, kept, drained, modes = {}, {}, {}, {}, {}
   for x in pairs(p.served) do
-    tags[#tags + 1] = format('%.17g', x.tag)
+    tags[#tags + 1] = number_text(x.tag)
     tags[#tags + 1] = x.member
   end
   for _, x in ipairs(p.gone) do
     out[#out + 1] = x.member
     if x.tag > V then
-      kept[#kept + 1] = format('%.17g', x.tag)
+      kept[#kept + 1] = number_text(x.tag)
       kept[#kept + 1] = x.name
     end
     if x.mode then
@@ -158,20 +158,24 @@ local function reserve_shut(q, c)
   return false
 end
 
+-- queue_can_run returns the tenant that a class would serve, if any.
 local function queue_can_run(q, c)
-  return q.waiting[c] > 0 and not reserve_shut(q, c) and plan_head(class_open(q, c)) ~= nil
+  return q.waiting[c] > 0 and not reserve_shut(q, c) and plan_head(class_open(q, c))
 end
 
+-- pool_can_run returns the class that a queue would serve, if any, and its tenant.
 local function pool_can_run(p, i)
   local q = queue_open(p.queues[i])
   if gate_kinds().q and gate_closed('q:' .. q.name) then return false end
-  return pattern_next(q, queue_can_run) ~= nil
+  return pattern_next(q, queue_can_run)
 end
 
+-- pool_next returns the queue that a pool would serve, by its number, with its class and tenant.
 local function pool_next(p)
   if p.mode == 'w' then return pattern_next(p, pool_can_run) end
   for i = 1, p.n do
-    if pool_can_run(p, i) then return i end
+    local c, x = pool_can_run(p, i)
+    if c then return i, c, x end
   end
 end
 
@@ -210,9 +214,9 @@ local function park_lane(pool, cl, x, lane, stops, now)
   return true
 end
 
--- lane_popped settles x after a job was taken from its lane by fill: still there, behind gates, or drained.
-local function lane_popped(cl, x, lane)
-  local key, mode = lane_key(cl, x.name, lane), 'a'
+-- lane_popped settles x after a job was taken from its lane, which has that key, by fill: still there, behind gates, or drained.
+local function lane_popped(cl, x, lane, key)
+  local mode = 'a'
   if x.lane == '*' then
     local lanes, head = lanes_key(cl, x.name), redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
     if head[1] then
@@ -260,11 +264,12 @@ local function serve(pool, cl, x, now)
   local stops = gated and lane_gates(downstream) or NO_GATES
   if downstream ~= '' and park_lane(pool, cl, x, lane, stops, now) then return false end
   pool.others = nil
-  local popped = redis.call('ZPOPMIN', lane_key(cl, x.name, lane))
+  local of_lane = lane_key(cl, x.name, lane)
+  local popped = redis.call('ZPOPMIN', of_lane)
   local member = popped[1]
   local key = x.name .. ':' .. sub(member, 13)
   waiting_add(cl, lane, -1)
-  local mode = lane_popped(cl, x, lane)
+  local mode = lane_popped(cl, x, lane, of_lane)
   if byte(lane) == 100 and score_of(popped[2]) < now then
     local rec = redis.call('HGET', keys.jobs, key)
     if rec then
@@ -276,7 +281,7 @@ local function serve(pool, cl, x, now)
     if mode ~= 'a' then
       plan_leave(cl, x, mode)
       lane_vanished(lane)
-    elseif redis.call('EXISTS', lane_key(cl, x.name, lane)) == 0 then
+    elseif redis.call('EXISTS', of_lane) == 0 then
       lane_vanished(lane)
     end
     return false
@@ -341,7 +346,7 @@ local function fill_pool(pool, now)
   local room = pool.slots - redis.call('XLEN', pool.key)
   while room > 0 do
     call.want = math.min(room, call.moves)
-    local i = pool_next(pool)
+    local i, c, x = pool_next(pool)
     if not i then
       pool.room = room
       return false
@@ -351,9 +356,7 @@ local function fill_pool(pool, now)
       return true
     end
     local q = queue_open(pool.queues[i])
-    local c = pattern_next(q, queue_can_run)
-    local cl = q.classes[c]
-    if serve(pool, cl, plan_head(cl), now) then
+    if serve(pool, q.classes[c], x, now) then
       pattern_commit(q, c)
       if pool.mode == 'w' and pool.n > 1 then
         pattern_commit(pool, i)
@@ -392,8 +395,10 @@ local function picks_write()
       redis.call('XADD', call.picks[i].pool.key, '*', 'j', job_keys[i], 'r', records[i])
     end
     local flags = byte(records[i], 2)
-    old_remove(job_keys[i], records[i])
-    if has_flag(flags, UNIQUE_START) and not has_flag(flags, UNIQUE_END) then unique_release(job_keys[i]) end
+    if flags >= COUNTED then -- else it has none of these
+      old_remove(job_keys[i], records[i])
+      if has_flag(flags, UNIQUE_START) and not has_flag(flags, UNIQUE_END) then unique_release(job_keys[i]) end
+    end
     call.dispatched[#call.dispatched + 1] = job_keys[i]
   end
 end

@@ -79,10 +79,12 @@ local function lanes_key(cl, tenant)
   return call.prefix .. 'lanes:' .. cl.cq .. ':' .. tenant
 end
 
+-- tenant_parse makes room for what a plan adds (plan_more): a table that grows field by field is made anew each time it is full.
 local function tenant_parse(v)
   if not v then return false end
   local beside = byte(v, 10) == 43 and '+' or ''
-  return { mode = sub(v, 1, 1), entry = sub(v, 2, 9), beside = beside, lane = sub(v, 10 + #beside) }
+  return { mode = sub(v, 1, 1), entry = sub(v, 2, 9), beside = beside, lane = sub(v, 10 + #beside),
+    name = nil, member = nil, gates = nil, tag = nil, number = nil, weight = nil }
 end
 
 local function tenant_text(x)

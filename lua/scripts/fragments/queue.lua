@@ -118,12 +118,16 @@ local function pool_write(p)
 end
 
 -- pattern: of Σ weights consecutive picks, w[i] are i's, in order, while all can run; one that cannot forfeits
--- the rest of its turn. pattern_next only looks; pattern_commit moves the phase.
+-- the rest of its turn. pattern_next only looks, and returns what it finds with what can_run says of it; pattern_commit moves the phase.
 local function pattern_next(p, can_run)
-  if p.left > 0 and can_run(p, p.cur) then return p.cur end
+  if p.left > 0 then
+    local found, of = can_run(p, p.cur)
+    if found then return p.cur, found, of end
+  end
   for k = 1, p.n do
     local i = (p.cur + k - 1) % p.n + 1
-    if can_run(p, i) then return i end
+    local found, of = can_run(p, i)
+    if found then return i, found, of end
   end
 end
 
