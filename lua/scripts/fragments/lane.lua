@@ -181,7 +181,7 @@ local function lane_place(cl, tenant, lane, score, member)
   local key, dated, x = lane_key(cl, tenant, lane), byte(lane) == 100, tenant_open(cl, tenant)
   if score ~= cl.placed_at then cl.placed_at, cl.placed_text = score, format('%d', score) end
   redis.call('ZADD', key, cl.placed_text, member)
-  local size = x and redis.call('ZCARD', key) or 1 -- Of a tenant that has no lane nothing waits in one.
+  local size = redis.call('ZCARD', key)
   waiting_add(cl, lane, 1)
   cl.q.touched = true
   local first = size == 1 or (dated or x.lane ~= lane) and redis.call('ZRANK', key, member) == 0
