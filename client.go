@@ -49,6 +49,7 @@ type Client struct {
 	owns     bool
 	closed   atomic.Bool
 	guests   guests
+	observed observed
 }
 
 // ErrClosed means that the client was closed: nothing was sent. It matches ErrUnavailable.
@@ -109,7 +110,9 @@ func OpenRedis(ctx context.Context, client redis.UniversalClient, config Config)
 func OpenStore(s store.Deployment, config Config) (*Client, error) {
 	c := &Client{log: logTo(config.Logger), store: s}
 	var err error
-	c.producer, err = producer.New(s, producer.Config{Logger: c.log, Timeout: config.Timeout, MaxPayload: config.MaxPayload})
+	c.producer, err = producer.New(s, producer.Config{
+		Logger: c.log, Timeout: config.Timeout, MaxPayload: config.MaxPayload, Observer: c.observed.producer(),
+	})
 	if err == nil {
 		c.guests.guest, err = worker.NewGuest(s, worker.GuestConfig{Logger: c.log, Breaker: config.Breaker})
 	}

@@ -13,5 +13,5 @@
 //	hg.RunPeriodic   jobs by the clock                           hg.Operate   pause, resume, redrive, cancel, breakers
 //
 // Behind the door are rooms that can be had alone, with the same nouns: producer, worker, scheduler, limiter, admin and, for
-// Prometheus and OpenTelemetry, telemetry. Package admission holds the nouns; docs/DESIGN.md the laws that bind all of them.
+// Prometheus and OpenTelemetry, telemetry, whose Collector shows a Client's metrics. Package admission holds the nouns; docs/DESIGN.md the laws that bind all of them.
 package headgate

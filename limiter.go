@@ -22,7 +22,10 @@ type LimiterConfig struct {
 }
 
 // Limiter answers requests by the limits of the policy, mostly from tokens that it has on lease. Several goroutines may use it.
-type Limiter struct{ inner *limiter.Limiter }
+type Limiter struct {
+	inner    *limiter.Limiter
+	observed *observed // the client's
+}
 
 // Request is what Check is asked. Which of the names are given decides which limits are asked, from the outermost on.
 type Request = limiter.Request
@@ -39,7 +42,8 @@ func (c *Client) Limiter(config LimiterConfig) (*Limiter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open limiter: %w", err)
 	}
-	return &Limiter{inner}, nil
+	c.observed.opened(inner)
+	return &Limiter{inner, &c.observed}, nil
 }
 
 // Allowed is a yes of Check: what the tightest limit on the way has left, for whoever tells a client. It is a plain value.
@@ -145,4 +149,10 @@ func (l *Limiter) Stats() LimiterStats {
 }
 
 // Close gives back the tokens on lease, within the time that ctx has.
-func (l *Limiter) Close(ctx context.Context) error { return l.inner.Close(ctx) }
+func (l *Limiter) Close(ctx context.Context) error {
+	err := l.inner.Close(ctx)
+	if err == nil {
+		l.observed.left(l.inner)
+	}
+	return err
+}

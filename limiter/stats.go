@@ -1,6 +1,7 @@
 package limiter
 
 import (
+	"slices"
 	"sync/atomic"
 
 	"github.com/headgate/headgate/admission"
@@ -75,6 +76,46 @@ func (l *Limiter) Stats() Stats {
 		}
 	}
 	return s
+}
+
+// Plus returns what two limiters have counted together: what is on lease adds up, of the bounds it has the larger.
+func (s Stats) Plus(other Stats) Stats {
+	sum := s
+	sum.Calls += other.Calls
+	sum.Grants += other.Grants
+	sum.Leased += other.Leased
+	sum.Returns += other.Returns
+	sum.Returned += other.Returned
+	sum.BlindTokens += other.BlindTokens
+	sum.Checks, sum.Blind, sum.Levels = slices.Clone(s.Checks), slices.Clone(s.Blind), slices.Clone(s.Levels)
+	for _, c := range other.Checks {
+		i := slices.IndexFunc(sum.Checks, func(o CheckCount) bool { return o.Source == c.Source && o.Admitted == c.Admitted })
+		if i < 0 {
+			sum.Checks = append(sum.Checks, c)
+			continue
+		}
+		sum.Checks[i].N += c.N
+	}
+	for _, c := range other.Blind {
+		i := slices.IndexFunc(sum.Blind, func(o BlindCount) bool { return o.Mode == c.Mode && o.Admitted == c.Admitted })
+		if i < 0 {
+			sum.Blind = append(sum.Blind, c)
+			continue
+		}
+		sum.Blind[i].N += c.N
+	}
+	for _, l := range other.Levels {
+		i := slices.IndexFunc(sum.Levels, func(o LevelStats) bool { return o.Level == l.Level })
+		if i < 0 {
+			sum.Levels = append(sum.Levels, l)
+			continue
+		}
+		of := &sum.Levels[i]
+		of.Held += l.Held
+		of.Bound.Burst, of.Bound.Rate = max(of.Bound.Burst, l.Bound.Burst), max(of.Bound.Rate, l.Bound.Rate)
+		of.Bound.Leased = max(of.Bound.Leased, l.Bound.Leased)
+	}
+	return sum
 }
 
 // inForce returns the largest bound of a level, and what is on lease there.

@@ -16,7 +16,8 @@
 //
 // # Metrics
 //
-// Limiter shows those of a limiter, which knows of no Prometheus itself either.
+// Collector shows those of a client of the front door, its workers and limiters included. Who makes producers and workers without it has theirs by New,
+// and Limiter shows those of a limiter, which knows of no Prometheus itself either.
 //
 // No label is a scope or a job. Queues are those that a worker serves, 64 at most; classes are the presets, others share
 // one name; reasons come from lists. Tenants have a metric of their own, in which only the busiest have a name.

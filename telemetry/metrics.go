@@ -35,8 +35,8 @@ func native(name, help string) prometheus.HistogramOpts {
 	}
 }
 
-func newMetrics(config Config) (*metrics, error) {
-	m := &metrics{
+func newMetrics(tenants int) *metrics {
+	return &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "throttle_requests_total", Help: "Jobs that this process asked to enqueue, by what became of that.",
 		}, []string{"result"}),
@@ -49,7 +49,7 @@ func newMetrics(config Config) (*metrics, error) {
 		doomed: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "headgate_doomed_total", Help: "Jobs of this process that were refused because they would have started too late, by class.",
 		}, []string{"priority"}),
-		tenants: newTenants(config.Tenants),
+		tenants: newTenants(tenants),
 		jobs: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "headgate_worker_jobs_total", Help: "Jobs that left the hand of this worker, by how.",
 		}, []string{"queue_id", "outcome"}),
@@ -64,11 +64,20 @@ func newMetrics(config Config) (*metrics, error) {
 			Name: "headgate_guard_violations_total", Help: "How often the guard of this process has found something at its limit that was not before.",
 		}, []string{"kind"}),
 	}
+}
+
+// all returns each of them.
+func (m *metrics) all() []prometheus.Collector {
+	return []prometheus.Collector{m.requests, m.rejected, m.shed, m.doomed, m.tenants, m.jobs, m.waits, m.runs, m.states, m.violations}
+}
+
+// register returns what a registry has against them.
+func (m *metrics) register(to prometheus.Registerer) error {
 	var bad []error
-	for _, c := range []prometheus.Collector{m.requests, m.rejected, m.shed, m.doomed, m.tenants, m.jobs, m.waits, m.runs, m.states, m.violations} {
-		bad = append(bad, config.Registerer.Register(c))
+	for _, c := range m.all() {
+		bad = append(bad, to.Register(c))
 	}
-	return m, errors.Join(bad...)
+	return errors.Join(bad...)
 }
 
 // decided counts an answer on a job.

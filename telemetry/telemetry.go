@@ -28,8 +28,8 @@ func New(config Config) (*Telemetry, error) {
 		t.tracing = newTracing(config)
 	}
 	if config.Registerer != nil {
-		var err error
-		if t.metrics, err = newMetrics(config); err != nil {
+		t.metrics = newMetrics(config.Tenants)
+		if err := t.metrics.register(config.Registerer); err != nil {
 			return nil, fmt.Errorf("register metrics: %w", err)
 		}
 	}

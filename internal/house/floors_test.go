@@ -54,6 +54,7 @@ var rooms = []room{
 	{path: "internal/share", floor: 4},
 	{path: "internal/outage", floor: 4},
 	{path: "internal/guard", floor: 4},
+	{path: "internal/circuits", floor: 4},
 	{path: "admin", floor: 5},
 	{path: "httplimit", floor: 5},
 	{path: "rls", floor: 5},

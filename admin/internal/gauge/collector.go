@@ -11,15 +11,18 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/circuits"
 	"github.com/headgate/headgate/store"
 )
 
 // Bounds of labels: what is beyond them goes to Other.
 const (
 	// MaxQueues is the largest number of queues with a name of their own, the first by name.
-	MaxQueues  = 500
-	maxClasses = 16 // of a queue
-	maxReasons = 50
+	MaxQueues = 500
+	// MaxDownstreams is that of downstreams: those whose breakers are not closed come first, then by name.
+	MaxDownstreams = circuits.Most
+	maxClasses     = 16 // of a queue
+	maxReasons     = 50
 	// Other is the label of all others.
 	Other = "other"
 )
@@ -107,7 +110,7 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 		up = 1
 		collectShares(to, shares)
 		collectAdaptive(to, adaptive)
-		collectBreakers(to, breakers)
+		circuits.Collect(to, breakers)
 		gaugeOf(to, lateDesc, vitals.Late.Seconds())
 		gaugeOf(to, memDesc, float64(vitals.Memory), "used")
 		gaugeOf(to, memDesc, float64(vitals.MaxMemory), "limit")

@@ -1,4 +1,4 @@
-package gauge
+package circuits
 
 import (
 	"cmp"
@@ -11,45 +11,65 @@ import (
 	"github.com/headgate/headgate/store"
 )
 
-// MaxDownstreams is the largest number of downstreams with a name of their own: those whose breakers are not closed come
-// first, then by name.
-const MaxDownstreams = 200
+const (
+	// Most is the largest number of downstreams with a name of their own: those whose breakers are not closed come first, then by name.
+	Most = 200
+	// other is the label of all others.
+	other = "other"
+)
 
 var (
-	breakerDesc     = prometheus.NewDesc("circuit_breaker_state", "Downstreams whose circuit breaker is in a state: 1 or 0 for one with a name of its own.", []string{"service_id", "state"}, nil)
+	stateDesc       = prometheus.NewDesc("circuit_breaker_state", "Downstreams whose circuit breaker is in a state: 1 or 0 for one with a name of its own.", []string{"service_id", "state"}, nil)
 	tripsDesc       = prometheus.NewDesc("circuit_breaker_trips_total", "How often the circuit breaker of a downstream opened of itself.", []string{"service_id"}, nil)
 	failuresDesc    = prometheus.NewDesc("circuit_breaker_failures_total", "Calls of a downstream that failed, as its circuit breaker counted them.", []string{"service_id"}, nil)
 	successesDesc   = prometheus.NewDesc("circuit_breaker_successes_total", "Calls of a downstream that were well, as its circuit breaker counted them.", []string{"service_id"}, nil)
 	transitionsDesc = prometheus.NewDesc("circuit_breaker_transitions_total", "How often the circuit breaker of a downstream went from a state to another, or began one anew.", []string{"service_id", "from", "to"}, nil)
-	heldDesc        = prometheus.NewDesc("circuit_breaker_waiting_jobs", "Jobs in lanes that call a downstream with a circuit breaker.", []string{"service_id"}, nil)
+	waitingDesc     = prometheus.NewDesc("circuit_breaker_waiting_jobs", "Jobs in lanes that call a downstream with a circuit breaker.", []string{"service_id"}, nil)
 )
 
 var breakerStates = [...]breaker.State{breaker.Closed, breaker.Open, breaker.HalfOpen}
 
-// collectBreakers sends no counter for those that share a name: it would go back whenever one gets its own.
-func collectBreakers(to chan<- prometheus.Metric, breakers []store.BreakerState) {
+// Describe says which metrics they are.
+func Describe(to chan<- *prometheus.Desc) {
+	for _, desc := range []*prometheus.Desc{stateDesc, tripsDesc, failuresDesc, successesDesc, transitionsDesc, waitingDesc} {
+		to <- desc
+	}
+}
+
+// cell is one series of the states.
+type cell struct {
+	downstream string
+	state      breaker.State
+}
+
+// Collect sends no counter for those that share a name: it would go back whenever one gets its own. It sorts breakers.
+func Collect(to chan<- prometheus.Metric, breakers []store.BreakerState) {
 	slices.SortFunc(breakers, func(a, b store.BreakerState) int {
 		return cmp.Or(cmp.Compare(rank(a.State), rank(b.State)), strings.Compare(a.Downstream, b.Downstream))
 	})
-	states, waiting := map[cell]int64{}, map[string]int64{}
+	states, waiting := map[cell]int{}, map[string]int64{}
 	for i := range breakers {
 		b := &breakers[i]
 		name := b.Downstream
-		if i >= MaxDownstreams {
-			name = Other
-		} else if name != Other {
+		if i >= Most {
+			name = other
+		} else if name != other {
 			collectLife(to, b)
 		}
 		for _, state := range breakerStates {
-			states[cell{name, label(state)}] += count(b.State == state)
+			n := 0
+			if b.State == state {
+				n = 1
+			}
+			states[cell{name, state}] += n
 		}
 		waiting[name] += b.Waiting
 	}
 	for c, n := range states {
-		gaugeOf(to, breakerDesc, float64(n), c.name, c.label)
+		to <- prometheus.MustNewConstMetric(stateDesc, prometheus.GaugeValue, float64(n), c.downstream, label(c.state))
 	}
 	for name, n := range waiting {
-		gaugeOf(to, heldDesc, float64(n), name)
+		to <- prometheus.MustNewConstMetric(waitingDesc, prometheus.GaugeValue, float64(n), name)
 	}
 }
 
