@@ -126,14 +126,19 @@ type Refusal struct {
 	// at the latest: that job is the one asked for, so there is seldom a use in waiting. EnqueueWait knows which to wait for.
 	RetryAfter time.Duration
 
-	inner error
+	inner error // of the rooms; nil where the fields say all of it
 }
 
 // Error says which scope refused, what it held, and when to retry.
-func (r *Refusal) Error() string { return r.inner.Error() }
+func (r *Refusal) Error() string { return r.Unwrap().Error() }
 
-// Unwrap returns the error of the reason, such as ErrLimited.
-func (r *Refusal) Unwrap() error { return r.inner }
+// Unwrap returns the error of the reason, such as ErrLimited. That of a Refusal that a test made of its fields is the same.
+func (r *Refusal) Unwrap() error {
+	if r.inner == nil { // It is made for who asks: most look at the fields alone.
+		return &RefusedError{Verdict: Verdict{Reason: r.Reason, Scope: r.Scope, TokensLeft: r.Remaining, Burst: r.Burst, RetryAfter: r.RetryAfter}}
+	}
+	return r.inner
+}
 
 // told returns what callers hear of an error of the rooms: a refusal of theirs as a *Refusal.
 func told(err error) error {

@@ -57,7 +57,8 @@ type Allowed struct {
 }
 
 // Check takes the tokens of a request, all or none. A nil error says that it may pass; otherwise it is the same as one of Enqueue: a
-// *Refusal, a *FieldError for each bad field, or what kept Redis from answering. A yes by lease allocates nothing.
+// *Refusal, a *FieldError for each bad field, or what kept Redis from answering. A yes by lease allocates nothing, a no by a denial that is
+// remembered its *Refusal alone, 80 bytes, which stays as it is.
 func (l *Limiter) Check(ctx context.Context, r Request) (Allowed, error) {
 	r.Remaining = true
 	v, err := l.inner.Check(ctx, r)
@@ -71,7 +72,7 @@ func (l *Limiter) Check(ctx context.Context, r Request) (Allowed, error) {
 		}
 		return allowed, nil
 	}
-	return Allowed{}, &Refusal{Reason: v.Reason, Scope: v.Scope, Remaining: v.TokensLeft, Burst: v.Burst, RetryAfter: v.RetryAfter, inner: v.Err()}
+	return Allowed{}, &Refusal{Reason: v.Reason, Scope: v.Scope, Remaining: v.TokensLeft, Burst: v.Burst, RetryAfter: v.RetryAfter}
 }
 
 // Verdicts returns the limiter that answers with a limiter.Verdict, as package httplimit takes it. Close of l closes it.

@@ -88,3 +88,47 @@ func TestACheckTellsWhatIsLeft(t *testing.T) {
 		t.Errorf("a check by lease allocates %g times", n)
 	}
 }
+
+// TestANoAllocatesItsRefusalAlone: where a denial is remembered. The refusal says the same as the rooms' error, and what comes later does not change
+// it. It is not parallel, so that it may count.
+func TestANoAllocatesItsRefusalAlone(t *testing.T) {
+	ctx := t.Context()
+	hg := open(t, headgate.Config{})
+	check(t, hg.Policy().Change(ctx, headgate.Edit{}, func(p *headgate.Policy) {
+		p.Tier("standard").Limit = headgate.PerHour(1).WithBurst(1)
+	}))
+	limiter, err := hg.Limiter(headgate.LimiterConfig{Timeout: 5 * time.Second})
+	check(t, err)
+	t.Cleanup(func() { check(t, limiter.Close(context.Background())) })
+	acme := headgate.Request{Tenant: "acme"}
+	_, err = limiter.Check(ctx, acme)
+	check(t, err)
+	_, err = limiter.Check(ctx, acme) // Redis says no, which is remembered.
+	no, refused := errors.AsType[*headgate.Refusal](err)
+	if !refused {
+		t.Fatalf("%v, want a refusal", err)
+	}
+	before, calls := *no, limiter.Stats().Calls
+	if n := testing.AllocsPerRun(1000, func() { _, _ = limiter.Check(ctx, acme) }); n != 1 {
+		t.Errorf("a no allocates %g times, want once", n)
+	}
+	if limiter.Stats().Calls != calls {
+		t.Error("the denial was not remembered")
+	}
+	inner, is := errors.AsType[*headgate.RefusedError](err)
+	if !is || !errors.Is(err, headgate.ErrLimited) || !errors.Is(err, headgate.ErrRefused) || errors.Is(err, headgate.ErrShed) || *no != before {
+		t.Fatalf("%#v, before %+v", err, before)
+	}
+	if v := inner.Verdict; err.Error() != inner.Error() || v.Scope != "acme" || v.Burst != 1 || v.RetryAfter != no.RetryAfter || v.TokensLeft != 0 {
+		t.Errorf("%s, %+v", err, v)
+	}
+}
+
+// TestARefusalCanBeMadeByAFake: it has its reason's error, and says something.
+func TestARefusalCanBeMadeByAFake(t *testing.T) {
+	t.Parallel()
+	var err error = &headgate.Refusal{Reason: headgate.ReasonLimited, Scope: "acme", RetryAfter: time.Second}
+	if want := "job refused: scope acme holds 0 tokens, retry after 1s"; !errors.Is(err, headgate.ErrLimited) || err.Error() != want {
+		t.Errorf("%s, want %s", err, want)
+	}
+}
