@@ -30,7 +30,7 @@ type Limiter struct {
 // Request is what Check is asked. Which of the names are given decides which limits are asked, from the outermost on.
 type Request = limiter.Request
 
-// Limiter returns a limiter. Close gives back what it has on lease.
+// Limiter returns a limiter, one for a whole process or a few. Close gives back what it has on lease; until then the client keeps it, for what it counts.
 func (c *Client) Limiter(config LimiterConfig) (*Limiter, error) {
 	outage := limiter.Outage(config.WithoutRedis)
 	switch outage {

@@ -101,11 +101,7 @@ func (o *observed) left(l *limiter.Limiter) {
 // producer returns the Observer of the client's producer.
 func (o *observed) producer() producer.Observer {
 	return producer.Observer{Decided: func(job admission.Job, verdict admission.Verdict, err error) {
-		for _, by := range o.all() {
-			if by.decided != nil {
-				by.decided(job, verdict, err)
-			}
-		}
+		tellDecided(o.all(), job, verdict, err)
 	}}
 }
 
@@ -113,11 +109,7 @@ func (o *observed) producer() producer.Observer {
 func (o *observed) worker() worker.Observer {
 	return worker.Observer{
 		Finished: func(e worker.Event) {
-			for _, by := range o.all() {
-				if by.finished != nil {
-					by.finished(e)
-				}
-			}
+			tellFinished(o.all(), e)
 		},
 		Guarded: func(change worker.GuardChange) {
 			o.mu.Lock()
@@ -126,11 +118,7 @@ func (o *observed) worker() worker.Observer {
 				o.mu.guards = map[string]worker.GuardChange{}
 			}
 			o.mu.guards[string(change.Kind)] = change
-			for _, by := range o.all() {
-				if by.guarded != nil {
-					by.guarded(change)
-				}
-			}
+			tellGuarded(o.all(), change)
 		},
 	}
 }
@@ -140,4 +128,36 @@ func (o *observed) all() []observer {
 		return *by
 	}
 	return nil
+}
+
+// What follows tells all, also where one of them panics: the producer or the worker, which called, logs that.
+
+func tellDecided(by []observer, job admission.Job, verdict Verdict, err error) {
+	if len(by) == 0 {
+		return
+	}
+	defer tellDecided(by[1:], job, verdict, err)
+	if by[0].decided != nil {
+		by[0].decided(job, verdict, err)
+	}
+}
+
+func tellFinished(by []observer, e worker.Event) {
+	if len(by) == 0 {
+		return
+	}
+	defer tellFinished(by[1:], e)
+	if by[0].finished != nil {
+		by[0].finished(e)
+	}
+}
+
+func tellGuarded(by []observer, change worker.GuardChange) {
+	if len(by) == 0 {
+		return
+	}
+	defer tellGuarded(by[1:], change)
+	if by[0].guarded != nil {
+		by[0].guarded(change)
+	}
 }

@@ -2,6 +2,7 @@ package limiter
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -104,5 +105,39 @@ func TestStatsStaySmall(t *testing.T) {
 	}
 	if s := l.Stats(); len(s.Levels) != 1 || len(s.Checks) != 2 || l.ways.scopes.Size() != 5001 {
 		t.Errorf("%v of 5000 tenants", s)
+	}
+}
+
+// TestStatsOfTwoLimitersAddUp: but for the bounds, of which the larger is in force; neither changes.
+func TestStatsOfTwoLimitersAddUp(t *testing.T) {
+	t.Parallel()
+	one := Stats{
+		Calls: 1, Grants: 2, Leased: 3, Returns: 4, Returned: 5, BlindTokens: 6,
+		Checks: []CheckCount{{Source: Exact, Admitted: true, N: 7}},
+		Blind:  []BlindCount{{Mode: OutageOpen, Admitted: true, N: 8}},
+		Levels: []LevelStats{{Level: admission.LevelTenant, Held: 9, Bound: Guarantee{Burst: 10, Rate: 1, Leased: 2}}},
+	}
+	two := Stats{
+		Calls: 10, Grants: 20, Leased: 30, Returns: 40, Returned: 50, BlindTokens: 60,
+		Checks: []CheckCount{{Source: Exact, N: 1}, {Source: Exact, Admitted: true, N: 70}},
+		Blind:  []BlindCount{{Mode: OutageOpen, N: 1}, {Mode: OutageOpen, Admitted: true, N: 80}},
+		Levels: []LevelStats{
+			{Level: admission.LevelGlobal, Held: 1},
+			{Level: admission.LevelTenant, Held: 90, Bound: Guarantee{Burst: 5, Rate: 3, Leased: 1}},
+		},
+	}
+	want := Stats{
+		Calls: 11, Grants: 22, Leased: 33, Returns: 44, Returned: 55, BlindTokens: 66,
+		Checks: []CheckCount{{Source: Exact, Admitted: true, N: 77}, {Source: Exact, N: 1}},
+		Blind:  []BlindCount{{Mode: OutageOpen, Admitted: true, N: 88}, {Mode: OutageOpen, N: 1}},
+		Levels: []LevelStats{
+			{Level: admission.LevelTenant, Held: 99, Bound: Guarantee{Burst: 10, Rate: 3, Leased: 2}},
+			{Level: admission.LevelGlobal, Held: 1},
+		},
+	}
+	for range 2 {
+		if got := one.Plus(two); !reflect.DeepEqual(got, want) {
+			t.Errorf("%+v, want %+v", got, want)
+		}
 	}
 }

@@ -31,8 +31,8 @@ type Observed interface {
 //	hg, err := headgate.Open(ctx, "redis://localhost:6379", headgate.Config{})
 //	prometheus.MustRegister(telemetry.Collector(hg))
 //
-// A scrape reads the fleet's breakers from Redis, two seconds long at most; where that gives no answer they are left out. Each client shows the same of
-// them, as headgate serve does: of several the largest is right.
+// No label is a scope or a job; the 20 busiest tenants have a name in one metric. A scrape reads the fleet's breakers from Redis, two seconds long at
+// most; where that gives no answer they are left out. Each client shows the same of them, as headgate serve does: of several the largest is right.
 func Collector[I Observed](hg Client[I]) prometheus.Collector {
 	c := &clientMetrics{metrics: newMetrics(defaultTenants), of: hg.Inspect()}
 	c.limiters.stats = c.of.Limiters

@@ -1,0 +1,44 @@
+package headgate_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/headgatetest"
+	"github.com/headgate/headgate/worker"
+)
+
+// TestObserversHearWhatComesAfterThem: each of several, whichever functions they have, by a worker that was there before. One that panics keeps
+// nothing from the others, nor the job.
+func TestObserversHearWhatComesAfterThem(t *testing.T) {
+	t.Parallel()
+	hg := headgatetest.New(t)
+	headgate.Handle(hg.Worker(headgate.WorkerConfig{Queues: headgate.Weights{"mail": 1}}), func(context.Context, *headgate.Run[welcome]) error { return nil })
+	enqueue := func(id string) {
+		_, err := hg.Enqueue(t.Context(), headgate.Job{ID: id, Tenant: "acme", Queue: "mail", Args: welcome{}})
+		check(t, err)
+	}
+	enqueue("unheard")
+	hg.Drain()
+	var mu sync.Mutex
+	var heard []string
+	hear := func(what, id string) {
+		mu.Lock()
+		defer mu.Unlock()
+		heard = append(heard, what+" "+id)
+	}
+	hg.Inspect().Observe(nil, nil, nil)
+	hg.Inspect().Observe(func(admission.Job, headgate.Verdict, error) { panic("an observer") }, nil, nil)
+	hg.Inspect().Observe(func(job admission.Job, v headgate.Verdict, err error) { hear(v.Decision.String(), job.ID) }, nil, nil)
+	hg.Inspect().Observe(nil, func(e worker.Event) { hear(string(e.Outcome), e.Key.ID) }, nil)
+	enqueue("heard")
+	hg.Drain()
+	mu.Lock()
+	defer mu.Unlock()
+	if len(heard) != 2 || heard[0] != "admitted heard" || heard[1] != "completed heard" {
+		t.Errorf("heard %q", heard)
+	}
+}
