@@ -72,10 +72,10 @@ func TestABadConfigNamesEveryField(t *testing.T) {
 	if !errors.Is(err, admission.ErrInvalid) || err.Error() != want {
 		t.Errorf("got %v", err)
 	}
-	bad := policy.Policy{Tiers: map[string]policy.Tier{policy.StandardTier: {Limit: admission.Limit{Tokens: -1, Per: time.Microsecond, Burst: 0}}}}
+	bad := policy.Policy{Tiers: map[string]policy.Tier{policy.StandardTier: {Limit: admission.Limit{Tokens: -1, Per: time.Microsecond, Burst: -1}}}}
 	_, err = producer.New(store, producer.Config{Policy: &bad})
 	want = "configure producer: invalid tiers.standard.limit.tokens -1: allowed is 1 to 1000000000 tokens\n" +
-		"invalid tiers.standard.limit.burst 0: allowed is 1 to 1000000000 tokens\n" +
+		"invalid tiers.standard.limit.burst -1: allowed is 1 to 1000000000 tokens\n" +
 		"invalid tiers.standard.limit.per 1µs: allowed is 1ms to 744h0m0s"
 	if !errors.Is(err, admission.ErrInvalid) || err.Error() != want {
 		t.Errorf("got %v", err)
