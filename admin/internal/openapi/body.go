@@ -124,12 +124,14 @@ func (r *bodyReader) value(s *shape) any {
 			r.fail("is no number that a float64 holds")
 		}
 		return number
-	case jsontext.KindString:
-		return r.token().String()
-	case jsontext.KindTrue, jsontext.KindFalse:
-		return r.token().Bool()
 	}
-	r.token() // Null, or what is no JSON.
+	token := r.token() // What is no JSON has told so by its kind, or tells so here.
+	switch token.Kind() {
+	case jsontext.KindString:
+		return token.String()
+	case jsontext.KindTrue, jsontext.KindFalse:
+		return token.Bool()
+	}
 	return nil
 }
 

@@ -81,6 +81,7 @@ var targets = []target{
 	{name: "T16", measure: "Enqueue asked for 10 × its capacity, Redis 30 ms away, let in ÷ capacity", ours: figure{"Overload/headgate-30ms", "of-capacity"}, peer: figure{"Overload/asynq-30ms", "of-capacity"}, bound: atLeast(0.9)},
 	{name: "T16", measure: "the same, slowest answer after the time-out of 2 s, ms", ours: figure{"Overload/headgate-30ms", "late-ms"}, peer: figure{"Overload/asynq-30ms", "late-ms"}, bound: atMost(50)},
 	{name: "T16", measure: "the same with Redis on the machine of the callers, let in ÷ capacity", ours: figure{"Overload/headgate", "of-capacity"}, peer: figure{"Overload/asynq", "of-capacity"}, bound: atLeast(0.9)},
+	{name: "T16", measure: "the same, let in ÷ capacity beside as many callers that ask nobody", ours: figure{"Overload/headgate", "of-capacity-beside-idle"}, peer: figure{"Overload/asynq", "of-capacity-beside-idle"}},
 	{name: "T16", measure: "the same, slowest answer, ms", ours: figure{"Overload/headgate", "late-ms"}, peer: figure{"Overload/asynq", "late-ms"}, bound: atMost(50)},
 	{name: "T17", measure: "a neighbour's check p99 with an attacker on each route ÷ alone, worst of 21 (make neighbour)", ours: figure{"Neighbour", "check-ratio"}, bound: atMost(3)},
 	{name: "T17", measure: "the same, Enqueue", ours: figure{"Neighbour", "enqueue-ratio"}, bound: atMost(3)},
