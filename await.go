@@ -38,13 +38,7 @@ func Await[R any](ctx context.Context, c *Client, key Key) (result R, err error)
 	for pause := firstLook; ; pause = min(pause*3/2, lastLook) {
 		data, over, err := c.look(ctx, key)
 		if err != nil {
-			if deadline, limited := ctx.Deadline(); limited && !time.Now().Before(deadline) {
-				<-ctx.Done() // The timer of a connection, set to the same time, was quicker.
-			}
-			if ctx.Err() != nil { // It ended a look, whose error need not say so.
-				err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
-			}
-			return result, fmt.Errorf("await: %w", err)
+			return result, fmt.Errorf("await: %w", store.EndOf(ctx, err))
 		}
 		if over {
 			if err := json.Unmarshal(data, &result); err != nil {

@@ -101,7 +101,11 @@ func (o *observed) left(l *limiter.Limiter) {
 // producer returns the Observer of the client's producer.
 func (o *observed) producer() producer.Observer {
 	return producer.Observer{Decided: func(job admission.Job, verdict admission.Verdict, err error) {
-		tellDecided(o.all(), job, verdict, err)
+		tell(o.all(), func(by observer) {
+			if by.decided != nil {
+				by.decided(job, verdict, err)
+			}
+		})
 	}}
 }
 
@@ -109,7 +113,11 @@ func (o *observed) producer() producer.Observer {
 func (o *observed) worker() worker.Observer {
 	return worker.Observer{
 		Finished: func(e worker.Event) {
-			tellFinished(o.all(), e)
+			tell(o.all(), func(by observer) {
+				if by.finished != nil {
+					by.finished(e)
+				}
+			})
 		},
 		Guarded: func(change worker.GuardChange) {
 			o.mu.Lock()
@@ -118,7 +126,11 @@ func (o *observed) worker() worker.Observer {
 				o.mu.guards = map[string]worker.GuardChange{}
 			}
 			o.mu.guards[string(change.Kind)] = change
-			tellGuarded(o.all(), change)
+			tell(o.all(), func(by observer) {
+				if by.guarded != nil {
+					by.guarded(change)
+				}
+			})
 		},
 	}
 }
@@ -130,34 +142,11 @@ func (o *observed) all() []observer {
 	return nil
 }
 
-// What follows tells all, also where one of them panics: the producer or the worker, which called, logs that.
-
-func tellDecided(by []observer, job admission.Job, verdict Verdict, err error) {
+// tell tells all, also where one of them panics: the producer or the worker, which called, logs that.
+func tell(by []observer, of func(observer)) {
 	if len(by) == 0 {
 		return
 	}
-	defer tellDecided(by[1:], job, verdict, err)
-	if by[0].decided != nil {
-		by[0].decided(job, verdict, err)
-	}
-}
-
-func tellFinished(by []observer, e worker.Event) {
-	if len(by) == 0 {
-		return
-	}
-	defer tellFinished(by[1:], e)
-	if by[0].finished != nil {
-		by[0].finished(e)
-	}
-}
-
-func tellGuarded(by []observer, change worker.GuardChange) {
-	if len(by) == 0 {
-		return
-	}
-	defer tellGuarded(by[1:], change)
-	if by[0].guarded != nil {
-		by[0].guarded(change)
-	}
+	defer tell(by[1:], of)
+	of(by[0])
 }

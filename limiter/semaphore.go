@@ -82,7 +82,7 @@ func (s *Semaphore) Acquire(ctx context.Context, permits int) (*Permits, error) 
 		switch {
 		case err != nil:
 			s.abandon(ctx, token, err)
-			return nil, fmt.Errorf("acquire %s: %w", s.name, endedBy(ctx, err))
+			return nil, fmt.Errorf("acquire %s: %w", s.name, store.EndOf(ctx, err))
 		case permit.Granted():
 			return s.held(ctx, token, sent), nil
 		case permit.Answer != store.SemaphoreWaiting && permit.Answer != store.SemaphoreCrowded:
@@ -97,18 +97,6 @@ func (s *Semaphore) Acquire(ctx context.Context, permits int) (*Permits, error) 
 			return nil, fmt.Errorf("wait for %s: %w", s.name, context.Cause(ctx))
 		}
 	}
-}
-
-// endedBy is the error of a call that the end of ctx may have ended. The timer of a connection, set to the same time, may be quicker, and
-// its error need not say so.
-func endedBy(ctx context.Context, err error) error {
-	if end, ok := ctx.Deadline(); ok && !time.Now().Before(end) {
-		<-ctx.Done()
-	}
-	if ctx.Err() == nil || errors.Is(err, context.Cause(ctx)) {
-		return err
-	}
-	return fmt.Errorf("%w: %w", context.Cause(ctx), err)
 }
 
 // ask makes one call, and another where the policy has changed.

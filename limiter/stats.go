@@ -87,35 +87,29 @@ func (s Stats) Plus(other Stats) Stats {
 	sum.Returns += other.Returns
 	sum.Returned += other.Returned
 	sum.BlindTokens += other.BlindTokens
-	sum.Checks, sum.Blind, sum.Levels = slices.Clone(s.Checks), slices.Clone(s.Blind), slices.Clone(s.Levels)
-	for _, c := range other.Checks {
-		i := slices.IndexFunc(sum.Checks, func(o CheckCount) bool { return o.Source == c.Source && o.Admitted == c.Admitted })
-		if i < 0 {
-			sum.Checks = append(sum.Checks, c)
-			continue
-		}
-		sum.Checks[i].N += c.N
-	}
-	for _, c := range other.Blind {
-		i := slices.IndexFunc(sum.Blind, func(o BlindCount) bool { return o.Mode == c.Mode && o.Admitted == c.Admitted })
-		if i < 0 {
-			sum.Blind = append(sum.Blind, c)
-			continue
-		}
-		sum.Blind[i].N += c.N
-	}
-	for _, l := range other.Levels {
-		i := slices.IndexFunc(sum.Levels, func(o LevelStats) bool { return o.Level == l.Level })
-		if i < 0 {
-			sum.Levels = append(sum.Levels, l)
-			continue
-		}
-		of := &sum.Levels[i]
-		of.Held += l.Held
-		of.Bound.Burst, of.Bound.Rate = max(of.Bound.Burst, l.Bound.Burst), max(of.Bound.Rate, l.Bound.Rate)
-		of.Bound.Leased = max(of.Bound.Leased, l.Bound.Leased)
-	}
+	sum.Checks = plus(s.Checks, other.Checks, func(a, b CheckCount) bool { return a.Source == b.Source && a.Admitted == b.Admitted },
+		func(to *CheckCount, c CheckCount) { to.N += c.N })
+	sum.Blind = plus(s.Blind, other.Blind, func(a, b BlindCount) bool { return a.Mode == b.Mode && a.Admitted == b.Admitted },
+		func(to *BlindCount, c BlindCount) { to.N += c.N })
+	sum.Levels = plus(s.Levels, other.Levels, func(a, b LevelStats) bool { return a.Level == b.Level }, func(to *LevelStats, l LevelStats) {
+		to.Held += l.Held
+		to.Bound.Burst, to.Bound.Rate = max(to.Bound.Burst, l.Bound.Burst), max(to.Bound.Rate, l.Bound.Rate)
+		to.Bound.Leased = max(to.Bound.Leased, l.Bound.Leased)
+	})
 	return sum
+}
+
+// plus returns rows with others added to those that are the same, and behind them those that are new.
+func plus[T any](rows, others []T, same func(a, b T) bool, add func(to *T, other T)) []T {
+	rows = slices.Clone(rows)
+	for _, other := range others {
+		if i := slices.IndexFunc(rows, func(row T) bool { return same(row, other) }); i >= 0 {
+			add(&rows[i], other)
+		} else {
+			rows = append(rows, other)
+		}
+	}
+	return rows
 }
 
 // inForce returns the largest bound of a level, and what is on lease there.

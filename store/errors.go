@@ -1,8 +1,11 @@
 package store
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"strings"
+	"time"
 
 	"github.com/headgate/headgate/admission"
 )
@@ -18,6 +21,18 @@ func InDoubt(err error) bool {
 		InDoubt() bool
 	}](err)
 	return ok && !errors.Is(err, admission.ErrUnavailable) && doubt.InDoubt()
+}
+
+// EndOf returns the error of a call on a store with what ended ctx, where that has ended. A connection has a timer of its own for the time at
+// which ctx ends: it may be quicker, and its error does not say so.
+func EndOf(ctx context.Context, err error) error {
+	if end, ok := ctx.Deadline(); ok && !time.Now().Before(end) {
+		<-ctx.Done()
+	}
+	if ctx.Err() == nil || errors.Is(err, context.Cause(ctx)) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", context.Cause(ctx), err)
 }
 
 // IsMoved reports an error of a Redis Cluster that the slot of a call is, or is on its way, somewhere else: the next try finds it there.

@@ -2,6 +2,7 @@ package openapi_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -33,4 +34,16 @@ func TestWhatIsNoJSONIsNeverTaken(t *testing.T) {
 			t.Fatalf("taken: %s", body)
 		}
 	})
+}
+
+// BenchmarkBodyOfAMegabyte is what a job with a payload of that size costs before it is decoded.
+func BenchmarkBodyOfAMegabyte(b *testing.B) {
+	operation := operation(b, "POST /api/v1/jobs")
+	body := []byte(`{"tenant":"acme","queue":"mail","type":"t","payload":"` + strings.Repeat("x", 1<<20-1024) + `"}`)
+	b.SetBytes(int64(len(body)))
+	for b.Loop() {
+		if faults := operation.CheckBody(body); len(faults) > 0 {
+			b.Fatal(faults)
+		}
+	}
 }

@@ -188,21 +188,20 @@ local function refused_end()
   state_write()
 end
 
--- classes_open opens the classes of the jobs that are let in, with what their tenants have in each.
+-- classes_open opens the classes of the jobs that are let in, with what the tenants of several have in each.
 local function classes_open()
-  local names = {}
+  local several, names = #call.admitted > 1, {}
   for _, i in ipairs(call.admitted) do
     local job = call.jobs[i]
     local path = job.path
-    local cl = class_open(queue_open(path.queue), path.class)
-    local of = names[cl]
-    if not of then
-      of = {}
-      names[cl] = of
+    local tenant, cl = path.tenant, class_open(queue_open(path.queue), path.class)
+    job.cl = cl
+    if several and cl.tenants[tenant] == nil then
+      cl.tenants[tenant] = false -- Nobody is asked for twice.
+      local of = names[cl] or {}
+      names[cl], of[#of + 1] = of, tenant
     end
-    job.cl, of[#of + 1] = cl, path.tenant
   end
-  if #call.admitted == 1 then return end
   for cl, of in pairs(names) do tenants_load(cl, of) end
 end
 

@@ -1,4 +1,4 @@
-package limiter
+package store
 
 import (
 	"context"
@@ -16,10 +16,10 @@ func TestTheEndOfACallerIsTold(t *testing.T) {
 	end, _ := ctx.Deadline()
 	for time.Now().Before(end) { // Without a look at ctx: its timer may not have fired.
 	}
-	if err := endedBy(ctx, os.ErrDeadlineExceeded); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, os.ErrDeadlineExceeded) {
+	if err := EndOf(ctx, os.ErrDeadlineExceeded); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("of a connection whose time was over with the caller's: %v", err)
 	}
-	if err := endedBy(t.Context(), os.ErrDeadlineExceeded); errors.Is(err, context.DeadlineExceeded) {
+	if err := EndOf(t.Context(), os.ErrDeadlineExceeded); errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("of a caller who has time: %v", err)
 	}
 }
