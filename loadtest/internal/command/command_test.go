@@ -29,7 +29,7 @@ type output struct {
 
 func runLoadtest(ctx context.Context, args ...string) output {
 	var stdout, stderr bytes.Buffer
-	code := Run(ctx, Systems{Headgate: system.OpenHeadgate, Asynq: system.OpenAsynq}, args, &stdout, &stderr)
+	code := Run(ctx, Systems{Headgate: system.OpenHeadgate, Unshed: system.OpenUnshed, Asynq: system.OpenAsynq}, args, &stdout, &stderr)
 	return output{code, stdout.String(), stderr.String()}
 }
 
@@ -103,7 +103,7 @@ func addsUp(t *testing.T, f *figures.Figures, jobs int) {
 	for _, class := range f.Classes {
 		asked, completed, waits = asked+class.Asked, completed+class.Completed, waits+class.Wait.Count
 	}
-	if asked != f.Sent || completed != f.Completed || waits != f.Wait.Count || f.Wait.Count < int64(f.Completed+f.Dead) {
+	if asked != f.Sent || completed != f.Completed || waits != f.Wait.Count || f.Wait.Count < int64(f.Completed+f.Dead-f.Expired) {
 		t.Errorf("classes add up to %d asked, %d completed, %d waits: %+v", asked, completed, waits, f)
 	}
 	if ended := f.Completed + f.Dead + f.Held; f.Lost != 0 || ended < f.Admitted || ended > f.Admitted+f.Unknown {
@@ -139,6 +139,10 @@ func asScenario(t *testing.T, scenario string, f *figures.Figures) {
 		}
 	case "dead-downstream":
 		bystanders = true
+	case "overload":
+		if f.Goodput == nil || f.Goodput.Times != 2 || f.Goodput.MostUrgent == 0 || f.Classes[0].InTime == 0 {
+			t.Errorf("goodput %+v, classes %+v", f.Goodput, f.Classes)
+		}
 	case "redis-restart":
 		if !strings.Contains(f.Store, "appendfsync always") {
 			t.Errorf("the store is %s", f.Store)

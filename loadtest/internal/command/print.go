@@ -72,6 +72,13 @@ func writeNotes(to io.Writer, f *figures.Figures) {
 		}
 		fmt.Fprintf(to, "%s refused: %s\n", f.System, strings.Join(reasons, ", "))
 	}
+	if f.Goodput != nil {
+		for i := range f.Classes {
+			c := &f.Classes[i]
+			fmt.Fprintf(to, "%s %s: asked %d, in time %d, refused %d, wait p99 %.0f ms before the overload and %.0f ms of those who came in it\n",
+				f.System, c.Name, c.Asked, c.InTime, c.Refused, c.Before.P99, c.During.P99)
+		}
+	}
 	for _, b := range f.Bounds {
 		fmt.Fprintf(to, "%s bound of %s: admitted %d, used %.0f %% of burst %d at %.4g/s\n", f.System, b.Scope, b.Admitted, 100*b.Used, b.Burst, b.Rate)
 	}

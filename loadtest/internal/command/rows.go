@@ -31,6 +31,7 @@ var metrics = slices.Concat(
 		{"no answer", "no_answer", "%.0f", func(f *figures.Figures) float64 { return float64(f.Unavailable + f.Unknown) }},
 		{"completed", "completed", "%.0f", func(f *figures.Figures) float64 { return float64(f.Completed) }},
 		{"dead letters", "dead", "%.0f", func(f *figures.Figures) float64 { return float64(f.Dead) }},
+		{"  expired", "expired", "%.0f", func(f *figures.Figures) float64 { return float64(f.Expired) }},
 		{"held back at the end", "held", "%.0f", func(f *figures.Figures) float64 { return float64(f.Held) }},
 		{"lost", "lost", "%.0f", func(f *figures.Figures) float64 { return float64(f.Lost) }},
 		{"completed a second", "jobs_per_s", "%.0f", func(f *figures.Figures) float64 { return f.JobsPerS }},
@@ -41,11 +42,30 @@ var metrics = slices.Concat(
 	latencies("light tenants' wait", "light_wait", func(f *figures.Figures) figures.Latency { return f.Light }),
 	latencies("bystanders' wait", "bystander_wait", func(f *figures.Figures) figures.Latency { return f.Bystanders }),
 	[]metric{
+		{"overload, of capacity in time", "overload_goodput", "%.3f", goodput(func(g *figures.Goodput) float64 { return g.OfCapacity })},
+		{"  first class in time, %", "overload_first_class_in_time_percent", "%.2f", goodput(func(g *figures.Goodput) float64 { return percent * g.MostUrgent })},
+		{"  last class of refused and late, %", "overload_last_class_refused_percent", "%.1f", goodput(func(g *figures.Goodput) float64 { return percent * g.Last })},
+		{"  late of admitted, %", "overload_late_percent", "%.1f", goodput(func(g *figures.Goodput) float64 { return percent * g.Late })},
+		{"  recovery, s", "overload_recovery_s", "%.2f", goodput(func(g *figures.Goodput) float64 { return g.RecoveryS })},
+	},
+	[]metric{
 		{"Jain's index", "jain", "%.4f", func(f *figures.Figures) float64 { return f.Jain.Jain }},
 		{"  tenants compared", "jain_compared", "%.0f", func(f *figures.Figures) float64 { return float64(f.Jain.Compared) }},
 		{"generator late p99, ms", "lateness_p99_ms", "", func(f *figures.Figures) float64 { return f.Lateness.P99 }},
 	},
 )
+
+const percent = 100
+
+// goodput returns a figure of an overload, zero of a run without one.
+func goodput(of func(g *figures.Goodput) float64) func(f *figures.Figures) float64 {
+	return func(f *figures.Figures) float64 {
+		if f.Goodput == nil {
+			return 0
+		}
+		return of(f.Goodput)
+	}
+}
 
 func refused(f *figures.Figures) float64 {
 	sum := 0

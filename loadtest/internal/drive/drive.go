@@ -88,7 +88,7 @@ func (r *run) perform(ctx context.Context, config Config) (*figures.Run, error) 
 	var beside sync.WaitGroup
 	beside.Go(func() { result.Breakers = watch(watching, r.system, book, config.Progress) })
 	err := r.arrive(ctx, book)
-	settle(ctx, r.system, book, r.plan.Quiet)
+	settle(ctx, r.system, book, r.plan)
 	result.Wall, result.Interrupted = book.Now(), ctx.Err() != nil
 	stopWork()
 	work.Wait()

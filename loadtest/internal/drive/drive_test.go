@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9/logging"
 
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/loadtest/internal/drive"
 	"github.com/headgate/headgate/loadtest/internal/load"
@@ -142,6 +143,38 @@ func TestADeadDownstreamIsFencedOffAndComesBack(t *testing.T) {
 	dead := int(result.Account.Census.Dead)
 	if p := result.Book.Progress(); p.Ended != p.Admitted || result.Account.Held != 0 || dead > 20 {
 		t.Errorf("progress %+v, %d dead letters, account %+v", p, dead, result.Account)
+	}
+}
+
+// TestAnOverloadIsShed: ten times of what two slots can serve arrives. What is refused is refused by the policy, and without it none is; the most
+// urgent class is let in by both, and what is late runs nowhere.
+func TestAnOverloadIsShed(t *testing.T) {
+	t.Parallel()
+	redistest.Shared(t)
+	plan := newPlan(t, "overload", func(s *load.Spec) { s.Duration, s.Slots, s.Overload, s.Queues = 4*time.Second, 10, 10, 1 })
+	counts := map[string]map[record.Outcome]int{}
+	for name, open := range map[string]drive.Open{"shed": system.OpenHeadgate, "unshed": system.OpenUnshed} {
+		result, err := drive.Run(t.Context(), plan, open, drive.Config{Notes: io.Discard})
+		if err != nil {
+			t.Fatal(err)
+		}
+		counts[name] = map[record.Outcome]int{}
+		for i := range result.Book.Entries() {
+			e, a := &result.Book.Entries()[i], &plan.Arrivals[i]
+			counts[name][e.Answer.Outcome]++
+			if e.Answer.Reason == admission.ReasonShed && a.Class == 0 {
+				t.Errorf("%s: job %d of the most urgent class is shed", name, i)
+			}
+			if wait := e.Started() - e.Answered; e.Runs() > 0 && wait > plan.Overload.MaxWait+time.Second {
+				t.Errorf("%s: job %d ran after a wait of %s", name, i, wait)
+			}
+		}
+		if c := result.Account.Census; !c.Conserved() || result.Account.Held != 0 {
+			t.Errorf("%s: census %+v", name, *c)
+		}
+	}
+	if n := len(plan.Arrivals); counts["shed"][record.Refused] < n/2 || counts["unshed"][record.Admitted] != n {
+		t.Errorf("of %d jobs: %v", n, counts)
 	}
 }
 

@@ -36,6 +36,8 @@ type Figures struct {
 	Lost      int `json:"lost"`
 	// Again counts runs of handlers beyond a job's first.
 	Again int `json:"ran_again"`
+	// Expired is how many of the dead were late, where the system tells.
+	Expired int `json:"expired"`
 	// JobsPerS is completed jobs ÷ wall.
 	JobsPerS   float64 `json:"jobs_per_s"`
 	Enqueue    Latency `json:"enqueue"`
@@ -52,6 +54,7 @@ type Figures struct {
 	Classes    []Class       `json:"classes"`
 	Bounds     []Bound       `json:"bounds"`
 	Caps       []Cap         `json:"caps"`
+	Goodput    *Goodput      `json:"goodput,omitempty"`
 	Census     *store.Census `json:"census,omitempty"`
 	// Broken are the promises that did not hold, each as a sentence.
 	Broken []string `json:"broken"`
@@ -79,6 +82,12 @@ type Class struct {
 	Asked     int                `json:"asked"`
 	Completed int                `json:"completed"`
 	Wait      Latency            `json:"wait"`
+	// InTime counts the jobs that started within the plan's longest wait, Refused those that were turned away; zero without one.
+	InTime  int `json:"in_time"`
+	Refused int `json:"refused"`
+	// Before is the wait before the overload, During that of jobs which came in it.
+	Before Latency `json:"wait_before"`
+	During Latency `json:"wait_during"`
 }
 
 // Cap is a bound of the jobs of a queue in handlers, and the most there were.
@@ -109,6 +118,7 @@ func Of(r *Run) *Figures {
 			f.Caps = append(f.Caps, Cap{queue, most, r.Peaks[queue]})
 		}
 	}
+	f.Goodput = goodputOf(r)
 	f.Broken = f.broken(r)
 	f.Series = seriesOf(r, f.Bounds)
 	return f
@@ -147,11 +157,25 @@ func (f *Figures) count(r *Run) {
 	}
 	untold := 0
 	if c := r.Account.Census; c != nil {
-		untold = max(0, min(pending-f.Held, int(c.Dead)-f.Dead)) // A worker that loses Redis's answer does not know that the attempt was the last.
+		died := int(c.Dead)
+		for reason, n := range c.Died {
+			if reason == string(store.EndedExpired) || reason == "queue_timeout" {
+				f.Expired += int(n)
+			}
+		}
+		died = max(died, total(c.Died)) // The oldest letters are dropped for want of room.
+		untold = max(0, min(pending-f.Held, died-f.Dead)) // A worker that loses Redis's answer does not know that the attempt was the last.
 	}
 	f.Dead += untold
 	f.Lost = max(0, pending-f.Held-untold)
 	f.JobsPerS = float64(f.Completed) / r.Wall.Seconds()
+}
+
+func total(counts map[string]int64) (sum int) {
+	for _, n := range counts {
+		sum += int(n)
+	}
+	return sum
 }
 
 func (f *Figures) latencies(r *Run) {
@@ -227,9 +251,9 @@ func (f *Figures) lightest(r *Run, all []Tenant) {
 }
 
 func (f *Figures) classes(r *Run) {
-	waits := make([]histogram, len(r.Plan.Classes))
+	waits, before, during := make([]histogram, len(r.Plan.Classes)), make([]histogram, len(r.Plan.Classes)), make([]histogram, len(r.Plan.Classes))
 	for i, class := range r.Plan.Classes {
-		waits[i] = newHistogram()
+		waits[i], before[i], during[i] = newHistogram(), newHistogram(), newHistogram()
 		f.Classes = append(f.Classes, Class{Name: class.Name, Weight: class.Weight})
 	}
 	entries := r.Book.Entries()
@@ -239,11 +263,27 @@ func (f *Figures) classes(r *Run) {
 		if e.Done() > 0 {
 			f.Classes[a.Class].Completed++
 		}
-		if e.Started() > 0 {
-			waits[a.Class].add(e.Started() - a.At)
+		if e.Answer.Outcome == record.Refused {
+			f.Classes[a.Class].Refused++
+		}
+		if e.Started() == 0 {
+			continue
+		}
+		waits[a.Class].add(e.Started() - a.At)
+		o := r.Plan.Overload
+		switch {
+		case o == nil:
+			continue
+		case a.At < o.From:
+			before[a.Class].add(e.Started() - a.At)
+		case a.At < o.To:
+			during[a.Class].add(e.Started() - a.At)
+		}
+		if inTime(o, a, e) {
+			f.Classes[a.Class].InTime++
 		}
 	}
 	for i := range waits {
-		f.Classes[i].Wait = waits[i].latency()
+		f.Classes[i].Wait, f.Classes[i].Before, f.Classes[i].During = waits[i].latency(), before[i].latency(), during[i].latency()
 	}
 }

@@ -24,6 +24,10 @@ type builder struct {
 	// tenant draws the tenant of a job, queue the queue of a tenant's.
 	tenant func() int
 	queue  func(tenant int) int
+	class  func() int
+	// load and shape are those of the recipe.
+	load  float64
+	shape func(u float64) float64
 }
 
 // New makes the plan of a scenario. The same spec gives the same plan.
@@ -88,6 +92,8 @@ func (b *builder) cook(r *recipe) {
 	limited := b.spec.Tenants
 	b.tenant = func() int { return b.random.IntN(len(b.plan.Tenants)) }
 	b.queue = func(int) int { return b.random.IntN(len(b.plan.Queues)) }
+	b.class = func() int { return b.random.IntN(len(b.plan.Classes)) }
+	b.load, b.shape = r.load, r.shape
 	if r.tenant != nil {
 		b.tenant = r.tenant(b)
 	}
@@ -99,30 +105,33 @@ func (b *builder) cook(r *recipe) {
 		share = min(1, 4/float64(limited))
 	}
 	b.limits(share, limited)
-	b.draw(r)
+	if r.policy != nil {
+		r.policy(b)
+	}
+	b.draw()
 }
 
-// work returns how long the handlers of a recipe work.
-func (b *builder) work(r *recipe) time.Duration {
+// work returns how long handlers work.
+func (b *builder) work() time.Duration {
 	switch {
 	case b.spec.Work >= 0:
 		return b.spec.Work
-	case r.load == 0:
+	case b.load == 0:
 		return shortWork
 	}
-	return time.Duration(float64(b.spec.Slots) * r.load / b.spec.Rate * float64(time.Second))
+	return time.Duration(float64(b.spec.Slots) * b.load / b.spec.Rate * float64(time.Second))
 }
 
 // draw draws rate × duration arrivals.
-func (b *builder) draw(r *recipe) {
-	n, work := int(math.Round(b.spec.Rate*b.spec.Duration.Seconds())), b.work(r)
+func (b *builder) draw() {
+	n, work := int(math.Round(b.spec.Rate*b.spec.Duration.Seconds())), b.work()
 	b.plan.Arrivals = make([]Arrival, n)
 	for i, u := range evenDraws(b.random, n) {
-		if r.shape != nil {
-			u = r.shape(u)
+		if b.shape != nil {
+			u = b.shape(u)
 		}
 		a := Arrival{
-			At: b.part(u), Tenant: b.tenant(), Class: b.random.IntN(len(b.plan.Classes)), Downstream: None,
+			At: b.part(u), Tenant: b.tenant(), Class: b.class(), Downstream: None,
 			Work: work, Bytes: b.spec.Payload, Cost: 1,
 		}
 		a.Queue = b.queue(a.Tenant)

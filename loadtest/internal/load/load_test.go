@@ -115,6 +115,10 @@ func TestScenariosAreWhatTheySay(t *testing.T) {
 		"and stay in their queue":                 {part("sybil", func(a *Arrival) bool { return a.Queue == 3 }), sybilShare},
 		"the heaviest by Zipf's law with s = 1.1": {part("zipf", func(a *Arrival) bool { return a.Tenant == 0 }), 0.24},
 		"two of six downstreams are ill":          {part("dead-downstream", func(a *Arrival) bool { return !plans["dead-downstream"].Bystander()(a) }), 1.0 / 3},
+		"the step holds its share": {
+			part("overload", func(a *Arrival) bool { o := plans["overload"].Overload; return a.At >= o.From && a.At < o.To }), 2 * 0.4 / 1.1,
+		},
+		"each class has three times what the one above has": {part("overload", func(a *Arrival) bool { return a.Class == 1 }), 3.0 / 13},
 	} {
 		if math.Abs(row.got-row.want) > 0.03 {
 			t.Errorf("%s: %.3f, want %.3f", name, row.got, row.want)
@@ -122,6 +126,20 @@ func TestScenariosAreWhatTheySay(t *testing.T) {
 	}
 	if c := plans["sybil"].Caps[sybilQueue]; c != 25 {
 		t.Errorf("the sybils' queue is capped at %d", c)
+	}
+	// Work fits the slots: what comes before the step is half of what can be served.
+	o, before := plans["overload"].Overload, time.Duration(0)
+	for i := range plans["overload"].Arrivals {
+		if a := &plans["overload"].Arrivals[i]; a.At < o.From {
+			before += a.Work
+		}
+	}
+	if offered := before.Seconds() / (float64(plans["overload"].Slots) * o.From.Seconds()); math.Abs(offered-stepBase) > 0.05 {
+		t.Errorf("before the step %.3f of what can be served arrives", offered)
+	}
+	if p, bare := plans["overload"].Policy, plans["overload"].Unshed; p.Shedding == nil || bare.Shedding != nil || bare.Queues["queue-0"].MaxWait != o.MaxWait ||
+		bare.Queues["queue-0"].DoomedPercent != 0 || p.Queues["queue-0"].DoomedPercent != 100 {
+		t.Errorf("overload with %+v, and without %+v", p.Queues["queue-0"], bare.Queues["queue-0"])
 	}
 	if plans["steady"].Bystander() != nil || plans["steady"].Levels != admission.Levels {
 		t.Error("steady has bystanders, or too few levels of limits")
@@ -168,6 +186,7 @@ func TestBadSpecsNameFlagValueAndRange(t *testing.T) {
 		"-priorities 101: allowed is 1 to 100":          func(s *Spec) { s.Priorities = 101 },
 		"-slots 0: allowed is 1 to 10000":               func(s *Spec) { s.Slots = 0 },
 		"-work 2h0m0s: allowed is 0s to 1h":             func(s *Spec) { s.Work = 2 * time.Hour },
+		"-overload 0.5: allowed is 1 to 100 times":      func(s *Spec) { s.Overload = 0.5 },
 		"-payload -1: allowed is 0 to 1048576":          func(s *Spec) { s.Payload = -1 },
 		"-tenant-limit -1: allowed is 0":                func(s *Spec) { s.TenantLimit = -1 },
 		"-global-limit -1: allowed is 0":                func(s *Spec) { s.GlobalLimit = -1 },

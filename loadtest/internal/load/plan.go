@@ -82,6 +82,10 @@ type Plan struct {
 	Quiet time.Duration
 	// Offenders are the tenants from the first place to below the second, none if both are zero: those who flood.
 	Offenders [2]int
+	// Overload is when more arrives than can be served; nil where that is not what the scenario is about. Unshed is Policy without what
+	// holds it then.
+	Overload *Overload
+	Unshed   *policy.Policy
 	// Levels is how many levels of limits stand on a job's way.
 	Levels int
 }

@@ -21,6 +21,8 @@ type recipe struct {
 	tenant func(b *builder) func() int
 	// finish adds what else the scenario has, before arrivals are drawn.
 	finish func(b *builder)
+	// policy changes the policy, once it has its limits.
+	policy func(b *builder)
 }
 
 var recipes = []recipe{
@@ -29,6 +31,7 @@ var recipes = []recipe{
 	{name: "noisy-neighbour", load: 1.5, tenantShare: 0.6, tenant: noisy},
 	{name: "sybil", load: 1.25, tenantShare: 1, tenant: sybil, finish: capSybils},
 	{name: "zipf", load: 1.3, tenantShare: 0.25, tenant: zipf},
+	{name: "overload", tenantShare: 1, finish: overloaded, policy: shed},
 	{name: "dead-downstream", finish: downstreams},
 	{name: "slow-consumer", load: 0.5, finish: slowHandlers},
 	{name: "redis-restart", finish: restart},

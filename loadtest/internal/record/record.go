@@ -109,7 +109,12 @@ func (b *Book) Begin(number int, admitted time.Time) {
 	if !admitted.IsZero() {
 		e.admitted.Store(admitted.UnixMicro())
 	}
-	if e.started.CompareAndSwap(0, int64(b.Now())) {
+	b.BeginAt(number, b.Now())
+}
+
+// BeginAt notes when, after the start of the run, a handler began a job first.
+func (b *Book) BeginAt(number int, at time.Duration) {
+	if b.entries[number].started.CompareAndSwap(0, int64(at)) {
 		b.started.Add(1)
 	}
 }

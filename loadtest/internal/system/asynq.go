@@ -17,6 +17,8 @@ import (
 	"github.com/headgate/headgate/loadtest/internal/redisrun"
 )
 
+var errLate = errors.New("the job is late")
+
 type asynqSystem struct {
 	config drive.SystemConfig
 	redis  *redisrun.Store
@@ -86,6 +88,11 @@ func (s *asynqSystem) Work(ctx context.Context, ready func(), handle drive.Handl
 		number, err := numberOf(id, plan)
 		if err != nil {
 			return errors.Join(err, asynq.SkipRetry)
+		}
+		// Its own deadlines are in whole seconds, so the handler looks, as its users' do.
+		if o := plan.Overload; o != nil && s.config.Book().Now() > plan.Arrivals[number].At+o.MaxWait {
+			s.config.Book().Bury(number)
+			return errors.Join(errLate, asynq.SkipRetry)
 		}
 		err = handle(ctx, number, time.Time{})
 		retried, _ := asynq.GetRetryCount(ctx)

@@ -25,6 +25,7 @@ import (
 )
 
 type headgateSystem struct {
+	name     string
 	config   drive.SystemConfig
 	redis    *redisrun.Store
 	client   *redis.Client
@@ -37,6 +38,20 @@ type headgateSystem struct {
 	text     []byte
 }
 
+// OpenUnshed opens Headgate without what the plan's policy has against overload.
+func OpenUnshed(ctx context.Context, config drive.SystemConfig) (drive.System, error) {
+	plan := *config.Plan
+	if plan.Unshed != nil {
+		plan.Policy = *plan.Unshed
+	}
+	config.Plan = &plan
+	opened, err := OpenHeadgate(ctx, config)
+	if s, ok := opened.(*headgateSystem); ok {
+		s.name = "unshed"
+	}
+	return opened, err
+}
+
 // OpenHeadgate opens Headgate with every law on: limits, dedup, fairness, breakers, leases.
 func OpenHeadgate(ctx context.Context, config drive.SystemConfig) (drive.System, error) {
 	opened, err := redisrun.Open(ctx, config.Redis, config.Plan.Restarts, config.Notes)
@@ -44,7 +59,7 @@ func OpenHeadgate(ctx context.Context, config drive.SystemConfig) (drive.System,
 		return nil, err
 	}
 	s := &headgateSystem{
-		config: config, redis: opened, client: opened.NewClient(), text: payloadText(config.Plan),
+		name: "headgate", config: config, redis: opened, client: opened.NewClient(), text: payloadText(config.Plan),
 		prefix: "hg-load-" + strings.ToLower(rand.Text()[:8]),
 	}
 	if err := s.prepare(ctx); err != nil {
@@ -112,7 +127,7 @@ func (s *headgateSystem) finished(e worker.Event) {
 	}
 }
 
-func (s *headgateSystem) Name() string { return "headgate" }
+func (s *headgateSystem) Name() string { return s.name }
 
 func (s *headgateSystem) Enqueue(ctx context.Context, number int) record.Answer {
 	plan := s.config.Plan

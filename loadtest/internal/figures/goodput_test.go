@@ -1,0 +1,62 @@
+package figures
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/loadtest/internal/load"
+	"github.com/headgate/headgate/loadtest/internal/record"
+)
+
+// TestGoodputCountsWhatIsInTime: two slots and jobs of 100 ms, which are worth starting for 100 ms; between 200 and 600 ms eight can be served.
+func TestGoodputCountsWhatIsInTime(t *testing.T) {
+	t.Parallel()
+	const ms = time.Millisecond
+	r := small(t)
+	r.Plan = &load.Plan{
+		Classes: r.Plan.Classes, Tenants: r.Plan.Tenants, Queues: r.Plan.Queues, Duration: time.Second, Slots: 2,
+		Overload: &load.Overload{From: 200 * ms, To: 600 * ms, Times: 2, MaxWait: 100 * ms},
+	}
+	jobs := []struct {
+		at      time.Duration
+		class   int
+		outcome record.Outcome
+		started time.Duration
+	}{
+		{150 * ms, 0, record.Admitted, 160 * ms}, // in time, before
+		{210 * ms, 0, record.Admitted, 300 * ms}, // in time
+		{220 * ms, 0, record.Admitted, 321 * ms}, // late
+		{230 * ms, 2, record.Refused, 0},
+		{550 * ms, 2, record.Admitted, 610 * ms}, // in time, but begun after it
+		{700 * ms, 1, record.Admitted, 750 * ms}, // in time
+		{850 * ms, 2, record.Refused, 0},
+		{900 * ms, 2, record.Unsent, 0},
+	}
+	r.Book = record.NewBook(len(jobs), time.Now().Add(-time.Hour))
+	for number, job := range jobs {
+		r.Plan.Arrivals = append(r.Plan.Arrivals, load.Arrival{At: job.at, Class: job.class, Work: 100 * ms, Cost: 1})
+		r.Book.Entries()[number].Answer.Outcome = job.outcome
+		if job.started > 0 {
+			r.Book.BeginAt(number, job.started)
+		}
+	}
+	g := goodputOf(r)
+	want := Goodput{Times: 2, OfCapacity: 1.0 / 8, MostUrgent: 2.0 / 3, Last: 2.0 / 3, Late: 1.0 / 5, RecoveryS: 0.25}
+	for name, row := range map[string]struct{ got, want float64 }{
+		"times": {g.Times, want.Times}, "of capacity": {g.OfCapacity, want.OfCapacity}, "most urgent": {g.MostUrgent, want.MostUrgent},
+		"last class": {g.Last, want.Last}, "late": {g.Late, want.Late}, "recovery": {g.RecoveryS, want.RecoveryS},
+	} {
+		if math.Abs(row.got-row.want) > 1e-9 {
+			t.Errorf("%s: %v, want %v", name, row.got, row.want)
+		}
+	}
+	f := Of(r)
+	if c := f.Classes; c[0].InTime != 2 || c[2].Refused != 2 || c[2].InTime != 1 || c[0].Before.Count != 1 || c[0].During.Count != 2 {
+		t.Errorf("by class %+v", c)
+	}
+	r.Plan.Overload = nil
+	if goodputOf(r) != nil {
+		t.Error("a run without an overload has a goodput")
+	}
+}
