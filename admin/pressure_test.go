@@ -43,7 +43,7 @@ func TestAnswersTellHowMuchAQueueIsPressed(t *testing.T) {
 		told(enqueue(http.StatusCreated, "mail", "low"), "", false)
 		told(check("acme:mail"), "", false)
 		p.put("admin", ask{op: "PUT /api/v1/policy", body: `{"queues":{"mail":{"pressure":{"max_depth":10}}},"tenants":{"acme":{"tier":"premium"}},
-			"shedding":{"order":["low","medium"],"tiers":["basic","standard","premium"],"reserve":["high"],"at":{"HIGH":["low"]}}}`})
+			"shedding":{"order":["low","medium"],"tiers":["basic","standard","premium"],"reserve":["high"],"at":{"HIGH":["low","medium:basic","medium:standard:over"]}}}`})
 		press := func(level admission.PressureLevel, score float64) {
 			t.Helper()
 			const owner = "the test"
@@ -74,7 +74,7 @@ func TestAnswersTellHowMuchAQueueIsPressed(t *testing.T) {
 			t.Errorf("refused with %v", body)
 		}
 		explained := p.want(http.StatusOK, "operator", ask{op: "GET /api/v1/explain/{kind}/{name}", path: map[string]string{"kind": "queue", "name": "mail"}})
-		for _, want := range []string{"HIGH, score 0.900: depth 0.9 of weight 1", "it refuses low at that level"} {
+		for _, want := range []string{"HIGH, score 0.900: depth 0.9 of weight 1", "it refuses low, medium of tier basic, standard (standard of tenants over their share) at that level"} {
 			if !strings.Contains(string(explained.body), want) {
 				t.Errorf("explain does not say %q: %s", want, explained.body)
 			}

@@ -15,6 +15,12 @@ func (r *Room) FreeSlots(queue string) (free int) {
 	return free
 }
 
+// OverShare reports whether a tenant has jobs in a class of a queue, or has had more service there than those that have: its kept tag is above V.
+func (r *Room) OverShare(tenant, queue string, class int) bool {
+	c := r.queue(queue).classes[class]
+	return c.tenants[tenant] != nil || c.idle[tenant] > c.v
+}
+
 // Foresee guesses how many microseconds a job would wait that is not in, by its Score, below zero for unknown: as Guess does once it is, but
 // by its own place in its lane, and as if its tenant had no other lane, so that it is told too little rather than too much. It is unknown
 // where no job waits for room, too: then nobody measures the pace.

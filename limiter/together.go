@@ -189,7 +189,7 @@ func (l *Limiter) exactly(ctx context.Context, ways []*way, requests []Request) 
 				return err
 			}
 			q := &made.Questions[i]
-			from, _ := inForce.PressureFor(q.Tenant, q.Queue, q.Class)
+			from, _, _ := inForce.PressureFor(q.Tenant, q.Queue, q.Class)
 			q.Measured = from > 0
 		}
 		made.Admitted, made.Answers, err = l.store.Check(limited, inForce.Version(), false, made.Questions)

@@ -64,7 +64,7 @@ func (m *ways) open(now breaker.Instant, at route, inForce *policy.Compiled) (*w
 	}
 	w := &way{policy: inForce, asked: at, route: route{at.tenant, at.queue, class}, limits: inForce.LimitsFor(at.tenant, at.queue, class)}
 	w.seen.Store(int64(now))
-	if from, _ := inForce.PressureFor(at.tenant, at.queue, class); from > 0 {
+	if from, _, _ := inForce.PressureFor(at.tenant, at.queue, class); from > 0 {
 		w.pressed = &pressed{}
 	}
 	full := m.known.Size() >= m.config.MaxScopes || m.scopes.Size() >= m.config.MaxScopes

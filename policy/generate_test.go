@@ -140,7 +140,7 @@ func drawShedding(t *rapid.T, p *Policy, queues map[string]Queue) {
 		}
 		if rapid.Bool().Draw(t, "by tier") {
 			p.Shedding.Tiers = sortedKeys(p.Tiers)
-			p.Shedding.At["MEDIUM"] = []string{"low:" + p.Shedding.Tiers[0]}
+			p.Shedding.At["MEDIUM"] = []string{"low:" + p.Shedding.Tiers[0] + rapid.SampledFrom([]string{"", ":over"}).Draw(t, "over share")}
 		}
 	}
 }

@@ -190,7 +190,9 @@ type Shedding struct {
 	Tiers []string `json:"tiers,omitempty"`
 	// Reserve are classes that are never refused for it.
 	Reserve []admission.Priority `json:"reserve,omitempty"`
-	// At is what is refused from a level on, by its name, LOW to CRITICAL: classes, or "class:tier" for one tier of a class. All that comes
+	// At is what is refused from a level on, by its name, LOW to CRITICAL: classes, or "class:tier" for one tier of a class; with ":over"
+	// behind it, the jobs there of tenants that are over their share alone, who come before the others of their tier: a job of theirs
+	// waits in its queue and class already, or they have had more service there than the others that wait, by their weights. All that comes
 	// before in the order is there, too. A level that is not there refuses what the one before does.
 	At map[string][]string `json:"at"`
 }
@@ -215,21 +217,21 @@ func (s *Shedding) place(class admission.Priority, tier string) (int, bool) {
 	return at*len(s.Tiers) + slices.Index(s.Tiers, tier), true
 }
 
-// upTo returns how many places of the order a level refuses. What is listed is all places before some place, or it is no such number.
+// overShare is the end of an entry of At that is of tenants over their share alone.
+const overShare = "over"
+
+// upTo returns how many places of the order a level refuses, two for each class and tier: tenants over their share, then the others.
+// What is listed is all places before some place, or it is no such number.
 func (s *Shedding) upTo(listed []string) (n int, ok bool) {
 	tiers := max(1, len(s.Tiers))
-	refused := make([]bool, len(s.Order)*tiers)
+	refused := make([]bool, 2*len(s.Order)*tiers)
 	for _, one := range listed {
-		class, tier, single := strings.Cut(one, ":")
-		at := slices.Index(s.Order, admission.Priority(class))
-		in := slices.Index(s.Tiers, tier)
-		if at < 0 || single && in < 0 {
+		from, to, known := s.places(one)
+		if !known {
 			return 0, false
 		}
-		for i := range tiers {
-			if !single || i == in {
-				refused[at*tiers+i] = true
-			}
+		for i := from; i < to; i++ {
+			refused[i] = true
 		}
 	}
 	n = slices.Index(refused, false)
@@ -237,6 +239,31 @@ func (s *Shedding) upTo(listed []string) (n int, ok bool) {
 		n = len(refused)
 	}
 	return n, !slices.Contains(refused[n:], true)
+}
+
+// places returns the places that an entry of At names.
+func (s *Shedding) places(entry string) (from, to int, known bool) {
+	tiers := max(1, len(s.Tiers))
+	parts := strings.Split(entry, ":")
+	at := slices.Index(s.Order, admission.Priority(parts[0]))
+	if at < 0 {
+		return 0, 0, false
+	}
+	from, to, parts = 2*at*tiers, 2*(at+1)*tiers, parts[1:]
+	if len(s.Tiers) > 0 && len(parts) > 0 {
+		in := slices.Index(s.Tiers, parts[0])
+		if in < 0 {
+			return 0, 0, false
+		}
+		from, to, parts = from+2*in, from+2*in+2, parts[1:]
+	}
+	switch {
+	case len(parts) == 0:
+		return from, to, true
+	case len(parts) == 1 && parts[0] == overShare && from+2 == to:
+		return from, from + 1, true
+	}
+	return 0, 0, false
 }
 
 // levels returns how many places of the order are refused at each level.
@@ -253,39 +280,51 @@ func (s *Shedding) levels() (upTo [admission.PressureCritical + 1]int) {
 // NeverShed is the level from which on a job is refused that never is.
 const NeverShed = admission.PressureCritical + 1
 
-// PressureFor returns from which level on a job is refused while its queue is pressed, NeverShed for none, and the tier of its tenant; 0
-// where the queue is not measured. It does not allocate.
-func (c *Compiled) PressureFor(tenant, queue string, class admission.Priority) (from admission.PressureLevel, tier string) {
+// PressureFor returns from which level on a job is refused while its queue is pressed, and from which on, at most as high, that of a tenant
+// over its share, NeverShed for none, and the tier of its tenant; 0 where the queue is not measured. It does not allocate.
+func (c *Compiled) PressureFor(tenant, queue string, class admission.Priority) (from, over admission.PressureLevel, tier string) {
 	q, ok := c.queues[queue]
 	if !ok || q.Pressure == nil {
-		return 0, ""
+		return 0, 0, ""
 	}
 	if c.shedding == nil {
-		return NeverShed, ""
+		return NeverShed, NeverShed, ""
 	}
 	tier = c.viewOf(tenant).tier
 	place, ordered := c.shedding.place(class, tier)
-	for level := admission.PressureLow; ordered && level <= admission.PressureCritical; level++ {
-		if place < c.sheds[level] {
-			return level, tier
-		}
+	if !ordered {
+		return NeverShed, NeverShed, tier
 	}
-	return NeverShed, tier
+	return c.shedFrom(2*place + 1), c.shedFrom(2 * place), tier
 }
 
-// ShedAt returns the tiers of which jobs of a class are refused at a level of their queue, and whether all are.
-func (c *Compiled) ShedAt(queue string, class admission.Priority, level admission.PressureLevel) (tiers []string, all bool) {
+// shedFrom returns the level from which on a place of the order is refused.
+func (c *Compiled) shedFrom(place int) admission.PressureLevel {
+	for level := admission.PressureLow; level <= admission.PressureCritical; level++ {
+		if place < c.sheds[level] {
+			return level
+		}
+	}
+	return NeverShed
+}
+
+// ShedAt returns the tiers of which jobs of a class are refused at a level of their queue, and whether all are; the last is of tenants over
+// their share alone where over says so. Where tiers do not count and only those tenants' are refused, there is one without a name.
+func (c *Compiled) ShedAt(queue string, class admission.Priority, level admission.PressureLevel) (tiers []string, over, all bool) {
 	s := c.shedding
 	if s == nil || c.queueOf(queue).Pressure == nil || level < admission.PressureNone || level > admission.PressureCritical {
-		return nil, false
+		return nil, false, false
 	}
 	at := slices.Index(s.Order, class)
 	if at < 0 {
-		return nil, false
+		return nil, false, false
 	}
-	per := max(1, len(s.Tiers))
-	refused := min(max(0, c.sheds[level]-at*per), per)
-	return s.Tiers[:min(refused, len(s.Tiers))], refused == per
+	names := s.Tiers
+	if len(names) == 0 {
+		names = []string{""}
+	}
+	refused := min(max(0, c.sheds[level]-2*at*len(names)), 2*len(names))
+	return names[:(refused+1)/2], refused%2 == 1, refused == 2*len(names)
 }
 
 // validateShedding checks what is refused while queues are pressed, and that each class of those that are measured has its place.
@@ -386,7 +425,7 @@ func (s *Shedding) validateAt(bad *problems) bool {
 		case len(listed) > MaxTiersOrdered:
 			bad.field("shedding.at."+level.String(), strconv.Itoa(len(listed))+" entries", "up to "+strconv.Itoa(MaxTiersOrdered))
 		case !ok:
-			bad.field("shedding.at."+level.String(), quoteNames(listed), `classes of order, or "class:tier", with all that comes before them in the order`)
+			bad.field("shedding.at."+level.String(), quoteNames(listed), `classes of order, "class:tier", or either with ":over" for tenants over their share, with all that comes before them in the order`)
 		case n < most:
 			bad.field("shedding.at."+level.String(), quoteNames(listed), "at least what the level before refuses")
 		default:

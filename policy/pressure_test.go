@@ -43,12 +43,12 @@ func TestBadPressureHasOneClearError(t *testing.T) {
 		sheds(`"order":["low","medium","high"],"reserve":["high"],"at":{"HIGH":["low"]}`):                                       `invalid shedding.order "high": allowed is each class once, in order or in reserve`,
 		sheds(`"order":["low","medium","high"],"at":{}`):                                                                        `invalid shedding.at {}: allowed is a level, LOW to CRITICAL, with what it refuses`,
 		sheds(`"order":["low","medium","high"],"at":{"SOON":["low"]}`):                                                          `invalid shedding.at "SOON": allowed is LOW, MEDIUM, HIGH and CRITICAL`,
-		sheds(`"order":["low","medium","high"],"at":{"HIGH":["medium"]}`):                                                       `invalid shedding.at.HIGH "medium": allowed is classes of order, or "class:tier", with all that comes before them in the order`,
-		sheds(`"order":["low","medium","high"],"at":{"HIGH":["low:basic"]}`):                                                    `invalid shedding.at.HIGH "low:basic": allowed is classes of order, or "class:tier", with all that comes before them in the order`,
+		sheds(`"order":["low","medium","high"],"at":{"HIGH":["medium"]}`):                                                       `invalid shedding.at.HIGH "medium": allowed is classes of order, "class:tier", or either with ":over" for tenants over their share, with all that comes before them in the order`,
+		sheds(`"order":["low","medium","high"],"at":{"HIGH":["low:basic"]}`):                                                    `invalid shedding.at.HIGH "low:basic": allowed is classes of order, "class:tier", or either with ":over" for tenants over their share, with all that comes before them in the order`,
 		sheds(`"order":["low","medium","high"],"at":{"LOW":["low","medium"],"HIGH":["low"]}`):                                   `invalid shedding.at.HIGH "low": allowed is at least what the level before refuses`,
 		sheds(`"order":["low","medium","high"],"tiers":["basic","standard"],"at":{"HIGH":["low"]}`):                             `invalid shedding.tiers "basic", "standard": allowed is each tier of the policy: "premium" is missing`,
 		sheds(`"order":["low","medium","high"],"tiers":["basic","standard","premium","basic"],"at":{"HIGH":["low"]}`):           `invalid shedding.tiers "basic": allowed is each tier once`,
-		sheds(`"order":["low","medium","high"],"tiers":["basic","standard","premium"],"at":{"HIGH":["low","medium:standard"]}`): `invalid shedding.at.HIGH "low", "medium:standard": allowed is classes of order, or "class:tier", with all that comes before them in the order`,
+		sheds(`"order":["low","medium","high"],"tiers":["basic","standard","premium"],"at":{"HIGH":["low","medium:standard"]}`): `invalid shedding.at.HIGH "low", "medium:standard": allowed is classes of order, "class:tier", or either with ":over" for tenants over their share, with all that comes before them in the order`,
 	} {
 		_, err := policy.Unmarshal([]byte(text))
 		if err == nil || !errors.Is(err, admission.ErrInvalid) {
@@ -80,7 +80,7 @@ func TestSheddingKeepsTheOrder(t *testing.T) {
 		upTo := map[admission.PressureLevel]int{}
 		for level := admission.PressureLow; level <= admission.PressureCritical; level++ {
 			if level == admission.PressureHigh || rapid.Bool().Draw(t, "at "+level.String()) {
-				refused = rapid.IntRange(refused, len(order)*per).Draw(t, "refused")
+				refused = rapid.IntRange(refused, 2*len(order)*per).Draw(t, "refused")
 				s.At[level.String()] = listed(order, s.Tiers, refused)
 			}
 			upTo[level] = refused
@@ -99,7 +99,7 @@ func TestSheddingKeepsTheOrder(t *testing.T) {
 		}
 		for i, class := range slices.Concat(order, reserve) {
 			for _, tier := range tiers {
-				from, told := compiled.PressureFor("in-"+tier, "mail", class)
+				from, over, told := compiled.PressureFor("in-"+tier, "mail", class)
 				if told != tier {
 					t.Fatalf("tier %s is told as %s", tier, told)
 				}
@@ -108,29 +108,41 @@ func TestSheddingKeepsTheOrder(t *testing.T) {
 					place += slices.Index(s.Tiers, tier)
 				}
 				for level := admission.PressureNone; level <= admission.PressureCritical; level++ {
-					if want := i < len(order) && place < upTo[level]; (level >= from) != want {
-						t.Fatalf("%s of %s at %v: refused %v by %+v", class, tier, level, !want, s)
+					for half, from := range []admission.PressureLevel{over, from} {
+						if want := i < len(order) && 2*place+half < upTo[level]; (level >= from) != want {
+							t.Fatalf("%s of %s, over its share %v, at %v: refused %v by %+v", class, tier, half == 0, level, !want, s)
+						}
 					}
 				}
 			}
 		}
-		if from, _ := compiled.PressureFor("in-basic", "other", "a"); from != 0 {
+		if from, _, _ := compiled.PressureFor("in-basic", "other", "a"); from != 0 {
 			t.Fatalf("a queue that is not measured refuses from level %v on", from)
 		}
 	})
 }
 
-// listed writes the first n places as an operator does.
+// listed writes the first n places as an operator does, two for each class and tier.
 func listed(order []admission.Priority, tiers []string, n int) []string {
 	all := []string{}
+	if len(tiers) == 0 {
+		tiers = []string{""}
+	}
 	for i, class := range order {
-		whole := n >= (i+1)*max(1, len(tiers))
-		if whole {
+		before := 2 * i * len(tiers)
+		if n >= before+2*len(tiers) {
 			all = append(all, string(class))
+			continue
 		}
 		for j, tier := range tiers {
-			if !whole && i*len(tiers)+j < n {
-				all = append(all, string(class)+":"+tier)
+			one := strings.TrimSuffix(string(class)+":"+tier, ":")
+			switch n - before - 2*j {
+			case 1:
+				all = append(all, one+":over")
+			default:
+				if n > before+2*j {
+					all = append(all, one)
+				}
 			}
 		}
 	}

@@ -183,8 +183,8 @@ func (f *flight) candidates(snapshot *policy.Compiled) ([]*entry, []store.Candid
 			*own = snapshot.LimitsFor(e.job.Tenant, e.job.Queue, e.job.Priority)
 			e.err = nil
 			entries = append(entries, e)
-			from, tier := snapshot.PressureFor(e.job.Tenant, e.job.Queue, e.job.Priority)
-			candidates = append(candidates, store.Candidate{Job: &e.job, Class: class, Limits: own, ShedFrom: from, Tier: tier, Usage: snapshot.UsageTenants(), Doomed: snapshot.DoomedPercent(e.job.Queue)})
+			from, over, tier := snapshot.PressureFor(e.job.Tenant, e.job.Queue, e.job.Priority)
+			candidates = append(candidates, store.Candidate{Job: &e.job, Class: class, Limits: own, ShedFrom: from, ShedOverFrom: over, Tier: tier, Usage: snapshot.UsageTenants(), Doomed: snapshot.DoomedPercent(e.job.Queue)})
 		}
 	}
 	return entries, candidates

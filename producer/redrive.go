@@ -186,7 +186,7 @@ func redriveCandidates(snapshot *policy.Compiled, options RedriveOptions, letter
 		}
 		candidate, err := letter.Redrive(class, limits)
 		if candidate.Free = options.WithoutLimits; !candidate.Free {
-			candidate.ShedFrom, candidate.Tier = snapshot.PressureFor(job.Tenant, job.Queue, job.Priority)
+			candidate.ShedFrom, candidate.ShedOverFrom, candidate.Tier = snapshot.PressureFor(job.Tenant, job.Queue, job.Priority)
 			candidate.Usage = snapshot.UsageTenants()
 			candidate.Doomed = snapshot.DoomedPercent(job.Queue)
 		}

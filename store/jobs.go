@@ -32,6 +32,9 @@ type Candidate struct {
 	// not measured. Tier is that of its tenant, for the refusal.
 	ShedFrom admission.PressureLevel
 	Tier     string
+	// ShedOverFrom is the level from which on it is refused if its tenant is over its share in its queue and class: a job of it waits there, or
+	// it has had more service than those that wait. At most ShedFrom; zero stands for that.
+	ShedOverFrom admission.PressureLevel
 	// Usage is of how many tenants a day usage is kept, by the policy; zero for none.
 	Usage int
 	// Doomed is how many percent of what the job may wait, by its deadline or its queue's, its predicted wait may be before it is

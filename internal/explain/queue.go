@@ -164,14 +164,29 @@ func (r *rules) pressure(e *Explanation, q *store.QueueState, now time.Time) err
 // gaugeLives is for how many intervals a level holds: that of package scheduler.
 const gaugeLives = 3
 
+// lastOf says of which tier alone something is, "" where there is but one.
+func lastOf(tiers []string) string {
+	if len(tiers) < 2 {
+		return ""
+	}
+	return tiers[len(tiers)-1] + " "
+}
+
 // shed names the classes of a queue of which jobs are refused at a level, with the tiers where it is not all.
 func (r *rules) shed(q *store.QueueState, level admission.PressureLevel) (all []string) {
 	for _, class := range q.Classes {
-		switch tiers, every := r.compiled.ShedAt(q.Name, class.Name, level); {
+		switch tiers, over, every := r.compiled.ShedAt(q.Name, class.Name, level); {
 		case every:
 			all = append(all, string(class.Name))
 		case len(tiers) > 0:
-			all = append(all, string(class.Name)+" of tier "+strings.Join(tiers, ", "))
+			text := string(class.Name)
+			if tiers[0] != "" {
+				text += " of tier " + strings.Join(tiers, ", ")
+			}
+			if over {
+				text += " (" + lastOf(tiers) + "of tenants over their share)"
+			}
+			all = append(all, text)
 		}
 	}
 	return all

@@ -47,6 +47,8 @@ type admitting struct {
 	parking         map[string]int
 	staying, making map[string]int
 	ahead           map[string]map[string]bool
+	// letIn are those of whom the call has let in a job that is refused earlier to a tenant over its share.
+	letIn map[tenantClass]bool
 	// into counts the jobs that the call lets into lanes of a queue whose jobs may be doomed.
 	into    map[string]int
 	crowded bool
@@ -238,6 +240,12 @@ func (a *admitting) let(e entering) {
 		if _, counted := a.parking[j.Downstream]; counted {
 			a.parking[j.Downstream]++
 		}
+	}
+	if c := &a.jobs[e.at]; c.ShedOverFrom > 0 && c.ShedOverFrom < c.ShedFrom {
+		if a.letIn == nil {
+			a.letIn = map[tenantClass]bool{}
+		}
+		a.letIn[tenantClass{j.Tenant, j.Queue, c.Class}] = true
 	}
 	if e.start == 0 && !e.spilled && a.jobs[e.at].Doomed > 0 {
 		if a.into == nil {

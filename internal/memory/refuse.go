@@ -68,10 +68,25 @@ func (a *admitting) suspended(c *store.Candidate, _ int64) *admission.Verdict {
 
 // shed refuses a job of which its queue takes no more at its level.
 func (a *admitting) shed(c *store.Candidate, _ int64) *admission.Verdict {
-	if p := a.m.pressureOf(c.Job.Queue, a.now); c.ShedFrom > 0 && p.Level >= c.ShedFrom {
+	if c.ShedFrom == 0 {
+		return nil
+	}
+	p := a.m.pressureOf(c.Job.Queue, a.now)
+	if p.Level >= c.ShedFrom || c.ShedOverFrom > 0 && p.Level >= c.ShedOverFrom && a.overShare(c) {
 		return refuse(admission.ReasonShed, p.RetryAfter, c.Tier)
 	}
 	return nil
+}
+
+// tenantClass is a tenant's jobs of a class in a queue.
+type tenantClass struct {
+	tenant, queue string
+	class         int
+}
+
+// overShare reports whether jobs of a job's tenant wait in its class, of this call too, or it has had more service there than those that do.
+func (a *admitting) overShare(c *store.Candidate) bool {
+	return a.letIn[tenantClass{c.Job.Tenant, c.Job.Queue, c.Class}] || a.m.room.OverShare(c.Job.Tenant, c.Job.Queue, c.Class)
 }
 
 // tell adds to a verdict how much the queue is pressed, where that is measured.

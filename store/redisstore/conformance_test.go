@@ -156,10 +156,10 @@ type walk struct {
 	held    map[string][]held
 	limits  [3][admission.Levels]admission.Limit
 	version int64
-	usage   int                                  // Of how many tenants the policy has usage kept.
-	sheds   map[shedding]admission.PressureLevel // From which level on the policy refuses which jobs,
-	dooms   map[string]int                       // and above how many percent of what they may wait, by queue.
-	others  map[string]int                       // Jobs that count against reserves, as the last step left them.
+	usage   int                                     // Of how many tenants the policy has usage kept.
+	sheds   map[shedding][2]admission.PressureLevel // From which level on the policy refuses which jobs,
+	dooms   map[string]int                          // and above how many percent of what they may wait, by queue.
+	others  map[string]int                          // Jobs that count against reserves, as the last step left them.
 	// before is the policy in force as it was stored, nil for none.
 	before   *store.PolicyUpdate
 	sequence uint64 // numbers reports of outcomes

@@ -261,14 +261,15 @@ type shedding struct {
 }
 
 // drawShedding draws from which level on jobs are refused: the higher the class and then the tier, the later.
-func (w *walk) drawShedding(queues []string) map[shedding]admission.PressureLevel {
-	sheds := map[shedding]admission.PressureLevel{}
+func (w *walk) drawShedding(queues []string) map[shedding][2]admission.PressureLevel {
+	sheds := map[shedding][2]admission.PressureLevel{}
 	for _, queue := range queues {
 		from := admission.PressureLow
 		for class := 2; class >= 0; class-- {
 			for tenant := range walkTenants {
 				from = min(from+admission.PressureLevel(w.number("shed later", 0, 1)), admission.PressureCritical+1)
-				sheds[shedding{queue, tenant, class}] = from
+				over := max(admission.PressureLow, from-admission.PressureLevel(w.number("over share sooner", 0, 2)))
+				sheds[shedding{queue, tenant, class}] = [2]admission.PressureLevel{from, over}
 			}
 		}
 	}

@@ -120,8 +120,8 @@ func (w *walk) redrive(key admission.Key) store.Candidate {
 // shed says from which level on a job is refused, above which wait, and whether its usage is kept.
 func (w *walk) shed(c *store.Candidate) {
 	c.Usage, c.Doomed = w.usage, w.dooms[c.Job.Queue]
-	if from := w.sheds[shedding{c.Job.Queue, slices.Index(walkTenants, c.Job.Tenant), c.Class}]; from > 0 {
-		c.ShedFrom, c.Tier = from, "tier of "+c.Job.Tenant
+	if from := w.sheds[shedding{c.Job.Queue, slices.Index(walkTenants, c.Job.Tenant), c.Class}]; from[0] > 0 {
+		c.ShedFrom, c.ShedOverFrom, c.Tier = from[0], from[1], "tier of "+c.Job.Tenant
 	}
 }
 

@@ -323,7 +323,7 @@ func questionOf(snapshot *policy.Compiled, q question) (store.Question, error) {
 		class = named
 	}
 	limits := downTo(q.Scope.Level(), snapshot.LimitsFor(tenant, queue, class))
-	from, _ := snapshot.PressureFor(tenant, queue, class)
+	from, _, _ := snapshot.PressureFor(tenant, queue, class)
 	return store.Question{Tenant: tenant, Queue: queue, Class: class, Cost: max(q.Tokens, 1), Limits: limits, Measured: from > 0}, nil
 }
 

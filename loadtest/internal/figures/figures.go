@@ -163,7 +163,7 @@ func (f *Figures) count(r *Run) {
 				f.Expired += int(n)
 			}
 		}
-		died = max(died, total(c.Died)) // The oldest letters are dropped for want of room.
+		died = max(died, total(c.Died))                   // The oldest letters are dropped for want of room.
 		untold = max(0, min(pending-f.Held, died-f.Dead)) // A worker that loses Redis's answer does not know that the attempt was the last.
 	}
 	f.Dead += untold

@@ -2,7 +2,7 @@
 -- A script sets what the keys of tenants' buckets begin with (call.buckets), and the field of the state that has the global one
 -- (call.global_bucket). Paths are the arguments a head, the distinct limits, and of each path tenant, queue and the name of the class.
 --   head    '<dddI2I2': rate (0 for no bucket) and burst of the global limit, the most buckets of a tenant, how many limits, how many
---           paths; then of each path three bytes: class from 0, the level from which on its jobs are refused (admit, 0 for never where its
+--           paths; then of each path three bytes: class from 0, the level from which on its jobs are refused (admit; 16 times that of a tenant over its share, if lower, added; 0 for never where its
 --           queue is not measured), its limits from 1. Then there may be '<I4', of how many tenants a day usage is kept (usage.lua, 0 for
 --           none), and behind it, of each path, '<I2': what guess.lua calls doomed, 0 for never
 --   limits  '<dddddd': of tenant, queue and priority, rate (0 for no bucket) and burst
@@ -94,6 +94,8 @@ local function paths_read(at)
       p[3] = path_bucket(t, field, l[5], l[6])
     end
     p.tenant, p.queue, p.class, p.from, p.kept, p.runnable = tenant, queue, class + 1, from > 0 and from, kept > 0 and kept, nil
+    p.over = from > 15 and floor(from / 16)
+    if p.over then p.from = from % 16 end
     local doomed = dooms and struct_unpack('<I2', head, rest + 3 + 2 * i) or 0
     p.doomed = doomed > 0 and doomed
     call.measured = call.measured or p.from

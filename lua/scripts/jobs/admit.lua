@@ -23,6 +23,7 @@ local JOBS = {}
 function reset.admit()
   call.jobs, call.job_keys, call.uniques, call.seen = {}, {}, {}, {}
   call.writes, call.admitted, call.answers, call.parkings, call.memory = {}, {}, {}, {}, false
+  call.let_in = false
 end
 
 -- record_stamp returns what a producer sent with flags, seq, score and arrival filled in, 8 bytes each of the latter.
@@ -106,9 +107,19 @@ end
 -- answered is the reply of a call that has decided.
 local function answered(word) return pressures_told({ word, unpack(call.answers) }, call.now) end
 
+-- over_share reports whether a tenant has jobs that wait in a class, of this call too, or has had more service there than those that wait.
+local function over_share(path)
+  local q = queue_open(path.queue)
+  local cl = class_open(q, path.class)
+  if call.let_in and call.let_in[path] or tenant_open(cl, path.tenant) then return true end
+  local kept = redis.call('ZSCORE', cl.idle, path.tenant)
+  return kept and score_of(kept) > q.V[path.class]
+end
+
 -- pressure_refusal returns the refusal of a job of which its queue takes no more at its level.
 local function pressure_refusal(path)
-  return path.from and pressure_of(path.queue, call.now) >= path.from and 'shed'
+  local level = pressure_of(path.queue, call.now)
+  return (level >= path.from or path.over and level >= path.over and over_share(path)) and 'shed'
 end
 
 -- suspension returns the refusal of a job whose queue or tenant admits nothing for a time.
@@ -410,6 +421,10 @@ end
 local function enter(job, q, i, seq_number, arrival)
   local path, seq = job.path, u64(seq_number)
   charge(path, job.cost * 1000000)
+  if path.over then
+    call.let_in = call.let_in or {}
+    call.let_in[path] = true
+  end
   if path.doomed and not (job.start or job.spilled) then q.entering = (q.entering or 0) + 1 end
   job.left = left_of(path)
   call.seen[job.key] = true

@@ -24,7 +24,7 @@ var (
 	semaphoreName = name{`^(` + part + `:)?(` + part + `|\*)$`, `^global:`, "semaphore, `tenant:semaphore`, `tenant:*` or `*`"}
 	signal        = name{`^(wait|depth|slots|run_p95|failed|cpu|memory)$`, "", "`wait`, `depth`, `slots`, `run_p95`, `failed`, `cpu`, `memory`"}
 	levelName     = name{`^(LOW|MEDIUM|HIGH|CRITICAL)$`, "", "`LOW`, `MEDIUM`, `HIGH`, `CRITICAL`"}
-	shed          = name{`^` + part + `(:` + part + `)?$`, "", "`class` or `class:tier`"}
+	shed          = name{`^` + part + `(:` + part + `){0,2}$`, "", "`class` or `class:tier`, with `:over` behind it for tenants over their share"}
 	downstream    = name{`^` + part + `$`, "", "downstream"}
 	tenantName    = name{`^` + part + `$`, noTenant, "tenant"}
 	inQueue       = name{`^` + part + `:` + part + `$`, noTenant, "`tenant:queue`"}
@@ -227,7 +227,7 @@ var objects = []object{
 	},
 	{
 		name: "shedding", title: "shedding",
-		doc: "Which jobs are refused, with the reason `shed`, while a queue that has a `pressure` is pressed: the least class first, in it the least tier. [Overload](guides/overload.md) tells how.",
+		doc: "Which jobs are refused, with the reason `shed`, while a queue that has a `pressure` is pressed: the least class first, in it the least tier, in that tenants over their share. [Overload](guides/overload.md) tells how.",
 		fields: []field{
 			{"order", list{1, admission.MaxClasses, className}, "refused", "Classes, the one that is refused first first. Each class of a queue that has a `pressure` is here or in `reserve`."},
 			{"tiers", list{1, policy.MaxTiersOrdered, tierName}, "tiers do not count", "All tiers of the policy, the one that is refused first first."},

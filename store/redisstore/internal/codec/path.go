@@ -17,6 +17,8 @@ type Path struct {
 	Limits        *[admission.Levels]admission.Limit
 	// From is the level from which on a job is refused for it, zero where its queue is not measured.
 	From admission.PressureLevel
+	// Over is that of a tenant over its share, if lower; zero for none.
+	Over admission.PressureLevel
 	// Usage is of how many tenants a day usage is kept, zero for none. It is the same in all paths of a call.
 	Usage int
 	// Doomed is store.Candidate.Doomed.
@@ -75,7 +77,7 @@ func AppendPaths(args []any, most int, global *admission.Limit, parts int, paths
 			distinct = append(distinct, p.Limits)
 			args = append(args, packLimits(p.Limits))
 		}
-		head = append(head, byte(p.Class), byte(p.From), byte(at+1))
+		head = append(head, byte(p.Class), byte(p.From)|byte(p.Over)<<4, byte(at+1))
 	}
 	binary.LittleEndian.PutUint16(head[countAt:], uint16(len(distinct)))
 	args[headAt] = appendRest(head, paths)

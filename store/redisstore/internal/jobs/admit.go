@@ -112,7 +112,11 @@ func jobPaths(jobs []store.Candidate) (paths []codec.Path, of []int) {
 		c := &jobs[i]
 		k := key{c.Job.Tenant, c.Job.Queue, c.Class}
 		if known[k] == 0 {
-			paths = append(paths, codec.Path{Tenant: c.Job.Tenant, Queue: c.Job.Queue, Class: c.Class, Name: c.Job.Priority, Limits: c.Limits, From: c.ShedFrom, Usage: c.Usage, Doomed: c.Doomed})
+			path := codec.Path{Tenant: c.Job.Tenant, Queue: c.Job.Queue, Class: c.Class, Name: c.Job.Priority, Limits: c.Limits, From: c.ShedFrom, Usage: c.Usage, Doomed: c.Doomed}
+			if c.ShedOverFrom < c.ShedFrom {
+				path.Over = c.ShedOverFrom
+			}
+			paths = append(paths, path)
 			known[k] = len(paths)
 		}
 		of[i] = known[k]

@@ -1,0 +1,73 @@
+package redisstore
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/store"
+)
+
+// TestWhoeverFloodsIsShedFirst: at the level at which tenants over their share are refused, those are whose jobs wait already, of this call too,
+// and those who have had more service than whoever waits; others are let in.
+func TestWhoeverFloodsIsShedFirst(t *testing.T) {
+	t.Parallel()
+	y := newEdge(t)
+	check(t, y.store.PutPolicy(t.Context(), store.PolicyUpdate{Version: 1, Text: []byte("{}"), Window: time.Minute, Pressured: []string{"mail"}}))
+	_, err := y.store.Promote(t.Context(), "s1", time.Minute)
+	check(t, err)
+	number := 0
+	enter := func(level admission.PressureLevel, tenants ...string) (in []bool) {
+		t.Helper()
+		_, err := y.store.Press(t.Context(), store.Press{
+			Owner: "s1", Version: 1, Queue: "mail", Pressure: admission.Pressure{Level: level, Score: 0.75}, Life: time.Minute,
+		})
+		check(t, err)
+		var jobs []store.Candidate
+		for _, tenant := range tenants {
+			number++
+			j := mail(tenant, strconv.Itoa(number))
+			jobs = append(jobs, store.Candidate{
+				Job: &j, Class: 1, Limits: &[admission.Levels]admission.Limit{}, ShedFrom: admission.PressureHigh, ShedOverFrom: admission.PressureMedium, Tier: "basic",
+			})
+		}
+		verdicts, err := y.store.Admit(t.Context(), 1, jobs)
+		check(t, err)
+		for _, v := range verdicts {
+			if v.Decision == admission.Refused && v.Reason != admission.ReasonShed {
+				t.Fatalf("%+v", v)
+			}
+			in = append(in, v.Decision == admission.Admitted)
+		}
+		return in
+	}
+	is := func(what string, got []bool, want ...bool) {
+		t.Helper()
+		for i := range want {
+			if got[i] != want[i] {
+				t.Errorf("%s: let in %v, want %v", what, got, want)
+				return
+			}
+		}
+	}
+	is("below the level everybody is let in", enter(admission.PressureLow, "flood", "flood", "other"), true, true, true)
+	is("whose jobs wait is refused, who has none is not, and then has one", enter(admission.PressureMedium, "flood", "light", "light"), false, true, false)
+	is("from the next level on all are", enter(admission.PressureHigh, "flood", "new"), false, false)
+
+	// A job of ten tokens is served: its tenant's tag is above V while others wait, whose jobs are of one.
+	costly := mail("costly", "costly")
+	costly.Cost = 10
+	y.admitAt(1, costly)
+	for i := range 20 {
+		y.admitAt(1, mail("other", "more"+strconv.Itoa(i)))
+	}
+	y.register(2)
+	for range 5 {
+		leases, err := y.store.Read(t.Context(), "w1", yardPool.ID(), 1, -1, false)
+		check(t, err)
+		_, _, err = y.store.Finish(t.Context(), yardPool.ID(), "w1", []store.Finish{leases[0].Finish(store.Complete)})
+		check(t, err)
+	}
+	is("who has been served, and waits no more, is over its share while others wait", enter(admission.PressureMedium, "costly", "new"), false, true)
+}
