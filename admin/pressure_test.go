@@ -74,7 +74,7 @@ func TestAnswersTellHowMuchAQueueIsPressed(t *testing.T) {
 			t.Errorf("refused with %v", body)
 		}
 		explained := p.want(http.StatusOK, "operator", ask{op: "GET /api/v1/explain/{kind}/{name}", path: map[string]string{"kind": "queue", "name": "mail"}})
-		for _, want := range []string{"HIGH, score 0.900: depth 0.9 of weight 1", "it refuses low, medium of tier basic, standard (standard of tenants over their share) at that level"} {
+		for _, want := range []string{"HIGH, score 0.900: depth 0.9 of weight 1", "it refuses medium of tier basic, standard (standard of tenants over their share), low at that level"} {
 			if !strings.Contains(string(explained.body), want) {
 				t.Errorf("explain does not say %q: %s", want, explained.body)
 			}
