@@ -234,12 +234,16 @@ func TestRedriveOfAQueueWaitsForTokens(t *testing.T) {
 	text, err := policy.Marshal(limited)
 	must(t, err)
 	must(t, p.store.PutPolicy(t.Context(), store.PolicyUpdate{Version: 1, Text: text, Window: time.Minute}))
-	for line, want := range map[string]float64{"redrive --queue mail": 6, "redrive --queue mail --limit 2": 2, "redrive --queue mail --reason expired": 1, "dead purge --queue mail": 6} {
+	for line, want := range map[string]float64{"redrive --queue mail": 6, "redrive --queue mail --limit 2": 2, "redrive --queue mail --reason expired": 1, "dead purge --queue mail": 6, "redrive --queue mail --tenant acme": 6} {
 		if would := p.object(cli.ExitOK, line+" --dry-run"); would["dead"] != want || would["dry_run"] != true {
 			t.Errorf("%s: %v, want %v dead letters", line, would, want)
 		}
 	}
 	p.run(cli.ExitNothing, "dead purge --queue mail --reason poison --dry-run")
+	for _, command := range []string{"redrive", "dead purge"} {
+		p.run(cli.ExitNothing, command+" --queue mail --tenant bolt --dry-run")
+		p.run(cli.ExitUsage, command+" acme a --tenant acme")
+	}
 	p.run(cli.ExitUsage, "redrive acme a --dry-run")
 	p.run(cli.ExitUsage, "dead purge acme a --dry-run")
 	first := p.object(cli.ExitNothing, "redrive --queue mail --limit 1") // The first to die.

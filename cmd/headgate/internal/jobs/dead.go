@@ -127,6 +127,7 @@ for good, with payload and history.`,
 	}
 	flags := c.Flags()
 	flags.StringVar(&f.query.Queue, "queue", "", "all of `QUEUE`")
+	flags.StringVar(&f.query.Tenant, "tenant", "", "with --queue, those of `TENANT` only")
 	diedOfFlag(c, &f.query.Reason)
 	flags.DurationVar(&f.olderThan, "older-than", 0, "those that died longer ago than `DURATION` only, such as 24h")
 	flags.StringVar(&f.why, "why", "", fmt.Sprintf("`TEXT` of up to %d bytes for the audit", store.MaxReason))
@@ -150,8 +151,8 @@ func keyOrQueue(queue *string, most int) cobra.PositionalArgs {
 
 func (f *purgeFlags) validate(many bool) error {
 	switch {
-	case !many && (f.query.Reason != "" || f.olderThan != 0):
-		return cli.Usage(errors.New("--died-of and --older-than choose among the dead letters of a --queue"))
+	case !many && (f.query.Reason != "" || f.query.Tenant != "" || f.olderThan != 0):
+		return cli.Usage(errors.New("--tenant, --died-of and --older-than choose among the dead letters of a --queue"))
 	case f.olderThan < 0:
 		return cli.FieldError("older-than", f.olderThan.String(), "0 or more")
 	case !many && f.dryRun:

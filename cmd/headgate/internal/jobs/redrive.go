@@ -45,14 +45,15 @@ there was none.`,
 		Example: `  headgate redrive acme order-17 order-18 --redis localhost:6379
   headgate redrive --queue mail --died-of max_attempts --limit 100 --redis localhost:6379
   headgate redrive --queue mail --died-of max_attempts --dry-run --redis localhost:6379
+  headgate redrive --queue mail --tenant acme --redis localhost:6379
   headgate redrive --queue mail --why "smtp is back" --without-limits --drop-deadline --redis localhost:6379`,
 		Args: keyOrQueue(&f.query.Queue, math.MaxInt),
 		RunE: func(c *cobra.Command, args []string) error {
 			if f.limit < 0 {
 				return cli.FieldError("limit", strconv.Itoa(f.limit), "0, for all, or more")
 			}
-			if len(args) > 0 && (f.query.Reason != "" || f.limit != 0 || f.dryRun) {
-				return cli.Usage(errors.New("--died-of, --limit and --dry-run are for the dead letters of a --queue"))
+			if len(args) > 0 && (f.query.Reason != "" || f.query.Tenant != "" || f.limit != 0 || f.dryRun) {
+				return cli.Usage(errors.New("--tenant, --died-of, --limit and --dry-run are for the dead letters of a --queue"))
 			}
 			return f.With(c, func(ctx context.Context, s store.Deployment) error { return diedOf(f.run(ctx, c, s, args), audited) })
 		},
@@ -60,6 +61,7 @@ there was none.`,
 	f.Add(c)
 	flags := c.Flags()
 	flags.StringVar(&f.query.Queue, "queue", "", "all of `QUEUE`")
+	flags.StringVar(&f.query.Tenant, "tenant", "", "with --queue, those of `TENANT` only")
 	diedOfFlag(c, &f.query.Reason)
 	flags.IntVar(&f.limit, "limit", 0, "at most `N` of the queue; 0 takes all")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "with --queue, tell how many would be tried, and change nothing")
