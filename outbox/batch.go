@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/sqldb"
 )
 
 // What a producer sends in one call of Redis; see store.MaxBatchJobs and store.MaxBatchBytes. Within one call time stands still, and by that
@@ -77,7 +78,7 @@ func (r *Relay) move(ctx context.Context, conn *sql.Conn) (n int, err error) {
 		sendErr = r.send(ctx, rows)
 	}
 	// What was sent is settled also when ctx has ended.
-	settling, cancel := detached(ctx)
+	settling, cancel := sqldb.Detached(ctx)
 	defer cancel()
 	if err := r.settle(settling, conn, rows); err != nil {
 		return 0, errors.Join(sendErr, fmt.Errorf("settle rows of the outbox: %w", err))
@@ -91,9 +92,9 @@ func (r *Relay) move(ctx context.Context, conn *sql.Conn) (n int, err error) {
 }
 
 func (r *Relay) claim(ctx context.Context, conn *sql.Conn) ([]row, error) {
-	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	ctx, cancel := context.WithTimeout(ctx, sqldb.StatementTimeout)
 	defer cancel()
-	if err := r.sql.keep(ctx, conn, r.who, r.lease); err != nil {
+	if err := r.keep(ctx, conn); err != nil {
 		return nil, err
 	}
 	all, err := r.read(ctx, conn)
@@ -110,7 +111,7 @@ func (r *Relay) claim(ctx context.Context, conn *sql.Conn) ([]row, error) {
 		return all, nil
 	}
 	// No other relay works, so nobody has claimed a row since it was read.
-	_, err = conn.ExecContext(ctx, fmt.Sprintf(r.sql.sent, r.sql.now, list(fresh)))
+	_, err = conn.ExecContext(ctx, fmt.Sprintf(r.sql.sent, r.sql.dialect.Now(), list(fresh)))
 	return all, err
 }
 
@@ -282,8 +283,8 @@ func deadReason(result *admission.EnqueueResult) string {
 // settle writes down what became of the rows, in one transaction.
 func (r *Relay) settle(ctx context.Context, conn *sql.Conn, rows []row) error {
 	died := uint64(0)
-	err := transact(ctx, conn, sql.LevelDefault, func(tx *sql.Tx) (err error) {
-		if err := r.sql.keep(ctx, tx, r.who, r.lease); err != nil {
+	err := sqldb.Transact(ctx, conn, sql.LevelDefault, func(tx *sql.Tx) (err error) {
+		if err := r.keep(ctx, tx); err != nil {
 			return err
 		}
 		var gone, kept []int64

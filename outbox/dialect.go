@@ -1,14 +1,11 @@
 package outbox
 
 import (
-	"context"
 	"database/sql"
-	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
-	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/sqldb"
 )
 
 // Dialect is the SQL of a database. Whoever opens the database says which it is; nothing is guessed. The functions of this package are the
@@ -26,44 +23,26 @@ const (
 )
 
 // String returns "postgresql", "mysql" or "sqlite".
-func (d Dialect) String() string {
-	if d < PostgreSQL || d > SQLite {
-		return strconv.Itoa(int(d))
-	}
-	return grammars[d].name
-}
+func (d Dialect) String() string { return sqldb.Dialect(d).String() }
 
-func (d Dialect) validate() error {
-	if d < PostgreSQL || d > SQLite {
-		return &admission.FieldError{Field: "Dialect", Value: d.String(), Allowed: "PostgreSQL, MySQL or SQLite"}
-	}
-	return nil
-}
+func (d Dialect) validate() error { return sqldb.Dialect(d).Validate() }
 
 // DialectOf returns the dialect that the scheme of an address names: postgres:// or postgresql://, mysql:// or mariadb://, sqlite:. An address
 // without a scheme, host=… dbname=…, is PostgreSQL's. The error does not repeat the address, which may hold a password.
 func DialectOf(address string) (Dialect, error) {
-	scheme, _, found := strings.Cut(address, ":")
-	switch {
-	case scheme == "postgres", scheme == "postgresql", !found && strings.Contains(address, "="), found && strings.Contains(scheme, "="):
-		return PostgreSQL, nil
-	case found && (scheme == "mysql" || scheme == "mariadb"):
-		return MySQL, nil
-	case found && scheme == "sqlite":
-		return SQLite, nil
-	}
-	return 0, &admission.FieldError{Field: "address", Value: "(not shown)", Allowed: "postgres://…, mysql://…, mariadb://… or sqlite:FILE"}
+	d, err := sqldb.Of(address)
+	return Dialect(d), err
 }
 
-// grammar is how a database says what the statements of this package need. In all of them placeholders are question marks; text writes them
-// as the database has them.
+// tables are those of an outbox.
+var tables = sqldb.Tables{
+	Of: "outbox", Version: "headgate_outbox_version", PgMigrate: 0x68676f62_00000001, PgWork: 0x68676f62_00000002,
+	MyMigrate: "headgate_migrate", MyWork: "headgate_relay", LiteWork: "headgate_outbox_relay",
+}
+
+// grammar is how a database says what the statements of this package need, beside what sqldb knows.
 type grammar struct {
-	name     string
-	numbered bool // placeholders are $1, $2, …
-	// now is the time of the statement; later that so many microseconds after, a placeholder.
-	now, later string
-	// age is the microseconds since a column's time, unix its milliseconds since 1970; as formats of that column.
-	age, unix string
+	dialect sqldb.Dialect
 	// table is that of the rows, where one is given by its number; sent is an UPDATE of when rows were sent, and drop their DELETE, each as a
 	// format of what sent becomes and of a list of numbers. None may look at another row: one that is not committed is locked, and whoever
 	// looks at it waits for its transaction.
@@ -74,64 +53,13 @@ type grammar struct {
 
 	// migrations are what each version adds to that before it. One that was released is never changed.
 	migrations [][]string
-	// alone calls do while nobody else migrates.
-	alone func(ctx context.Context, db *sql.DB, do func(statements) error) error
-	relayLock
-}
-
-// relayLock lets one relay of several work.
-type relayLock interface {
-	// take reports whether it got the lock, for its connection or for a time.
-	take(ctx context.Context, conn *sql.Conn, who string, lease time.Duration) (bool, error)
-	// keep fails where the lock is another's by now. It is asked before rows are claimed, and first in the transaction that settles them.
-	keep(ctx context.Context, in statements, who string, lease time.Duration) error
-	free(ctx context.Context, conn *sql.Conn, who string)
-}
-
-// statements is a *sql.Tx, *sql.Conn or *sql.DB.
-type statements interface {
-	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
-	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
-	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
 var grammars = [...]*grammar{PostgreSQL: &postgresql, MySQL: &mysql, SQLite: &sqlite}
 
-// text writes a statement as the database has it: {now}, {later}, {table}, {age X} and {unix X} of a column X.
+// text writes a statement as the database has it, {table} and what sqldb knows.
 func (g *grammar) text(statement string) string {
-	var out strings.Builder
-	for {
-		before, rest, found := strings.Cut(statement, "{")
-		out.WriteString(before)
-		if !found {
-			break
-		}
-		var word string
-		word, statement, _ = strings.Cut(rest, "}")
-		word, column, _ := strings.Cut(word, " ")
-		switch word {
-		case "now":
-			out.WriteString(g.now)
-		case "later":
-			out.WriteString(g.later)
-		case "age":
-			out.WriteString(strings.ReplaceAll(g.age, "%", column))
-		case "unix":
-			out.WriteString(strings.ReplaceAll(g.unix, "%", column))
-		case "table":
-			out.WriteString(g.table)
-		}
-	}
-	if !g.numbered {
-		return out.String()
-	}
-	parts := strings.Split(out.String(), "?")
-	out.Reset()
-	out.WriteString(parts[0])
-	for i, part := range parts[1:] {
-		fmt.Fprintf(&out, "$%d%s", i+1, part)
-	}
-	return out.String()
+	return g.dialect.Text(strings.ReplaceAll(statement, "{table}", g.table))
 }
 
 // list writes numbers, which need no placeholder.

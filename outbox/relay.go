@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/sqldb"
 )
 
 // Batcher takes the jobs, and answers on each of them in their order, also where it fails; *producer.Producer is one.
@@ -83,6 +84,7 @@ type Relay struct {
 	to     Batcher
 	config Config
 	sql    *grammar
+	lock   sqldb.Lock
 	// The statements as the database has them.
 	claimRows, refuseRow, buryRow string
 	// who and lease are for a lock that is a relay's for a time.
@@ -102,7 +104,7 @@ func NewRelay(db *sql.DB, to Batcher, config Config) (*Relay, error) {
 	}
 	g := grammars[config.Dialect]
 	return &Relay{
-		db: db, to: to, config: config, sql: g,
+		db: db, to: to, config: config, sql: g, lock: sqldb.LockOf(g.dialect),
 		claimRows: g.text(claimRows) + strconv.Itoa(config.Batch), refuseRow: g.text(refuseRow), buryRow: g.text(buryRow),
 		// A batch takes two time-outs and its statements; between two of them the relay sleeps for the time of a poll.
 		who: rand.Text(), lease: 5*config.Timeout + 2*config.Poll,
@@ -127,11 +129,10 @@ func (r *Relay) Lag(ctx context.Context) (time.Duration, error) {
 	return max(0, time.Duration(age)*time.Microsecond), nil
 }
 
-// Backoff while the database or Redis is away, and how long a statement may take.
+// Backoff while the database or Redis is away.
 const (
-	leastBackoff     = 100 * time.Millisecond
-	mostBackoff      = 5 * time.Second
-	statementTimeout = 30 * time.Second
+	leastBackoff = 100 * time.Millisecond
+	mostBackoff  = 5 * time.Second
 )
 
 // Run moves rows until ctx ends, and returns nil then. What the database or Redis fails with goes to OnError, and Run comes again.
@@ -179,6 +180,15 @@ func (r *Relay) Once(ctx context.Context) error {
 	})
 }
 
+// keep fails where the lock is another's by now.
+func (r *Relay) keep(ctx context.Context, in sqldb.Statements) error {
+	err := r.lock.Keep(ctx, in, &tables, r.who, r.lease)
+	if lost, ok := errors.AsType[*sqldb.LostError](err); ok {
+		return fmt.Errorf("%w: %w", lost, ErrStandby)
+	}
+	return err
+}
+
 // session does something while this relay is the one that works. All statements are of one connection: the lock is its, so whoever has lost
 // the lock can claim nothing.
 func (r *Relay) session(ctx context.Context, do func(*sql.Conn) error) error {
@@ -187,7 +197,7 @@ func (r *Relay) session(ctx context.Context, do func(*sql.Conn) error) error {
 		return fmt.Errorf("connect to the outbox: %w", err)
 	}
 	defer conn.Close()
-	got, err := r.sql.take(ctx, conn, r.who, r.lease)
+	got, err := r.lock.Take(ctx, conn, &tables, r.who, r.lease)
 	if err != nil {
 		return fmt.Errorf("lock the outbox: %w", err)
 	}
@@ -197,9 +207,9 @@ func (r *Relay) session(ctx context.Context, do func(*sql.Conn) error) error {
 	r.working.Store(true)
 	defer func() {
 		r.working.Store(false)
-		free, cancel := detached(ctx)
+		free, cancel := sqldb.Detached(ctx)
 		defer cancel()
-		r.sql.free(free, conn, r.who)
+		r.lock.Free(free, conn, &tables, r.who)
 	}()
 	return do(conn)
 }

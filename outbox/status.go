@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"fmt"
 	"time"
+
+	"github.com/headgate/headgate/internal/sqldb"
 )
 
 // Status is what an outbox holds.
@@ -85,7 +87,7 @@ func (d Dialect) Redrive(ctx context.Context, db *sql.DB, reason string) (n int6
 		return 0, err
 	}
 	g := grammars[d]
-	err = transact(ctx, db, g.isolation, func(tx *sql.Tx) error {
+	err = sqldb.Transact(ctx, db, g.isolation, func(tx *sql.Tx) error {
 		for i, statement := range g.redrive {
 			result, err := tx.ExecContext(ctx, g.text(statement), reason, reason)
 			if err == nil && i == 0 {

@@ -35,6 +35,7 @@ var rooms = []room{
 	{path: "internal/limitheader", floor: pureFloor},
 	{path: "internal/keyspace", floor: 2},
 	{path: "internal/callback", floor: 2},
+	{path: "internal/sqldb", floor: 2},
 	{path: "lua", floor: 2},
 	{path: "internal/redisconn", floor: 2},
 	{path: "store/redisstore", floor: 3},

@@ -2,7 +2,6 @@ package relay
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/headgate/headgate/cmd/headgate/internal/cli"
 	"github.com/headgate/headgate/cmd/headgate/internal/config"
+	"github.com/headgate/headgate/cmd/headgate/internal/database"
 	"github.com/headgate/headgate/cmd/headgate/internal/logs"
 	"github.com/headgate/headgate/cmd/headgate/internal/scrape"
 	"github.com/headgate/headgate/outbox"
@@ -28,13 +28,13 @@ const DatabaseVariable = "HEADGATE_OUTBOX_DATABASE"
 type outboxFlags struct {
 	cli.Target
 
-	file string
+	from database.Source
 	once bool
 }
 
 // NewCommand returns the command headgate outbox.
 func NewCommand() *cobra.Command {
-	var f outboxFlags
+	f := outboxFlags{from: database.Source{Variable: DatabaseVariable, Flag: "database-file", Usage: cli.Usage, Field: cli.FieldError}}
 	c := &cobra.Command{
 		Use: "outbox --database-file FILE", Short: "Move jobs from a database in which applications committed them", Args: cli.NoArgs,
 		Long: `Moves the rows that applications wrote into the table headgate_outbox with their own transactions
@@ -61,7 +61,7 @@ Exit codes: 0 it was told to stop, or has moved all with --once, 1 a failure, 2 
 		RunE: func(c *cobra.Command, _ []string) error { return f.run(c) },
 	}
 	f.Add(c.Flags())
-	c.PersistentFlags().StringVar(&f.file, "database-file", "", "`FILE` with the address of the database (by default $"+DatabaseVariable+" is the address)")
+	c.PersistentFlags().StringVar(&f.from.File, "database-file", "", "`FILE` with the address of the database (by default $"+DatabaseVariable+" is the address)")
 	c.Flags().String("metrics", "", "`HOST:PORT` at which to serve the relay's own metrics, /metrics, to whoever reaches it")
 	f.Paths = append(slices.Clone(f.Paths), config.PathMetrics)
 	c.Flags().BoolVar(&f.once, "once", false, "move what may be moved now, and end")
@@ -73,21 +73,11 @@ func (f *outboxFlags) run(c *cobra.Command) error {
 	if err := f.Validate(); err != nil {
 		return err
 	}
-	return f.with(func(db *database) error { return f.move(c, db) })
-}
-
-// with opens the database for the time of a call.
-func (f *outboxFlags) with(do func(db *database) error) (err error) {
-	db, err := f.open()
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	return do(db)
+	return f.from.With(func(db *database.DB) error { return f.move(c, db) })
 }
 
 // move runs the relay.
-func (f *outboxFlags) move(c *cobra.Command, db *database) error {
+func (f *outboxFlags) move(c *cobra.Command, db *database.DB) error {
 	log := logs.New(c.ErrOrStderr(), f.Loaded.Logs())
 	logger, registry := log.Logger(logs.Producer), prometheus.NewRegistry()
 	metrics, err := scrape.Listen(c.Context(), f.Loaded.Config.Metrics.Address, registry, log, logs.Producer)
@@ -95,7 +85,7 @@ func (f *outboxFlags) move(c *cobra.Command, db *database) error {
 		return fmt.Errorf("serve metrics: %w", err)
 	}
 	return f.With(c.Context(), c.ErrOrStderr(), func(ctx context.Context, s store.Deployment) error {
-		if err := db.dialect.Migrate(ctx, db.DB); err != nil {
+		if err := outbox.Dialect(db.Dialect).Migrate(ctx, db.DB); err != nil {
 			return err
 		}
 		p, err := producer.New(s, producer.Config{Logger: logger})
@@ -103,7 +93,7 @@ func (f *outboxFlags) move(c *cobra.Command, db *database) error {
 			return err
 		}
 		r, err := outbox.NewRelay(db.DB, p, outbox.Config{
-			Dialect: db.dialect,
+			Dialect: outbox.Dialect(db.Dialect),
 			Window:  func(ctx context.Context) (time.Duration, error) { return dedupWindow(ctx, s) },
 			OnError: func(err error) { logger.Error().Err(err).Msg("outbox is not moved for now") },
 		})

@@ -10,6 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headgate/headgate/cmd/headgate/internal/cli"
+	"github.com/headgate/headgate/cmd/headgate/internal/database"
+	"github.com/headgate/headgate/outbox"
 )
 
 // shownDead is how many dead rows are named.
@@ -54,12 +56,12 @@ and the first %d rows that no wait helps. It asks the database alone.`, shownDea
 		Example: `  headgate outbox status --database-file /run/secrets/database
   headgate outbox status --database-file /run/secrets/database --json`,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return f.with(func(db *database) error {
-				status, err := db.dialect.Status(c.Context(), db.DB)
+			return f.from.With(func(db *database.DB) error {
+				status, err := outbox.Dialect(db.Dialect).Status(c.Context(), db.DB)
 				if err != nil {
 					return err
 				}
-				dead, err := db.dialect.Dead(c.Context(), db.DB, 0, shownDead)
+				dead, err := outbox.Dialect(db.Dialect).Dead(c.Context(), db.DB, 0, shownDead)
 				if err != nil {
 					return err
 				}
@@ -90,8 +92,8 @@ Exit codes: 0 they are back, 1 a failure, 2 a wrong command line, 3 there was no
 			if all == (reason != "") {
 				return cli.Usage(errors.New("say which with --reason, or --all, and not both"))
 			}
-			return f.with(func(db *database) error {
-				n, err := db.dialect.Redrive(c.Context(), db.DB, reason)
+			return f.from.With(func(db *database.DB) error {
+				n, err := outbox.Dialect(db.Dialect).Redrive(c.Context(), db.DB, reason)
 				if err != nil {
 					return err
 				}

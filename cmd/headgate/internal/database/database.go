@@ -1,4 +1,4 @@
-package relay
+package database
 
 import (
 	"database/sql"
@@ -13,8 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 
-	"github.com/headgate/headgate/cmd/headgate/internal/cli"
-	"github.com/headgate/headgate/outbox"
+	"github.com/headgate/headgate/internal/sqldb"
 )
 
 // addresses are those that database understands.
@@ -23,65 +22,88 @@ const addresses = "postgres://user:password@host/name, mysql://user:password@hos
 // sqliteDriver is what the driver of SQLite registers as. It is linked by headgate-sqlite alone: it takes half a minute to compile.
 const sqliteDriver = "sqlite"
 
-// database is one that is open, and how to talk to it.
-type database struct {
+// DB is one that is open, and how to talk to it.
+type DB struct {
 	*sql.DB
 
-	dialect outbox.Dialect
+	Dialect sqldb.Dialect
+}
+
+// Source says where a command's database is.
+type Source struct {
+	// Variable names the environment variable with the address.
+	Variable string
+	// File is one with the address, Address the address itself, without a password; empty where they are not given.
+	File, Address string
+	// Flag is the name of the option of File.
+	Flag string
+	// Usage makes an error one of the command line, Field is that of a bad field of it: cli.Usage and cli.FieldError.
+	Usage func(err error) error
+	Field func(field, value, allowed string) error
+}
+
+// With opens the database for the time of a call.
+func (s *Source) With(do func(db *DB) error) (err error) {
+	db, err := s.open()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	return do(db)
 }
 
 // open opens the database that the flags or the environment name. No error repeats the address, which may hold a password.
-func (f *outboxFlags) open() (*database, error) {
-	address := os.Getenv(DatabaseVariable)
-	if f.file != "" {
-		text, err := os.ReadFile(f.file)
+func (s *Source) open() (*DB, error) {
+	address := os.Getenv(s.Variable)
+	if s.File != "" {
+		text, err := os.ReadFile(s.File)
 		if err != nil {
-			return nil, cli.Usage(fmt.Errorf("--database-file: %w", err))
+			return nil, s.Usage(fmt.Errorf("--%s: %w", s.Flag, err))
 		}
 		address = strings.TrimSpace(string(text))
 	}
-	dialect, err := outbox.DialectOf(address)
+	dialect, err := sqldb.Of(address)
 	if err != nil {
-		return nil, noAddress()
+		return nil, s.noAddress()
 	}
 	var db *sql.DB
 	switch dialect {
-	case outbox.MySQL:
-		db, err = openMySQL(address)
-	case outbox.SQLite:
-		db, err = openSQLite(address)
-	case outbox.PostgreSQL:
+	case sqldb.MySQL:
+		db, err = s.openMySQL(address)
+	case sqldb.SQLite:
+		db, err = s.openSQLite(address)
+	case sqldb.PostgreSQL:
 		var config *pgx.ConnConfig
 		if config, err = pgx.ParseConfig(address); err != nil {
-			return nil, noAddress()
+			return nil, s.noAddress()
 		}
 		db = stdlib.OpenDB(*config)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return &database{DB: db, dialect: dialect}, nil
+	return &DB{DB: db, Dialect: dialect}, nil
 }
 
-func noAddress() error {
-	return cli.FieldError("database-file", "(not shown)", "the address of a database, "+addresses+", there or in "+DatabaseVariable)
+func (s *Source) noAddress() error {
+	return s.Field(s.Flag, "(not shown)", "the address of a database, "+addresses+", there or in "+s.Variable)
 }
 
 // openMySQL takes the parameters of the driver, and socket for the path of a server's on this machine.
-func openMySQL(address string) (*sql.DB, error) {
+func (s *Source) openMySQL(address string) (*sql.DB, error) {
 	at, err := url.Parse(address)
 	if err != nil || at.Host == "" || strings.Trim(at.Path, "/") == "" {
-		return nil, noAddress()
+		return nil, s.noAddress()
 	}
 	given, err := url.ParseQuery(at.RawQuery)
 	if err != nil {
-		return nil, noAddress()
+		return nil, s.noAddress()
 	}
 	socket := given.Get("socket")
 	given.Del("socket")
 	config, err := mysql.ParseDSN("/?" + given.Encode())
 	if err != nil {
-		return nil, noAddress()
+		return nil, s.noAddress()
 	}
 	config.User = at.User.Username()
 	config.Passwd, _ = at.User.Password()
@@ -96,20 +118,20 @@ func openMySQL(address string) (*sql.DB, error) {
 	config.Logger = &mysql.NopLogger{} // What it tells is in the errors.
 	connector, err := mysql.NewConnector(config)
 	if err != nil {
-		return nil, noAddress()
+		return nil, s.noAddress()
 	}
 	return sql.OpenDB(connector), nil
 }
 
 // openSQLite waits for whoever writes, for ten seconds. How the file keeps its journal is the application's to say.
-func openSQLite(address string) (*sql.DB, error) {
+func (s *Source) openSQLite(address string) (*sql.DB, error) {
 	if !slices.Contains(sql.Drivers(), sqliteDriver) {
-		return nil, cli.Usage(errors.New("this program has no SQLite: let your own run outbox.NewRelay, or build headgate-sqlite with " +
+		return nil, s.Usage(errors.New("this program has no SQLite: let your own run what the package has, or build headgate-sqlite with " +
 			"`go build -C cmd/headgate/sqlite -o ../../../bin/headgate-sqlite .` in a checkout of Headgate"))
 	}
 	file, options, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(address, "sqlite:"), "//"), "?")
 	if file == "" {
-		return nil, noAddress()
+		return nil, s.noAddress()
 	}
 	if options != "" {
 		options += "&"
