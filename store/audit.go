@@ -66,6 +66,24 @@ type AuditQuery struct {
 	Action, Author, Name string
 }
 
+// AuditRecord is an entry as its partition keeps it.
+type AuditRecord struct {
+	// ID grows within the partition.
+	ID string
+	// Act names what several calls did: their entry takes the place of that of the calls before, under another ID. Empty where each call is one.
+	Act string
+	AuditEntry
+}
+
+// Stretch is what a partition keeps of a stream after a position, the earliest first, with what tells whether some has left it unseen.
+type Stretch[T any] struct {
+	Entries []T
+	// Position is after the last of them.
+	Position string
+	// Gone is how many had left the stream at its begin, Kept how many it had then, at the moment of the look.
+	Gone, Kept int64
+}
+
 // AuditPage are entries of the audit, the newest first. Those of a query that leaves some out may be fewer than its limit, even none,
 // while Cursor says that there is more: a call looks at so many only.
 type AuditPage struct {
@@ -128,6 +146,9 @@ func (i Intervention) Validate() error {
 
 // maxAct is the largest size of an Act.
 const maxAct = 64
+
+// ActLasts is how old the entry of an act's call may be for the next one to take its place.
+const ActLasts = 10 * time.Minute
 
 // Named returns it with an act, so that what several partitions do is one.
 func (i Intervention) Named() Intervention {

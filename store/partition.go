@@ -141,6 +141,11 @@ type Following interface {
 	BreakerEvents(ctx context.Context, after string, wait time.Duration) (events []BreakerEvent, position string, err error)
 	EventsFollowed(ctx context.Context, follower string) (position string, err error)
 	NoteEventsFollowed(ctx context.Context, follower, position string) error
+
+	// AuditAfter returns up to count entries of the audit after a position, "" for the begin; those of the policy are in each partition.
+	// TransitionsAfter is the same of breakers.
+	AuditAfter(ctx context.Context, after string, count int) (Stretch[AuditRecord], error)
+	TransitionsAfter(ctx context.Context, after string, count int) (Stretch[BreakerEvent], error)
 }
 
 // Buckets is token buckets without jobs, and what is counted of their decisions.

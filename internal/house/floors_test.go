@@ -77,6 +77,8 @@ var rooms = []room{
 	{path: "internal/laws", floor: 6},
 	{path: "internal/crash", floor: 6},
 	{path: "internal/outboxtest", floor: 5},
+	{path: "mirror", floor: 4},
+	{path: "internal/mirrortest", floor: 5},
 }
 
 // edge is an import that the floors forbid and the house wants.
@@ -99,6 +101,8 @@ var mayAlso = []edge{
 	{"worker", "internal/guard"},                  // It takes no jobs while the process uses too much, as a server takes no calls.
 	{"worker", "internal/share"},                  // Its slots go to partitions as those of a session over HTTP do.
 	{"internal/outboxtest", "internal/redistest"}, // It is the tests of two modules.
+	{"internal/mirrortest", "internal/redistest"}, // So is this.
+	{"mirror", "outbox"},                          // Their databases are the same ones.
 	{"internal/redistest", "internal/embedded"},   // Tests use its care for a child.
 	{"internal/redistest", "internal/redisclient"},
 	{"internal/redistest", "internal/keyspace"}, // Tests read and set what is packed.

@@ -22,14 +22,14 @@ type linked struct {
 // The SDK, in groups that link the same.
 var (
 	redisRooms   = []string{"store/redisstore"}
-	storeRooms   = []string{"httplimit", "limiter", "producer", "scheduler", "store", "store/redisstore", "telemetry", "worker"}
+	storeRooms   = []string{"httplimit", "limiter", "mirror", "producer", "scheduler", "store", "store/redisstore", "telemetry", "worker"}
 	cpuRooms     = []string{"httplimit", "limiter", "producer", "scheduler", "store/redisstore", "telemetry", "worker"}
 	loggingRooms = []string{"httplimit", "limiter", "producer", "scheduler", "telemetry", "worker"}
 	metricRooms  = []string{"telemetry"}
 )
 
 // sdk are the packages that other people's programs import, but for the root, which may link what the services link.
-var sdk = []string{"admission", "breaker", "buckets", "httplimit", "limiter", "lua", "outbox", "policy", "producer", "scheduler", "store", "store/redisstore", "telemetry", "worker"}
+var sdk = []string{"admission", "breaker", "buckets", "httplimit", "limiter", "lua", "mirror", "outbox", "policy", "producer", "scheduler", "store", "store/redisstore", "telemetry", "worker"}
 
 // services are the packages of which the root's door is made.
 var services = []string{"limiter", "lua", "policy", "producer", "scheduler", "store", "store/redisstore", "worker"}

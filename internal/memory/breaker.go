@@ -149,7 +149,8 @@ func (m *model) tell(downstream string, b *modelBreaker, change breaker.Transiti
 		e.For = max(0, e.Until.Sub(e.At))
 	}
 	if len(m.events) >= keptEvents {
-		m.events = slices.Delete(m.events, 0, len(m.events)-keptEvents+1)
+		gone := len(m.events) - keptEvents + 1
+		m.events, m.eventsGone = slices.Delete(m.events, 0, gone), m.eventsGone+int64(gone)
 	}
 	m.events = append(m.events, e)
 	m.happened[eventsTopic] = true

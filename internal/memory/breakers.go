@@ -203,6 +203,19 @@ func (p *Partition) NoteEventsFollowed(_ context.Context, follower, position str
 	return nil
 }
 
+// TransitionsAfter returns transitions after a position, as store.Partition.TransitionsAfter.
+func (p *Partition) TransitionsAfter(_ context.Context, after string, count int) (of store.Stretch[store.BreakerEvent], err error) {
+	p.read(func(m *model, _ int64) {
+		of = store.Stretch[store.BreakerEvent]{Position: after, Gone: m.eventsGone, Kept: int64(len(m.events))}
+		for i := range m.events {
+			if e := &m.events[i]; len(of.Entries) < count && (after == "" || names.After(e.ID, after)) {
+				of.Entries, of.Position = append(of.Entries, *e), e.ID
+			}
+		}
+	})
+	return of, nil
+}
+
 // eventReader is BreakerEvents for one goroutine.
 type eventReader struct{ *Partition }
 

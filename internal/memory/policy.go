@@ -383,3 +383,9 @@ func (p *Partition) Audit(_ context.Context, q store.AuditQuery) (page store.Aud
 	p.read(func(m *model, _ int64) { page = m.log.Page(q) })
 	return page, nil
 }
+
+// AuditAfter returns entries of the audit after a position, as store.Partition.AuditAfter.
+func (p *Partition) AuditAfter(_ context.Context, after string, count int) (of store.Stretch[store.AuditRecord], err error) {
+	p.read(func(m *model, _ int64) { of = m.log.After(after, count) })
+	return of, nil
+}

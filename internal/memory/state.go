@@ -98,6 +98,8 @@ type model struct {
 	breakers map[string]*modelBreaker // by downstream
 	quiet    time.Duration
 	events   []store.BreakerEvent
+	// eventsGone is how many have left them.
+	eventsGone int64
 
 	// The call under way: backlogs that have room again, to those that moves ran out for; what others wait for and has happened;
 	// moves is what a call may move; more is whether the last one left work to the timers.

@@ -30,3 +30,11 @@ func ParseInfo(info string) map[string]string {
 	}
 	return fields
 }
+
+// Behind is the start of an XRANGE after a position, "" for the begin.
+func Behind(position string) string {
+	if position == "" {
+		return "-"
+	}
+	return "(" + position
+}

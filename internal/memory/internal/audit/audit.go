@@ -107,3 +107,15 @@ func IsCursor(text string) bool {
 	low, second := strconv.ParseUint(n, 10, 64)
 	return ok && first == nil && second == nil && (high > 0 || low > 0)
 }
+
+// After returns entries after a position, as store.Following says.
+func (l *Log) After(position string, count int) store.Stretch[store.AuditRecord] {
+	of := store.Stretch[store.AuditRecord]{Position: position, Gone: l.gone, Kept: int64(len(l.entries))}
+	for _, e := range l.entries {
+		if len(of.Entries) < count && (position == "" || names.After(e.id, position)) {
+			e.Changes = bytes.Clone(e.Changes)
+			of.Entries, of.Position = append(of.Entries, store.AuditRecord{ID: e.id, Act: e.act, AuditEntry: e.AuditEntry}), e.id
+		}
+	}
+	return of
+}

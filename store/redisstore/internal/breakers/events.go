@@ -48,6 +48,28 @@ func (s *Fleet) EventsOn(ctx context.Context, on redis.Cmdable, after string, wa
 	return events, position, nil
 }
 
+// TransitionsAfter returns transitions after a position, the earliest first, as store.Following says. One that cannot be read is left out.
+func (s *Fleet) TransitionsAfter(ctx context.Context, after string, count int) (of store.Stretch[store.BreakerEvent], err error) {
+	pipe := redisconn.Client(s.conn).TxPipeline()
+	there := pipe.Exists(ctx, s.conn.Partition.Events())
+	all := pipe.XInfoStream(ctx, s.conn.Partition.Events())
+	found := pipe.XRangeN(ctx, s.conn.Partition.Events(), redisconn.Behind(after), "+", int64(count))
+	of.Position = after
+	if _, err := pipe.Exec(ctx); there.Err() == nil && found.Err() == nil && there.Val() == 0 {
+		return of, nil // There is no stream of which to tell something.
+	} else if err != nil {
+		return of, fmt.Errorf("read events: %w", redisconn.Unread(err))
+	}
+	of.Gone, of.Kept = all.Val().EntriesAdded-all.Val().Length, all.Val().Length
+	for _, m := range found.Val() {
+		of.Position = m.ID
+		if e, err := parseEvent(m); err == nil {
+			of.Entries = append(of.Entries, e)
+		}
+	}
+	return of, nil
+}
+
 const eventsPortion = 100
 
 func (s *Fleet) lastEvent(ctx context.Context) ([]store.BreakerEvent, string, error) {

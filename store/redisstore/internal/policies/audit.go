@@ -178,6 +178,23 @@ func auditEntry(values map[string]any) store.AuditEntry {
 	}
 }
 
+// AuditAfter returns entries of the audit after a position, the earliest first, as store.Following says.
+func (s *Policies) AuditAfter(ctx context.Context, after string, count int) (of store.Stretch[store.AuditRecord], err error) {
+	pipe := redisconn.Client(s.conn).TxPipeline()
+	gone := pipe.HGet(ctx, s.conn.Partition.State(), "al")
+	kept := pipe.XLen(ctx, s.conn.Partition.Audit())
+	found := pipe.XRangeN(ctx, s.conn.Partition.Audit(), redisconn.Behind(after), "+", int64(count))
+	if _, err := pipe.Exec(ctx); err != nil && !redisconn.IsNil(err) {
+		return of, fmt.Errorf("read audit: %w", redisconn.Unread(err))
+	}
+	of.Position, of.Gone, of.Kept = after, redisconn.Whole(gone.Val()), kept.Val()
+	for _, m := range found.Val() {
+		act, _ := m.Values["act"].(string)
+		of.Entries, of.Position = append(of.Entries, store.AuditRecord{ID: m.ID, Act: act, AuditEntry: auditEntry(m.Values)}), m.ID
+	}
+	return of, nil
+}
+
 // PolicyVersions returns the versions that are kept, the newest first, as the audit tells of them. Of one that an older
 // program stored only To is known.
 func (s *Policies) PolicyVersions(ctx context.Context) ([]store.AuditEntry, error) {

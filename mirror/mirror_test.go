@@ -1,0 +1,65 @@
+//go:build unix
+
+package mirror_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/dbtest"
+	"github.com/headgate/headgate/internal/mirrortest"
+	"github.com/headgate/headgate/mirror"
+	"github.com/headgate/headgate/outbox"
+)
+
+func TestMain(m *testing.M) { mirrortest.Main(m) }
+
+func postgresql(tb testing.TB) *mirrortest.Database {
+	tb.Helper()
+	s := dbtest.PostgreSQL(tb)
+	return &mirrortest.Database{Dialect: outbox.PostgreSQL, Driver: s.Driver(), Source: s.Source(), Kill: s.Kill, Restart: s.Restart}
+}
+
+func mariadb(tb testing.TB) *mirrortest.Database {
+	tb.Helper()
+	s := dbtest.MariaDB(tb)
+	return &mirrortest.Database{Dialect: outbox.MySQL, Driver: s.Driver(), Source: s.Source(), Kill: s.Kill, Restart: s.Restart}
+}
+
+// TestMirror holds a mirror to its rules on each database that has a server; SQLite's is in the module cmd/headgate/sqlite.
+func TestMirror(t *testing.T) {
+	t.Parallel()
+	t.Run("postgresql", func(t *testing.T) {
+		t.Parallel()
+		d := postgresql(t)
+		mirrortest.Suite(t, d)
+		t.Run("what had gone of the audit is told", func(t *testing.T) { mirrortest.AuditGap(t, d) })
+	})
+	t.Run("mariadb", func(t *testing.T) {
+		t.Parallel()
+		mirrortest.Suite(t, mariadb(t))
+	})
+}
+
+func TestStorm(t *testing.T) {
+	t.Parallel()
+	t.Run("postgresql", func(t *testing.T) {
+		t.Parallel()
+		mirrortest.Storm(t, postgresql(t), 4*time.Second)
+	})
+	t.Run("mariadb", func(t *testing.T) {
+		t.Parallel()
+		mirrortest.Storm(t, mariadb(t), 4*time.Second)
+	})
+}
+
+func TestABadConfigIsRefusedAsAWhole(t *testing.T) {
+	t.Parallel()
+	_, err := mirror.New(nil, nil, mirror.Config{Dialect: 7, Poll: time.Hour, Usage: time.Microsecond})
+	want := "invalid Dialect 7: allowed is PostgreSQL, MySQL or SQLite\ninvalid Poll 1h0m0s: allowed is 10ms to 1m\ninvalid Usage 1µs: allowed is 10ms to 1h"
+	if !errors.Is(err, admission.ErrInvalid) || err.Error() != want {
+		t.Error(err)
+	}
+}
