@@ -28,7 +28,7 @@ PEERTESTS := . ./targets
 PEERSTOO = [ '$(PACKAGES)' != ./... ] ||
 # The gRPC interceptors are a module of their own, too, with the tests that need grpc-go.
 GRPC := grpclimit
-# So is headgate outbox with SQLite, whose driver takes half a minute of a core to compile.
+# So are headgate outbox and headgate mirror with SQLite, whose driver takes half a minute of a core to compile.
 SQLITE := cmd/headgate/sqlite
 # Flags for `make benchmarks`, as in: make benchmarks BENCH=Fill BENCHFLAGS='-count 5'
 BENCH ?= .
@@ -243,7 +243,7 @@ grpc: deps ## Run the tests of the gRPC interceptors, and those of the rate limi
 	$(GO) test -C $(GRPC) -race $(TESTCOMPILE) -count 1 -timeout $(TIMEOUT) $(TESTFLAGS) ./...
 
 .PHONY: sqlite
-sqlite: deps ## Build headgate-sqlite into bin, the command headgate outbox with SQLite, and run the rules of the outbox and a storm on SQLite. Compiles SQLite at the first time, some half a minute of a core.
+sqlite: deps ## Build headgate-sqlite into bin, the commands headgate outbox and headgate mirror with SQLite, and run the rules of both and storms on SQLite. Compiles SQLite at the first time, some half a minute of a core.
 	$(GO) test -C $(SQLITE) $(TESTCOMPILE) -count 1 -timeout $(TIMEOUT) $(TESTFLAGS) ./...
 	$(GO) build -C $(SQLITE) -o $(CURDIR)/bin/headgate-sqlite .
 
@@ -269,7 +269,7 @@ clean: ## Remove what was built.
 
 # redis-server for the tests (redistest starts it, on ports of its own; no service is needed), promtool of Debian's prometheus
 # for the rules and metrics, python3 and node for the clients, nginx, haproxy and caddy for the configurations in deploy, postgresql and
-# mariadb-server-core for the outbox (dbtest starts them, in folders of their own), a C compiler for the race detector. RUNLEVEL=1 keeps
+# mariadb-server-core for the outbox and the mirror (dbtest starts them, in folders of their own), a C compiler for the race detector. RUNLEVEL=1 keeps
 # Debian from starting the services it installs; dpkg finishes first what an interrupted installation left, since apt-get refuses to work before.
 .PHONY: deps
 deps: ## Install what the tests need besides Go, if it is missing and you are root.

@@ -4,6 +4,8 @@ package mirror_test
 
 import (
 	"errors"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -53,6 +55,23 @@ func TestStorm(t *testing.T) {
 		t.Parallel()
 		mirrortest.Storm(t, mariadb(t), 4*time.Second)
 	})
+}
+
+// TestThePageHasTheQueriesThatAreRun holds docs/guides/mirror.md to the queries that the suite runs.
+func TestThePageHasTheQueriesThatAreRun(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../docs/guides/mirror.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, query := range mirrortest.Questions {
+		if !strings.Contains(string(page), "```sql\n"+query+"\n```") {
+			t.Errorf("the page does not have\n%s", query)
+		}
+	}
+	if n := strings.Count(string(page), "```sql"); n != len(mirrortest.Questions) {
+		t.Errorf("the page has %d queries, %d are run", n, len(mirrortest.Questions))
+	}
 }
 
 func TestABadConfigIsRefusedAsAWhole(t *testing.T) {

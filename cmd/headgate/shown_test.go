@@ -250,13 +250,14 @@ func scrapeLimiter(t *testing.T) string {
 func TestRulesAndDashboardReadWhatIsExported(t *testing.T) {
 	t.Parallel()
 	ofServer, ofWorker := scrape(t)
-	ofLimiter, ofRelay := scrapeLimiter(t), scrapeRelay(t)
+	ofLimiter, ofRelay, ofMirror := scrapeLimiter(t), scrapeRelay(t), scrapeMirror(t)
 	promtool(t, ofServer, "check", "metrics")
 	promtool(t, ofWorker, "check", "metrics")
 	promtool(t, ofLimiter, "check", "metrics")
 	promtool(t, ofRelay, "check", "metrics")
+	promtool(t, ofMirror, "check", "metrics")
 	known := map[string]bool{}
-	for line := range strings.SplitSeq(ofServer+ofWorker+ofLimiter+ofRelay, "\n") {
+	for line := range strings.SplitSeq(ofServer+ofWorker+ofLimiter+ofRelay+ofMirror, "\n") {
 		name, _, sample := strings.Cut(line, "{")
 		if !sample {
 			name, _, _ = strings.Cut(line, " ")

@@ -118,11 +118,11 @@ func (b *Bench) Act(ctx context.Context) error {
 	tenant, queue := fmt.Sprint("t", n%7), fmt.Sprint("q", n%3)
 	part := b.store.Partitions()[b.store.PartitionOf(tenant)]
 	_, paused := b.store.Pause(ctx, store.QueueGate(queue), time.Minute, by)
-	_, purged := b.store.PurgeQueue(ctx, "mail", "", act)
+	_, again := b.store.Pause(ctx, store.QueueGate("mail"), time.Minute, act)
 	_, forced := b.store.ForceBreaker(ctx, fmt.Sprint("d", n%4), []breaker.State{breaker.Open, breaker.Closed}[n/4%2], time.Minute, by)
 	version, read := b.store.PolicyInForce(ctx)
 	_, _, took := part.Take(ctx, version, store.Question{Tenant: tenant, Queue: queue, Class: admission.Medium, Cost: admission.Tokens(1 + n%9), Usage: 100})
-	return errors.Join(paused, purged, forced, read, took)
+	return errors.Join(paused, again, forced, read, took)
 }
 
 // at is a time of a row as text.

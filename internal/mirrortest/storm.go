@@ -29,6 +29,9 @@ type part struct {
 	Redis, Prefix  string
 }
 
+// IsRole says that this process is a mirror.
+func IsRole() bool { return os.Getenv(roleVariable) != "" }
+
 // Main runs the tests, or a mirror.
 func Main(m *testing.M) {
 	text := os.Getenv(roleVariable)

@@ -167,7 +167,7 @@ func testTwo(t *testing.T, d *Database) { //nolint:thelper // It is a test.
 	})
 	stops[1-first]()
 	all.Wait()
-	must(t, b.Mirror(t, nil).Once(t.Context()))
+	b.until(t, "the database knows that nobody works", func() bool { return b.Mirror(t, nil).Once(t.Context()) == nil }) // Its connection was cut.
 	b.Equal(t)
 }
 

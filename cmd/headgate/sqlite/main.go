@@ -25,16 +25,18 @@ func main() {
 // execute runs the command and returns its exit code.
 func execute(ctx context.Context, args []string) int {
 	root := &cobra.Command{
-		Use: "headgate-sqlite", Short: "The command headgate outbox with SQLite", Args: cli.NoArgs,
-		Long: "Moves jobs from a database in which applications committed them, as headgate outbox does, and takes sqlite:FILE, too.",
+		Use: "headgate-sqlite", Short: "The commands headgate outbox and headgate mirror with SQLite", Args: cli.NoArgs,
+		Long: "Moves jobs from a database in which applications committed them, as headgate outbox does, and copies what Redis keeps for a time only, as " +
+			"headgate mirror does, and both take sqlite:FILE, too.",
 		Example: `  headgate-sqlite outbox --redis localhost:6379 --database-file /run/secrets/database
+  headgate-sqlite mirror --redis localhost:6379 --to sqlite:/var/lib/headgate/audit.db
   headgate-sqlite outbox --help`,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cli.Usage(cli.FlagError(err)) })
-	root.AddCommand(relay.NewCommand()) //nolint:contextcheck // Cobra hands ctx to the commands.
+	root.AddCommand(relay.NewCommand(), relay.NewMirror()) //nolint:contextcheck // Cobra hands ctx to the commands.
 	root.SetArgs(args)
 	c, err := root.ExecuteContextC(ctx)
 	if err == nil {

@@ -9,12 +9,35 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate/headgate/internal/mirrortest"
 	"github.com/headgate/headgate/internal/outboxtest"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/outbox"
 )
 
-func TestMain(m *testing.M) { outboxtest.Main(m) }
+// TestMain runs the tests, or the role of an outbox or of a mirror that a test kills.
+func TestMain(m *testing.M) {
+	if mirrortest.IsRole() {
+		mirrortest.Main(m)
+	}
+	outboxtest.Main(m)
+}
+
+func mirrored(tb testing.TB) *mirrortest.Database {
+	tb.Helper()
+	d := sqlite(tb, "WAL")
+	return &mirrortest.Database{Dialect: d.Dialect, Driver: d.Driver, Source: d.Source}
+}
+
+func TestMirror(t *testing.T) {
+	t.Parallel()
+	mirrortest.Suite(t, mirrored(t))
+}
+
+func TestMirrorStorm(t *testing.T) {
+	t.Parallel()
+	mirrortest.Storm(t, mirrored(t), 4*time.Second)
+}
 
 // sqlite is a file with a journal of some mode.
 func sqlite(tb testing.TB, journal string) *outboxtest.Database {

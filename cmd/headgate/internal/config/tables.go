@@ -297,7 +297,7 @@ func metricsOptions() []Option {
 	return []Option{
 		{
 			Path: PathMetrics, Flag: "metrics", Unset: "none are served",
-			Doc:   "Where a worker or `headgate outbox` serves its own metrics, at /metrics, to whoever reaches that address. Those of the whole deployment are `headgate serve`'s.",
+			Doc:   "Where a worker, `headgate outbox` or `headgate mirror` serves its own metrics, at /metrics, to whoever reaches that address. Those of the whole deployment are `headgate serve`'s.",
 			value: address(func(c *Config) *string { return &c.Metrics.Address }),
 		},
 	}

@@ -1,6 +1,7 @@
 package database
 
 import (
+	"cmp"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -35,8 +36,8 @@ type Source struct {
 	Variable string
 	// File is one with the address, Address the address itself, without a password; empty where they are not given.
 	File, Address string
-	// Flag is the name of the option of File.
-	Flag string
+	// Flag is the name of the option of File, AddressFlag that of Address.
+	Flag, AddressFlag string
 	// Usage makes an error one of the command line, Field is that of a bad field of it: cli.Usage and cli.FieldError.
 	Usage func(err error) error
 	Field func(field, value, allowed string) error
@@ -55,7 +56,15 @@ func (s *Source) With(do func(db *DB) error) (err error) {
 // open opens the database that the flags or the environment name. No error repeats the address, which may hold a password.
 func (s *Source) open() (*DB, error) {
 	address := os.Getenv(s.Variable)
-	if s.File != "" {
+	switch {
+	case s.File != "" && s.Address != "":
+		return nil, s.Usage(fmt.Errorf("say --%s or --%s, and not both", s.AddressFlag, s.Flag))
+	case s.Address != "":
+		if address = s.Address; hasPassword(address) {
+			return nil, s.Field(s.AddressFlag, "(not shown)", "an address without a password, which others on the machine could read: one that has it comes from --"+
+				s.Flag+" or "+s.Variable)
+		}
+	case s.File != "":
 		text, err := os.ReadFile(s.File)
 		if err != nil {
 			return nil, s.Usage(fmt.Errorf("--%s: %w", s.Flag, err))
@@ -85,8 +94,24 @@ func (s *Source) open() (*DB, error) {
 	return &DB{DB: db, Dialect: dialect}, nil
 }
 
+// hasPassword says whether an address holds one, or cannot be read so well that this is known.
+func hasPassword(address string) bool {
+	if strings.Contains(address, "password") {
+		return true
+	}
+	if !strings.Contains(address, "://") {
+		return false
+	}
+	at, err := url.Parse(address)
+	if err != nil {
+		return true
+	}
+	_, has := at.User.Password()
+	return has
+}
+
 func (s *Source) noAddress() error {
-	return s.Field(s.Flag, "(not shown)", "the address of a database, "+addresses+", there or in "+s.Variable)
+	return s.Field(cmp.Or(s.AddressFlag, s.Flag), "(not shown)", "the address of a database, "+addresses+", there or in "+s.Variable)
 }
 
 // openMySQL takes the parameters of the driver, and socket for the path of a server's on this machine.
