@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headgate/headgate/cmd/headgate/internal/config"
+	"github.com/headgate/headgate/cmd/headgate/internal/policies"
 	"github.com/headgate/headgate/cmd/headgate/internal/relay"
 )
 
@@ -30,7 +31,7 @@ func TestPagesNameCommandsAndOptionsThatThereAre(t *testing.T) {
 	below, err := filepath.Glob("../../docs/*/*.md")
 	must(t, err)
 	pages = append(pages, below...)
-	options, variables := map[string]bool{}, map[string]bool{config.FileVariable: true, relay.DatabaseVariable: true, relay.MirrorVariable: true, "HEADGATE_WORKER_BREAKERS": true}
+	options, variables := map[string]bool{}, map[string]bool{config.FileVariable: true, relay.DatabaseVariable: true, relay.MirrorVariable: true, policies.SyncVariable: true, "HEADGATE_WORKER_BREAKERS": true}
 	for _, option := range reference(t) {
 		options[option.Path], variables[option.Env] = true, true
 	}

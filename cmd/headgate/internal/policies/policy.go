@@ -36,7 +36,7 @@ differences, or set would lose settings.`, `  headgate policy get --redis localh
   headgate policy rollback 17 --reason "too strict" --redis localhost:6379
   headgate policy schema > policy.schema.json`)
 	o.Add(c)
-	c.AddCommand(newPolicyGet(&o), newPolicySet(&o), newPolicyMerge(&o), newPolicyDryRun(&o), newPolicyDiff(&o), newPolicyHistory(&o), newPolicyShow(&o), newPolicyRollback(&o), newPolicyRollout(&o),
+	c.AddCommand(newPolicyGet(&o), newPolicySet(&o), newPolicyMerge(&o), newPolicyDryRun(&o), newPolicySync(&o), newPolicyDiff(&o), newPolicyHistory(&o), newPolicyShow(&o), newPolicyRollback(&o), newPolicyRollout(&o),
 		newPolicySchema(), newPolicyReference())
 	return c
 }
