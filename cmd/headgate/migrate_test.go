@@ -226,8 +226,14 @@ func (s *movingSite) migrate(partitions int, args ...string) (kills int) {
 			must(s.T, err)
 			return kills
 		case <-time.After(time.Duration(kills*10) * time.Millisecond):
-			must(s.T, m.Process.Kill())
-			if <-ended != nil {
+			killed := m.Process.Kill()
+			err := <-ended
+			switch {
+			case errors.Is(killed, os.ErrProcessDone): // It ended as the time was over.
+				must(s.T, err)
+			case killed != nil:
+				s.Fatal(killed)
+			case err != nil:
 				kills++
 			}
 		}
