@@ -1,4 +1,5 @@
-// Package control moves a limit of calls at a time to where a downstream does the most without making calls wait in it. It is pure:
+// Package control moves a limit of calls at a time to where a downstream does the most without making calls wait in it (Loop), and a limit
+// of calls a second to what it takes without refusing any (Rate). It is pure:
 // it is given what was seen (Sample), with how long that took, and says what limit is to be in force (Step). It knows no clock, no store
 // and no goroutine; package scheduler runs one Loop for each limit of the policy's `adaptive`, in one process of a fleet.
 //
@@ -38,6 +39,26 @@
 //	not bound    nobody waited for a unit: the limit stays, since nothing shows what another one would do (RFC 7661)
 //	slew         10 % down at most but by a brake, 5 % or √L up (half a unit where that is more)
 //	dead band    a change of less than 2 % is kept in mind, not made
+//
+// # Rate
+//
+// A receiver that has a rate limit of its own says so by refusing what is too much (429), and only then: below its limit nothing shows how
+// much more it would take. So there is a ceiling, at which it last refused, and a way back to it: with t the intervals since then,
+//
+//	cut       more than 1 % of the calls were refused: ceiling = what got through, rate = 0.95 of that
+//	way back  rate = ceiling·(1 + 0.05·((t-6)/6)³)
+//
+// the curve of CUBIC (RFC 9438, section 4.2): soon near the ceiling, long at it, gently beyond, and the faster the longer nothing is refused there,
+// since then the receiver has become another one. What got through is the rate itself less the part refused: with a rate that binds, counts
+// over a time say the same with more noise. Then:
+//
+//	one refusal   of a single call among less than 100 there is no cut: what is seen adds up until it says something
+//	settling      the look after a cut is of calls that left before it, and says nothing
+//	not used      while calls come at less than 0.75 of the rate, it does not grow (RFC 7661)
+//	all refused   half the rate, since nothing says what would get through
+//	no memory     a loop that begins, or goes on from a limit that somebody else has set, takes that one for the ceiling
+//
+// No sample, gap and the bounds are as above. From 25 times too much it is there after one look; then about one look in 20 has a few refusals.
 //
 // # What it cannot see
 //

@@ -13,13 +13,15 @@ type Sample struct {
 	// Calls are those that ended with a verdict, Failures those of them that failed, Ran how long they took together.
 	Calls, Failures int64
 	Ran             time.Duration
+	// Refused are those beside Calls that the downstream refused as too many; only a Rate looks at them.
+	Refused int64
 	// Bound says that jobs waited for a unit of the limit: without that a higher one would change nothing.
 	Bound bool
 }
 
 // plus adds a sample that follows. Two are bound if both are.
 func (s Sample) plus(t Sample) Sample {
-	return Sample{Over: s.Over + t.Over, Calls: s.Calls + t.Calls, Failures: s.Failures + t.Failures, Ran: s.Ran + t.Ran, Bound: t.Bound && (s.Bound || s.Over == 0)}
+	return Sample{Over: s.Over + t.Over, Calls: s.Calls + t.Calls, Failures: s.Failures + t.Failures, Ran: s.Ran + t.Ran, Refused: s.Refused + t.Refused, Bound: t.Bound && (s.Bound || s.Over == 0)}
 }
 
 // goodput is successes a second while so many calls run, by Little's law. What was counted a second says the same with more noise, since
@@ -207,6 +209,9 @@ var causeWords = map[Cause]string{
 	CauseFailures: "more than max_failures of the calls fail", CauseAdditive: "nothing speaks against more", CauseProbe: "to see what it changes",
 	CauseGain: "throughput grows with it", CauseNoGain: "throughput does not grow with it", CauseUndecided: "throughput grows with it a little",
 	CauseOutOfRange: "it was not between min and max",
+	CauseRefused:    "the receiver refused calls as too many", CauseSettling: "what is seen is still of the rate before",
+	CauseRecover: "back to where calls were refused", CauseBeyond: "no call is refused, so gently beyond where calls were",
+	CauseFew: "few enough calls are refused",
 }
 
 // Words tells a cause to people; one of another release by its name.
