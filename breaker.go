@@ -18,7 +18,7 @@ func (c *Client) Breaker(downstream string) Breaker {
 }
 
 // Acquire asks whether a call may begin. If it may, done must be called with what it came to: nil, an error of the downstream, or one
-// of Ignore. If not, the error is a *Refusal for ReasonBreaker. A client begins to follow the fleet's breakers with its first call of
+// of Throttled or Ignore. If not, the error is a *Refusal for ReasonBreaker. A client begins to follow the fleet's breakers with its first call of
 // one: until it has heard that one is open, in some milliseconds, calls may begin.
 //
 //	done, err := hg.Breaker("smtp").Acquire(ctx)
@@ -35,6 +35,8 @@ func (b Breaker) Acquire(ctx context.Context) (done func(error), err error) {
 		switch {
 		case err == nil:
 			call.Succeeded(ctx)
+		case IsThrottled(err):
+			call.Throttled(ctx)
 		case IsIgnored(err) || errors.Is(err, context.Canceled) && ctx.Err() != nil:
 			call.Ignored(ctx)
 		default:

@@ -150,7 +150,7 @@ func (r *Run[A]) SetCost(actual Tokens) error {
 func (r *Run[A]) Cost() (actual Tokens, ok bool) { return r.cost, r.told }
 
 // Handle makes handler the one of all jobs whose arguments are of the type A. What it returns decides: nil completes the job, any error
-// has it retried after the backoff, Discard, Snooze, RetryAfter and Ignore say something else. The error and a panic are logged. A kind
+// has it retried after the backoff, Discard, Snooze, RetryAfter, Throttled and Ignore say something else. The error and a panic are logged. A kind
 // with two handlers is an error of Run.
 func Handle[A Args](w *Worker, handler func(ctx context.Context, job *Run[A]) error) {
 	var zero A
@@ -194,6 +194,13 @@ func RetryAfter(d time.Duration, err error) error { return worker.RetryAfter(d, 
 
 // Ignore is a failure that is not the downstream's: its circuit breaker does not count it.
 func Ignore(err error) error { return worker.Ignore(err) }
+
+// Throttled says that the downstream refused the call as one too many, by a 429 or a quota: its circuit breaker does not count it, and a
+// dispatch that moves by itself (adaptive) goes by it. The job goes the way of err: Throttled(Snooze(d)) burns no attempt.
+func Throttled(err error) error { return worker.Throttled(err) }
+
+// IsThrottled reports whether a handler said Throttled.
+func IsThrottled(err error) bool { return worker.IsThrottled(err) }
 
 // IsDiscard reports whether a handler said Discard: for tests of it.
 func IsDiscard(err error) bool { return worker.IsDiscard(err) }

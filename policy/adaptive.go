@@ -32,13 +32,24 @@ const (
 	AIMD = control.AIMD
 )
 
-// Adaptive lets the limit of a downstream move by itself, between bounds and never above what the downstream's own MaxRunning says.
+// Which of its limits a downstream lets move.
+const (
+	// MovesMaxRunning is its MaxRunning: by how long calls take and how many fail.
+	MovesMaxRunning = "max_running"
+	// MovesDispatch is its Dispatch: by how many calls the receiver refuses as too many.
+	MovesDispatch = "dispatch"
+)
+
+// Adaptive lets a limit of a downstream move by itself, between bounds and never above what the downstream's own MaxRunning, or Dispatch, says.
 type Adaptive struct {
-	// Of is "downstream NAME", one of Downstreams with a MaxRunning.
+	// Of is "downstream NAME", one of Downstreams with that limit.
 	Of string
-	// Controller is by what it moves; empty means Gradient.
+	// Moves is which limit, MovesMaxRunning or MovesDispatch; empty means the first.
+	Moves string
+	// Controller is by what a MaxRunning moves; empty means Gradient. A Dispatch has none.
 	Controller Controller
-	// Min is below which it never goes, 1 or more. Max is above which it never goes, from Min on; zero means the MaxRunning.
+	// Min is below which it never goes, 1 or more. Max is above which it never goes, from Min on; zero means the downstream's own. Those of a
+	// Dispatch are jobs in its Per.
 	Min, Max int
 	// Interval is how often it is looked, 200 ms to 5 min; zero means DefaultAdaptiveInterval. It should be several times the run time
 	// of a job.
@@ -53,6 +64,7 @@ type Adaptive struct {
 // adaptiveJSON is an Adaptive as it is written.
 type adaptiveJSON struct {
 	Of          string     `json:"of"`
+	Moves       string     `json:"moves,omitempty"`
 	Controller  Controller `json:"controller,omitempty"`
 	Min         int        `json:"min"`
 	Max         int        `json:"max,omitempty"`
@@ -63,21 +75,23 @@ type adaptiveJSON struct {
 
 func (a Adaptive) wire() adaptiveJSON {
 	return adaptiveJSON{
-		Of: a.Of, Controller: a.Controller, Min: a.Min, Max: a.Max, Interval: formatBound(a.Interval), MaxRunTime: formatBound(a.MaxRunTime),
+		Of: a.Of, Moves: a.Moves, Controller: a.Controller, Min: a.Min, Max: a.Max, Interval: formatBound(a.Interval), MaxRunTime: formatBound(a.MaxRunTime),
 		MaxFailures: a.MaxFailures,
 	}
 }
 
 func (w adaptiveJSON) adaptive(at string, bad *problems) Adaptive {
 	return Adaptive{
-		Of: w.Of, Controller: w.Controller, Min: w.Min, Max: w.Max, Interval: bad.parseDuration(at+".interval", w.Interval),
+		Of: w.Of, Moves: w.Moves, Controller: w.Controller, Min: w.Min, Max: w.Max, Interval: bad.parseDuration(at+".interval", w.Interval),
 		MaxRunTime: bad.parseDuration(at+".max_run_time", w.MaxRunTime), MaxFailures: w.MaxFailures,
 	}
 }
 
 func (a Adaptive) withDefaults() Adaptive {
-	c := a.config().WithDefaults()
-	a.Controller, a.MaxFailures = c.Controller, c.MaxFailures
+	if !a.movesDispatch() {
+		c := a.config().WithDefaults()
+		a.Controller, a.MaxFailures = c.Controller, c.MaxFailures
+	}
 	if a.Interval == 0 {
 		a.Interval = DefaultAdaptiveInterval
 	}
@@ -87,6 +101,8 @@ func (a Adaptive) withDefaults() Adaptive {
 func (a Adaptive) config() control.Config {
 	return control.Config{Controller: a.Controller, Min: a.Min, Max: a.Max, Interval: a.Interval, MaxRunTime: a.MaxRunTime, MaxFailures: a.MaxFailures}
 }
+
+func (a Adaptive) movesDispatch() bool { return a.Moves == MovesDispatch }
 
 // downstream returns whose limit moves.
 func (a Adaptive) downstream() (name string, ok bool) { return strings.CutPrefix(a.Of, "downstream ") }
@@ -98,15 +114,30 @@ type Moving struct {
 	MaxRunning int
 	// Config is by what it moves; its Max is not above MaxRunning.
 	Config control.Config
+	// Dispatch says that it is a rate of dispatches that moves: between Rate.Min and Max, not above Own, each in control.RateUnits. The
+	// fields above but for the names are zero then.
+	Dispatch bool
+	Own      int
+	Rate     control.RateConfig
 }
+
+// Interval is how often it is looked.
+func (m *Moving) Interval() time.Duration { return cmp.Or(m.Config.Interval, m.Rate.Interval) }
 
 // Moving returns every limit that moves by itself, by name.
 func (c *Compiled) Moving() []Moving {
 	all := make([]Moving, 0, len(c.adaptive))
 	for _, name := range sortedKeys(c.adaptive) {
 		a := c.adaptive[name]
-		m := Moving{Name: name, Config: a.config()}
+		m := Moving{Name: name}
 		m.Downstream, _ = a.downstream()
+		if a.movesDispatch() {
+			m.Dispatch = true
+			m.Own, m.Rate = a.rate(c.downstreams[m.Downstream].Dispatch)
+			all = append(all, m)
+			continue
+		}
+		m.Config = a.config()
 		m.MaxRunning = c.downstreams[m.Downstream].MaxRunning
 		if m.Config.Max == 0 {
 			m.Config.Max = m.MaxRunning
@@ -114,6 +145,25 @@ func (c *Compiled) Moving() []Moving {
 		all = append(all, m)
 	}
 	return all
+}
+
+// rate returns the downstream's own rate and between which it moves, in control.RateUnits: none of them rounded up.
+func (a Adaptive) rate(dispatch *admission.Limit) (own int, c control.RateConfig) {
+	in := func(jobs int) int {
+		return max(1, int(float64(jobs)/dispatch.Per.Seconds()*control.RateUnit))
+	}
+	own = in(int(dispatch.Tokens))
+	return own, control.RateConfig{Min: in(a.Min), Max: in(cmp.Or(a.Max, int(dispatch.Tokens))), Interval: a.Interval}
+}
+
+// DispatchMoves reports whether the dispatch of a downstream moves by itself: then those who call it tell how often they were refused.
+func (c *Compiled) DispatchMoves(downstream string) bool {
+	for _, a := range c.adaptive {
+		if of, _ := a.downstream(); of == downstream && a.movesDispatch() {
+			return true
+		}
+	}
+	return false
 }
 
 // validateAdaptive checks what lets limits move.
@@ -126,26 +176,42 @@ func (p Policy) validateAdaptive(bad *problems) {
 		bad.add(admission.ValidateName("adaptive", name, true))
 		a, at := p.Adaptive[name], "adaptive."+name
 		downstream, ok := a.downstream()
-		most := p.Downstreams[downstream].MaxRunning
-		switch {
-		case !ok || most == 0:
-			bad.field(at+".of", strconv.Quote(a.Of), `"downstream NAME", one of "downstreams" with a max_running`)
-			most = MaxMaxRunning
-		case by[downstream] != "":
-			bad.field(at+".of", strconv.Quote(a.Of), "another downstream than that of "+strconv.Quote(by[downstream]))
+		limit := cmp.Or(a.Moves, MovesMaxRunning)
+		of := p.Downstreams[downstream]
+		most, what := of.MaxRunning, "the max_running of the downstream"
+		if a.movesDispatch() {
+			most, what = 0, "what dispatch of the downstream allows in its time"
+			if of.Dispatch != nil && !of.Dispatch.Disabled {
+				most = min(int(of.Dispatch.Tokens), MaxMaxRunning)
+			}
 		}
-		by[downstream] = name
-		a.validate(bad, at, most)
+		before := by[limit+" "+downstream]
+		switch {
+		case limit != MovesMaxRunning && limit != MovesDispatch:
+			bad.field(at+".moves", strconv.Quote(a.Moves), `"max_running" or "dispatch"`)
+			continue
+		case !ok || most == 0:
+			bad.field(at+".of", strconv.Quote(a.Of), `"downstream NAME", one of "downstreams" with a `+limit)
+			most = MaxMaxRunning
+		case before != "":
+			bad.field(at+".of", strconv.Quote(a.Of), "another downstream than that of "+strconv.Quote(before)+", which moves the same limit")
+		}
+		by[limit+" "+downstream] = name
+		a.validate(bad, at, most, what)
 	}
 }
 
 // validate checks all but Of. most is what the downstream may run.
-func (a Adaptive) validate(bad *problems, at string, most int) {
+func (a Adaptive) validate(bad *problems, at string, most int, what string) {
 	bad.integer(at+".min", int64(a.Min), 1, int64(most))
 	if a.Max != 0 && (a.Max < a.Min || a.Max > most) {
-		bad.field(at+".max", strconv.Itoa(a.Max), "min to "+strconv.Itoa(most)+", the max_running of the downstream; or 0 for that")
+		bad.field(at+".max", strconv.Itoa(a.Max), "min to "+strconv.Itoa(most)+", "+what+"; or 0 for that")
 	}
 	bad.duration(at+".interval", a.Interval, MinAdaptiveInterval, MaxAdaptiveInterval)
+	if a.movesDispatch() {
+		a.validateDispatch(bad, at)
+		return
+	}
 	if a.MaxRunTime != 0 {
 		bad.duration(at+".max_run_time", a.MaxRunTime, time.Millisecond, 24*time.Hour)
 	}
@@ -159,6 +225,20 @@ func (a Adaptive) validate(bad *problems, at string, most int) {
 		if field, ok := errors.AsType[*admission.FieldError](one); ok {
 			bad.field(at+"."+field.Field, field.Value, field.Allowed)
 		}
+	}
+}
+
+// validateDispatch refuses what is of a max_running alone.
+func (a Adaptive) validateDispatch(bad *problems, at string) {
+	const allowed = "none where a dispatch moves: it goes by what the receiver refuses"
+	if a.Controller != "" {
+		bad.field(at+".controller", strconv.Quote(string(a.Controller)), allowed)
+	}
+	if a.MaxRunTime != 0 {
+		bad.field(at+".max_run_time", a.MaxRunTime.String(), allowed)
+	}
+	if a.MaxFailures != 0 {
+		bad.field(at+".max_failures", strconv.FormatFloat(a.MaxFailures, 'g', -1, 64), allowed)
 	}
 }
 

@@ -16,8 +16,10 @@ import (
 // adaptivePolicy is a policy with two downstreams and a limit of smtp that moves as a says.
 func adaptivePolicy(a Adaptive) Policy {
 	return Policy{
-		Downstreams: map[string]Downstream{"smtp": {MaxRunning: 40}, "sms": {MaxParked: 7}},
-		Adaptive:    map[string]Adaptive{"mail-out": a},
+		Downstreams: map[string]Downstream{
+			"smtp": {MaxRunning: 40}, "sms": {MaxParked: 7}, "push": {Dispatch: new(admission.PerMinute(600))}, "off": {Dispatch: &admission.Limit{Disabled: true}},
+		},
+		Adaptive: map[string]Adaptive{"mail-out": a},
 	}
 }
 
@@ -49,6 +51,32 @@ func TestABadAdaptiveNamesItsField(t *testing.T) {
 	if err := adaptivePolicy(good).Validate(); err != nil {
 		t.Error(err)
 	}
+	rate := Adaptive{Of: "downstream push", Moves: MovesDispatch, Min: 5}
+	for want, change := range map[string]func(a *Adaptive){
+		`invalid adaptive.mail-out.of "downstream smtp": allowed is "downstream NAME", one of "downstreams" with a dispatch`: func(a *Adaptive) { a.Of = "downstream smtp" },
+		`invalid adaptive.mail-out.of "downstream off": allowed is "downstream NAME", one of "downstreams" with a dispatch`:  func(a *Adaptive) { a.Of = "downstream off" },
+		`invalid adaptive.mail-out.moves "burst": allowed is "max_running" or "dispatch"`:                                    func(a *Adaptive) { a.Moves = "burst" },
+		`invalid adaptive.mail-out.min 601: allowed is 1 to 600`:                                                             func(a *Adaptive) { a.Min = 601 },
+		`invalid adaptive.mail-out.max 4: allowed is min to 600, what dispatch of the downstream allows in its time; or 0`:   func(a *Adaptive) { a.Max = 4 },
+		`invalid adaptive.mail-out.controller "aimd": allowed is none where a dispatch moves`:                                func(a *Adaptive) { a.Controller = AIMD },
+		`invalid adaptive.mail-out.max_run_time 1s: allowed is none where a dispatch moves`:                                  func(a *Adaptive) { a.MaxRunTime = time.Second },
+		`invalid adaptive.mail-out.max_failures 0.1: allowed is none where a dispatch moves`:                                 func(a *Adaptive) { a.MaxFailures = 0.1 },
+	} {
+		a := rate
+		change(&a)
+		err := adaptivePolicy(a).Validate()
+		if err == nil || !errors.Is(err, admission.ErrInvalid) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("got  %v\nwant %s", err, want)
+		}
+	}
+	both := adaptivePolicy(rate)
+	push := both.Downstreams["push"]
+	push.MaxRunning = 9
+	both.Downstreams["push"] = push
+	both.Adaptive["other"] = Adaptive{Of: "downstream push", Min: 1}
+	if err := both.Validate(); err != nil {
+		t.Errorf("both limits of a downstream move: %v", err)
+	}
 	twice := adaptivePolicy(good)
 	twice.Adaptive["other"] = good
 	if err := twice.Validate(); err == nil || !strings.Contains(err.Error(), `another downstream than that of "mail-out"`) {
@@ -77,6 +105,32 @@ func TestMoving(t *testing.T) {
 	}
 	if !slices.Contains(c.Caps(), Cap{Downstream: "smtp", MaxRunning: 40, Least: 5, Most: 40, Loop: "mail-out"}) {
 		t.Errorf("caps are %+v", c.Caps())
+	}
+}
+
+// TestADispatchMoves in its own time, and in no other of a compiled policy.
+func TestADispatchMoves(t *testing.T) {
+	t.Parallel()
+	c, err := adaptivePolicy(Adaptive{Of: "downstream push", Moves: MovesDispatch, Min: 6}).Prepare()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const unit = control.RateUnit
+	want := []Moving{{Name: "mail-out", Downstream: "push", Dispatch: true, Own: 10 * unit, Rate: control.RateConfig{Min: unit / 10, Max: 10 * unit, Interval: 5 * time.Second}}}
+	if got := c.Moving(); !reflect.DeepEqual(got, want) || got[0].Interval() != 5*time.Second {
+		t.Errorf("got %+v", got)
+	}
+	if !c.DispatchMoves("push") || c.DispatchMoves("smtp") || c.DispatchMoves("") {
+		t.Error("it is not told whose dispatch moves")
+	}
+	for _, cap := range c.Caps() {
+		if cap.Loop != "" {
+			t.Errorf("a cap moves: %+v", cap)
+		}
+	}
+	rate := DispatchRate{Downstream: "push", Limit: admission.PerMinute(600), Own: 10 * unit, Least: unit / 10, Most: 10 * unit, Loop: "mail-out"}
+	if got := c.DispatchRates(); !slices.Contains(got, rate) {
+		t.Errorf("rates are %+v", got)
 	}
 }
 

@@ -43,6 +43,10 @@ type Cap struct {
 type DispatchRate struct {
 	Tenant, Downstream string
 	Limit              admission.Limit
+	// Own is the limit, and Least and Most are the bounds between which what is in force moves by itself, in control.RateUnits; zero where it
+	// does not move. Loop is the name of what moves it.
+	Own, Least, Most int
+	Loop             string
 }
 
 // Caps returns every cap of the policy. That of the standard tier is that of the tenant Every.
@@ -70,7 +74,9 @@ func (c *Compiled) Caps() []Cap {
 	add(Cap{Downstream: Every, MaxRunning: c.anyDownstream.MaxRunning})
 	moving := map[string]Moving{}
 	for _, m := range c.Moving() {
-		moving[m.Downstream] = m
+		if !m.Dispatch {
+			moving[m.Downstream] = m
+		}
 	}
 	for _, name := range sortedKeys(c.downstreams) {
 		if own := c.downstreams[name].MaxRunning; own > 0 || c.anyDownstream.MaxRunning > 0 {
@@ -90,9 +96,16 @@ func (c *Compiled) DispatchRates() []DispatchRate {
 			rates = append(rates, DispatchRate{Tenant: name, Limit: *l})
 		}
 	}
+	moving := map[string]Moving{}
+	for _, m := range c.Moving() {
+		if m.Dispatch {
+			moving[m.Downstream] = m
+		}
+	}
 	for _, name := range sortedKeys(c.downstreams) {
 		if l := c.downstreams[name].Dispatch; l != nil && !l.Disabled {
-			rates = append(rates, DispatchRate{Downstream: name, Limit: *l})
+			m := moving[name]
+			rates = append(rates, DispatchRate{Downstream: name, Limit: *l, Own: m.Own, Least: m.Rate.Min, Most: m.Rate.Max, Loop: m.Name})
 		}
 	}
 	return rates

@@ -272,6 +272,12 @@ func drawCaps(t *rapid.T, p *Policy, tenants map[string]Tenant, queues map[strin
 			Max: rapid.SampledFrom([]int{0, 2, api}).Draw(t, "adaptive max"), MaxRunTime: time.Second,
 		}}
 	}
+	if api := p.Downstreams["api"].Dispatch; api != nil && !api.Disabled && rapid.Bool().Draw(t, "adaptive rate") {
+		if p.Adaptive == nil {
+			p.Adaptive = map[string]Adaptive{}
+		}
+		p.Adaptive["api-rate"] = Adaptive{Of: "downstream api", Moves: MovesDispatch, Min: 1, Max: rapid.SampledFrom([]int{0, 1, int(api.Tokens)}).Draw(t, "most rate")}
+	}
 	p.AnyDownstream = Downstream{MaxRunning: most.Draw(t, "any runs"), MaxParked: most.Draw(t, "any parked")}
 }
 

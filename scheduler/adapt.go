@@ -37,10 +37,31 @@ func (a *adapting) note(version int64) {
 type loop struct {
 	policy.Moving
 
-	control *control.Loop
+	control ticker
 	// next is when it looks again, last what it saw then; the zero last is nothing.
 	next time.Time
 	last store.Adaptation
+}
+
+// ticker is a control.Loop or a control.Rate.
+type ticker interface {
+	Tick(in int, s control.Sample) control.Step
+}
+
+// newTicker returns what moves a limit, from the one in force on.
+func newTicker(m policy.Moving, limit int) (ticker, error) {
+	if m.Dispatch {
+		return control.NewRate(m.Rate, limit)
+	}
+	return control.New(m.Config, limit)
+}
+
+// gate is whose limit it is.
+func (l *loop) gate() store.GateName {
+	if l.Dispatch {
+		return store.DownstreamRateGate(l.Downstream)
+	}
+	return store.DownstreamGate(l.Downstream)
 }
 
 // duties are what the holder of the first partition's timer lease does beside timers, by a version of the policy.
@@ -166,9 +187,9 @@ func (s *Scheduler) moveAll(ctx context.Context, loops []*loop, version int64) e
 		if now.Before(l.next) {
 			continue
 		}
-		l.next = now.Add(l.Config.Interval)
+		l.next = now.Add(l.Interval())
 		for i := range all {
-			if all[i].Gate == store.DownstreamGate(l.Downstream) {
+			if all[i].Gate == l.gate() {
 				errs = append(errs, s.move(ctx, l, all[i], version))
 			}
 		}
@@ -186,7 +207,7 @@ func (s *Scheduler) move(ctx context.Context, l *loop, seen store.Adaptation, ve
 	}
 	if l.control == nil {
 		var err error
-		if l.control, err = control.New(l.Config, seen.Limit); err != nil {
+		if l.control, err = newTicker(l.Moving, seen.Limit); err != nil {
 			return err
 		}
 	}
@@ -213,6 +234,6 @@ func sampleOf(last, seen store.Adaptation) control.Sample {
 	}
 	return control.Sample{
 		Over: seen.Heard.Sub(last.Heard), Calls: seen.Calls - last.Calls, Failures: seen.Failures - last.Failures, Ran: seen.Ran - last.Ran,
-		Bound: seen.Held >= seen.Limit,
+		Refused: seen.Refused - last.Refused, Bound: seen.Held >= seen.Limit,
 	}
 }

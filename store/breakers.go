@@ -63,6 +63,8 @@ type Outcomes struct {
 	breaker.Report
 	// Ran is how long the calls that ended took, together.
 	Ran time.Duration
+	// Refused is how many calls beside those the downstream refused as too many: of one whose dispatch moves by itself, else zero.
+	Refused uint64
 	// Errors are what the failures were, the last of each kind, up to MaxCallErrors.
 	Errors []CallError
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/control"
 )
 
 // GateName names what a gate guards.
@@ -265,7 +266,8 @@ type Adaptation struct {
 	// Name is that of the loop in the policy, Gate whose limit it is.
 	Name string
 	Gate GateName
-	// Own is the policy's limit, which is never exceeded, and Least and Most are the bounds between which Limit, what is in force, moves.
+	// Own is the policy's limit, which is never exceeded, and Least and Most are the bounds between which Limit, what is in force, moves. Those
+	// of a DownstreamRateGate are rates in RateUnits.
 	Own, Least, Most, Limit int
 	// Cause is why the limit was left or changed when the loop last looked, At when that was; zero where it never did.
 	Cause string
@@ -286,6 +288,8 @@ type Adaptation struct {
 	Calls, Failures int64
 	Ran             time.Duration
 	Heard           time.Time
+	// Refused is how many calls beside those the downstream refused as too many, where its rate moves.
+	Refused int64
 	// Uneven says that a partition has another limit than the first, as when the process died that wrote it.
 	Uneven bool
 }
@@ -323,6 +327,15 @@ var (
 	// ErrNotAdaptive means that no limit of that name moves by itself, by the policy in force.
 	ErrNotAdaptive = errors.New("no adaptive limit")
 )
+
+// RateUnit is how many of the units of an Adaptation that is a rate are one job a second.
+const RateUnit = control.RateUnit
+
+// IsRate reports whether it is a rate of dispatches that moves.
+func (a *Adaptation) IsRate() bool {
+	kind, _ := a.Gate.Split()
+	return kind == KindDownstreamRate
+}
 
 // Clamp brings a limit between the bounds.
 func (a *Adaptation) Clamp(limit int) int { return max(a.Least, min(limit, a.Most)) }

@@ -119,7 +119,7 @@ type Timers interface {
 	TimerLease(ctx context.Context) (owner string, end time.Time, err error)
 	Alive(ctx context.Context, scheduler string, life time.Duration) error
 	// Adapt moves a limit that moves by itself, and returns a number that is higher with each change of it. What an operator froze, or set
-	// otherwise, stays. It can be sent again.
+	// otherwise, stays, and the number is 0. It can be sent again.
 	Adapt(ctx context.Context, to Adapt) (number int64, err error)
 	// Press notes how much a queue is pressed, and returns a number that is higher each time. It can be sent again.
 	Press(ctx context.Context, to Press) (number int64, err error)

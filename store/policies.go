@@ -81,7 +81,7 @@ type Cap struct {
 	// Gate is QueueGate, TenantGate, TenantQueueGate or DownstreamGate with a Limit; with the tenant or downstream
 	// Every, it is the cap of each that has none of its own. Or it is TenantRateGate or DownstreamRateGate with a Rate.
 	Gate GateName
-	// Limit is how many at a time, 1 or more.
+	// Limit is how many at a time, 1 or more; of a Rate that moves by itself that rate, in RateUnits.
 	Limit int
 	// Rate is how many jobs may be dispatched a time, each a token.
 	Rate admission.Limit

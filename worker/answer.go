@@ -24,6 +24,14 @@ func RetryAfter(d time.Duration, err error) error { return &retryError{max(d, 0)
 // the downstream's circuit breaker does not count it.
 func Ignore(err error) error { return &ignoreError{err} }
 
+// Throttled returns err, any answer of a handler but nil, as that to a call which the downstream refused as one too many: by a 429, a quota. The
+// job goes the way of err (Throttled(Snooze(d)) burns no attempt), and the downstream's circuit breaker does not count the call: who refuses
+// is not ill. Where the policy lets the dispatch of the downstream move (adaptive), it goes by how many calls were refused so.
+func Throttled(err error) error { return &throttledError{err} }
+
+// IsThrottled reports whether err is, or wraps, one of Throttled.
+func IsThrottled(err error) bool { return is[*throttledError](err) }
+
 // IsDiscard reports whether err is, or wraps, a Discard.
 func IsDiscard(err error) bool { return is[*discardError](err) }
 
@@ -74,6 +82,11 @@ type ignoreError struct{ cause error }
 
 func (e *ignoreError) Error() string { return fmt.Sprint(e.cause) }
 func (e *ignoreError) Unwrap() error { return e.cause }
+
+type throttledError struct{ cause error }
+
+func (e *throttledError) Error() string { return fmt.Sprint(e.cause) }
+func (e *throttledError) Unwrap() error { return e.cause }
 
 // payloadError is a payload that a handler's type does not take.
 type payloadError struct{ cause error }

@@ -227,6 +227,12 @@ func (c *GuestCall) FailedBy(ctx context.Context, err error) {
 	c.giveBack(ctx)
 }
 
+// Throttled ends the call without a verdict: the downstream refused it as one too many.
+func (c *GuestCall) Throttled(ctx context.Context) {
+	c.call.Throttled()
+	c.giveBack(ctx)
+}
+
 // Ignored ends the call without a verdict: it was cancelled, or refused on this side.
 func (c *GuestCall) Ignored(ctx context.Context) {
 	c.call.Ignored()

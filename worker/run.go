@@ -190,6 +190,10 @@ func (s *session) judge(ctx context.Context, lease store.Lease, call *fleet.Guar
 	retry, _ := errors.AsType[*retryError](err)
 	drained := ctx.Err() != nil && !is[*callback.PanicError](err)
 	reason, cancelled := cancelledBy(ctx)
+	throttled := IsThrottled(err)
+	if throttled && !cancelled {
+		call.Throttled()
+	}
 	switch {
 	case cancelled:
 		return answer{outcome: store.Release, reason: reason, err: err, cancelled: true}
@@ -204,7 +208,7 @@ func (s *session) judge(ctx context.Context, lease store.Lease, call *fleet.Guar
 		return answer{outcome: store.Kill, reason: ReasonBadPayload, err: err}
 	case drained:
 		return answer{outcome: store.Release, reason: ReasonShutdown, err: err}
-	case soon, is[*ignoreError](err):
+	case soon, throttled, is[*ignoreError](err):
 	default:
 		if rest := call.Failed(err); call.Probe() {
 			// A probe's failure is the breaker's, never the job's (law L11). The job comes back after the next probe

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/cmd/headgate/internal/cli"
 	"github.com/headgate/headgate/internal/rollout"
 	"github.com/headgate/headgate/policy"
@@ -54,7 +55,7 @@ func TestAdaptiveCommands(t *testing.T) {
 		t.Fatal(shown)
 	}
 	one, _ := shown[0].(map[string]any)
-	checkKeys(t, "an adaptive limit", one, strings.Fields("before cause changed gate limit looked lowered max max_running min name raised running why"))
+	checkKeys(t, "an adaptive limit", one, strings.Fields("before cause changed gate limit looked lowered max max_running min moves name raised running why"))
 	if one["limit"] != 23.0 || one["min"] != 5.0 || one["max"] != 40.0 || one["before"] != 40.0 || one["why"] != "no_gain" || one["lowered"] != 1.0 {
 		t.Errorf("%v", one)
 	}
@@ -72,4 +73,40 @@ func TestAdaptiveCommands(t *testing.T) {
 		t.Errorf("%s", explained)
 	}
 	p.run(cli.ExitOK, "adaptive thaw mail-out")
+}
+
+// TestADispatchThatMovesIsTold in jobs a second, by the list, as JSON and in the explanation of its downstream.
+func TestADispatchThatMovesIsTold(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t)
+	document := policy.Policy{
+		Downstreams: map[string]policy.Downstream{"push": {Dispatch: new(admission.PerMinute(6000))}},
+		Adaptive:    map[string]policy.Adaptive{"push-rate": {Of: "downstream push", Moves: policy.MovesDispatch, Min: 60}},
+	}
+	_, err := rollout.Put(t.Context(), p.store, document, rollout.Edit{Author: "ada", Reason: "test", Expected: rollout.AnyVersion})
+	must(t, err)
+	version, err := p.store.PolicyInForce(t.Context())
+	must(t, err)
+	_, err = p.store.Partitions()[0].Promote(t.Context(), "s1", time.Minute)
+	must(t, err)
+	_, err = p.store.Adapt(t.Context(), store.Adapt{Owner: "s1", Version: version, Gate: store.DownstreamRateGate("push"), Limit: 38.5 * store.RateUnit, Cause: "refused"})
+	must(t, err)
+	list := p.run(cli.ExitOK, "adaptive list").stdout
+	for _, part := range []string{"push-rate", "38.5/s", "1/s", "100/s to 38.5/s: the"} {
+		if !strings.Contains(list, part) {
+			t.Errorf("no %q in\n%s", part, list)
+		}
+	}
+	shown, _ := p.object(cli.ExitOK, "adaptive list --json")["adaptive"].([]any)
+	if len(shown) != 1 {
+		t.Fatal(shown)
+	}
+	one, _ := shown[0].(map[string]any)
+	if one["moves"] != "dispatch" || one["limit"] != 38.5 || one["min"] != 1.0 || one["max"] != 100.0 || one["dispatch"] != 100.0 || one["max_running"] != nil {
+		t.Errorf("%v", one)
+	}
+	explained := p.run(cli.ExitOK, "explain downstream push").stdout
+	if want := "adaptive push-rate has 38.5/s dispatched in force, of 1/s to 100/s where the policy's own dispatch is 100/s"; !strings.Contains(explained, want) {
+		t.Errorf("no %q in\n%s", want, explained)
+	}
 }

@@ -87,7 +87,7 @@ func (r *rules) adaptive(ctx context.Context, s store.Deployment, e *Explanation
 			return err
 		}
 		for i := range all {
-			if a := &all[i]; a.Gate == store.DownstreamGate(downstream) {
+			if a := &all[i]; a.Name == m.Name {
 				e.add(ofAdaptive(a, rule))
 			}
 		}
@@ -97,9 +97,15 @@ func (r *rules) adaptive(ctx context.Context, s store.Deployment, e *Explanation
 
 // ofAdaptive tells of a limit that moves by itself.
 func ofAdaptive(a *store.Adaptation, rule *Rule) Reason {
-	step := shown.AdaptiveOf(a).LastStep()
+	v := shown.AdaptiveOf(a)
+	step := v.LastStep()
 	reason := Reason{Kind: KindAdaptive, Binds: a.Held >= a.Limit && a.Limit < a.Own, Rule: rule, Change: "time, or headgate adaptive freeze " + a.Name}
 	reason.Text = fmt.Sprintf("adaptive %s has %d running at a time in force, of %d to %d where the policy's own max_running is %d", a.Name, a.Limit, a.Least, a.Most, a.Own)
+	if a.IsRate() {
+		reason.Binds = a.Limit < a.Own
+		reason.Text = fmt.Sprintf("adaptive %s has %s dispatched in force, of %s to %s where the policy's own dispatch is %s",
+			a.Name, v.InWords(v.Limit), v.InWords(v.Min), v.InWords(v.Max), v.InWords(v.Dispatch))
+	}
 	switch {
 	case a.Frozen != nil:
 		reason.Text += ", frozen since " + clock(a.Frozen.Since) + forcedBy(a.Frozen.Author) + because(a.Frozen.Reason)

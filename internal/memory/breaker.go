@@ -20,12 +20,14 @@ type modelBreaker struct {
 
 	// What it counted since it was made: failedAt is by the breakers' clock, ways by the states from and to.
 	calls, failures int64
-	ran             time.Duration
-	failedAt        int64
-	ways            [breakerStates * breakerStates]int64
-	errors          []store.CallError
-	differs         *store.BreakerDiffers
-	guests          map[string]guest // probes that are no jobs, by call
+	// refused is how many calls beside those the downstream refused as too many.
+	refused  int64
+	ran      time.Duration
+	failedAt int64
+	ways     [breakerStates * breakerStates]int64
+	errors   []store.CallError
+	differs  *store.BreakerDiffers
+	guests   map[string]guest // probes that are no jobs, by call
 }
 
 // guest is a probe that is no job, begun in a period at a time of the breakers' clock.
@@ -248,6 +250,7 @@ func (m *model) reported(b *modelBreaker, from store.Reporter, o *store.Outcomes
 	}
 	b.calls += int64(r.Successes + r.Failures)
 	b.failures += int64(r.Failures)
+	b.refused += int64(o.Refused)
 	b.ran += max(o.Ran, 0).Truncate(time.Microsecond)
 	if r.Failures > 0 {
 		b.failedAt = m.filled

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/buckets"
 	"github.com/headgate/headgate/fairqueue"
 	"github.com/headgate/headgate/store"
@@ -84,6 +85,9 @@ func (m *model) standing() map[string]bound {
 		case name[0] == store.KindBreaker, g.Kept != nil:
 		case g.Rate != nil:
 			all[name] = bound{rate: g.Rate.(*modelRate).limit}
+			if a := m.adaptive[name]; a != nil { // Nobody but the policy and its loop sets a rate.
+				all[name] = bound{rate: a.rate, limit: a.Own, least: a.Least, most: a.Most, loop: a.Name}
+			}
 		case g.Default:
 			all[name] = bound{}
 		default:
@@ -126,6 +130,10 @@ func (m *model) setCaps(c *fairqueue.Pass, names []string) {
 		wanted, ok := m.caps[name]
 		switch {
 		case isRate(name):
+			limit := m.moved(name, wanted)
+			if wanted.least > 0 {
+				wanted.rate = m.adaptive[name].inForce(limit)
+			}
 			m.setRate(name, wanted.rate, ok)
 		default:
 			if ofAll(name) {
@@ -269,6 +277,22 @@ type adaptive struct {
 	told   int
 	toldAt int64
 	number int64
+	// rate is the policy's own, of one that is no cap.
+	rate buckets.Limit
+}
+
+// inForce is what is in force of a rate: of the burst as much less as the rate is.
+func (a *adaptive) inForce(limit int) buckets.Limit {
+	burst := math.Floor(float64(a.rate.Burst) * (float64(limit) / float64(a.Own)))
+	return buckets.Limit{Rate: admission.TokensPerSecond(float64(limit) / store.RateUnit), Burst: max(buckets.MicroPerToken, buckets.Micro(burst))}
+}
+
+// inWords tells a limit to the audit.
+func (a *adaptive) inWords(limit int) string {
+	if !a.IsRate() {
+		return strconv.Itoa(limit)
+	}
+	return fmt.Sprintf("%.4g a second", float64(limit)/store.RateUnit)
 }
 
 // moved returns what is in force of a cap that an edit writes: of one that moves by itself what it was, between its bounds.
@@ -282,7 +306,7 @@ func (m *model) moved(name string, wanted bound) int {
 		a = &adaptive{Adaptation: store.Adaptation{Gate: store.GateName(name), Limit: wanted.limit}, told: wanted.limit}
 		m.adaptive[name] = a
 	}
-	a.Name, a.Own, a.Least, a.Most = wanted.loop, wanted.limit, wanted.least, wanted.most
+	a.Name, a.Own, a.Least, a.Most, a.rate = wanted.loop, wanted.limit, wanted.least, wanted.most, wanted.rate
 	a.Limit = a.Clamp(a.Limit)
 	return a.Limit
 }
@@ -305,8 +329,8 @@ func (m *model) adapt(now int64, to *store.Adapt) (number int64, err error) {
 	}
 	note := m.gateNotes[name]
 	limit, _ := m.ownLimit(name)
-	if a.Frozen != nil || m.inForce(name) != a.Limit || limit != 0 && note.until != 0 || to.Number != 0 && to.Number < a.number {
-		return a.number, nil
+	if a.Frozen != nil || !a.IsRate() && m.inForce(name) != a.Limit || limit != 0 && note.until != 0 || to.Number != 0 && to.Number < a.number {
+		return 0, nil
 	}
 	c := m.begin(now)
 	a.number++
@@ -324,9 +348,13 @@ func (m *model) adapt(now int64, to *store.Adapt) (number int64, err error) {
 		a.Lowered++
 	}
 	a.Before, a.Limit, a.Why, a.Changed = a.Limit, limit, to.Cause, time.UnixMicro(now)
-	m.setCap(name, limit, true)
+	if a.IsRate() {
+		m.setRate(name, a.inForce(limit), true)
+	} else {
+		m.setCap(name, limit, true)
+	}
 	if to.Number == 0 && now-a.toldAt >= store.AdaptAuditEvery.Microseconds() {
-		by := store.Intervention{Author: store.AdaptAuthor, Reason: strconv.Itoa(a.told) + " to " + strconv.Itoa(limit) + ": " + to.Cause}
+		by := store.Intervention{Author: store.AdaptAuthor, Reason: a.inWords(a.told) + " to " + a.inWords(limit) + ": " + to.Cause}
 		m.record(now, by, store.AuditAdapt, name, m.room.Gates[name].Held, 0)
 		a.told, a.toldAt = limit, now
 	}
@@ -372,11 +400,11 @@ func (p *Partition) Adaptations(context.Context) (all []store.Adaptation, err er
 				one.Frozen = &frozen
 			}
 			if g := m.room.Gates[name]; g != nil {
-				one.Held, one.Paused = g.Held, !g.Default && g.Limit == 0
+				one.Held, one.Paused = g.Held, g.Rate == nil && !g.Default && g.Limit == 0
 			}
 			if b := m.breakers[name[len("d:"):]]; b != nil {
 				heard, _ := b.HeardAt()
-				one.Calls, one.Failures, one.Ran, one.Heard = b.calls, b.failures, b.ran, time.UnixMicro(int64(heard)/1000)
+				one.Calls, one.Failures, one.Ran, one.Refused, one.Heard = b.calls, b.failures, b.ran, b.refused, time.UnixMicro(int64(heard)/1000)
 			}
 			all = append(all, one)
 		}

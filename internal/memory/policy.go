@@ -77,7 +77,7 @@ func settingsIn(u *store.PolicyUpdate) settings {
 	}
 	for _, c := range u.Caps {
 		if isRate(string(c.Gate)) {
-			s.caps[string(c.Gate)] = bound{rate: buckets.LimitOf(c.Rate)}
+			s.caps[string(c.Gate)] = bound{rate: buckets.LimitOf(c.Rate), limit: c.Limit, least: c.Least, most: c.Most, loop: c.Loop}
 		} else {
 			s.caps[string(c.Gate)] = bound{limit: c.Limit, least: c.Least, most: c.Most, loop: c.Loop}
 		}

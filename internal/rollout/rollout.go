@@ -111,7 +111,7 @@ func caps(compiled *policy.Compiled) []store.Cap {
 		if r.Tenant != "" {
 			gate = store.TenantRateGate(r.Tenant)
 		}
-		all = append(all, store.Cap{Gate: gate, Rate: r.Limit})
+		all = append(all, store.Cap{Gate: gate, Rate: r.Limit, Limit: r.Own, Least: r.Least, Most: r.Most, Loop: r.Loop})
 	}
 	return all
 }

@@ -3,9 +3,11 @@ package shown
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/headgate/headgate/internal/control"
+	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/store"
 )
 
@@ -14,17 +16,21 @@ type Adaptive struct {
 	// Name is that of what moves it in the policy, Gate whose limit it is.
 	Name string         `json:"name"`
 	Gate store.GateName `json:"gate"`
-	// Limit is what is in force, between Min and Max, instead of the policy's own MaxRunning. Running is how many jobs workers hold.
-	Limit      int `json:"limit"`
-	Min        int `json:"min"`
-	Max        int `json:"max"`
-	MaxRunning int `json:"max_running"`
-	Running    int `json:"running"`
+	// Moves is which limit of the downstream it is, policy.MovesMaxRunning or policy.MovesDispatch. Limit is what is in force, between Min and
+	// Max, instead of the policy's own: MaxRunning jobs at a time, or Dispatch jobs a second. Running is how many jobs workers hold, where they
+	// count against it.
+	Moves      string  `json:"moves"`
+	Limit      float64 `json:"limit"`
+	Min        float64 `json:"min"`
+	Max        float64 `json:"max"`
+	MaxRunning int     `json:"max_running,omitempty"`
+	Dispatch   float64 `json:"dispatch,omitempty"`
+	Running    int     `json:"running"`
 	// Cause is what came of the last look, at Looked; absent where there was none.
 	Cause  string     `json:"cause,omitempty"`
 	Looked *time.Time `json:"looked,omitempty"`
 	// Before, Why and Changed are of the last change; Raised and Lowered how many there were.
-	Before  int        `json:"before,omitempty"`
+	Before  float64    `json:"before,omitempty"`
 	Why     string     `json:"why,omitempty"`
 	Changed *time.Time `json:"changed,omitempty"`
 	Raised  int64      `json:"raised"`
@@ -56,9 +62,19 @@ func ReadAdaptives(ctx context.Context, s store.Deployment) (Adaptives, error) {
 
 // AdaptiveOf shows a limit that moves by itself.
 func AdaptiveOf(a *store.Adaptation) Adaptive {
+	unit := 1.0
+	if a.IsRate() {
+		unit = control.RateUnit
+	}
+	of := func(limit int) float64 { return float64(limit) / unit }
 	v := Adaptive{
-		Name: a.Name, Gate: a.Gate, Limit: a.Limit, Min: a.Least, Max: a.Most, MaxRunning: a.Own, Running: a.Held, Cause: a.Cause, Looked: Stamp(a.At),
-		Before: a.Before, Why: a.Why, Changed: Stamp(a.Changed), Raised: a.Raised, Lowered: a.Lowered,
+		Name: a.Name, Gate: a.Gate, Moves: policy.MovesMaxRunning, Limit: of(a.Limit), Min: of(a.Least), Max: of(a.Most), Running: a.Held,
+		Cause: a.Cause, Looked: Stamp(a.At), Before: of(a.Before), Why: a.Why, Changed: Stamp(a.Changed), Raised: a.Raised, Lowered: a.Lowered,
+	}
+	if a.IsRate() {
+		v.Moves, v.Dispatch = policy.MovesDispatch, of(a.Own)
+	} else {
+		v.MaxRunning = a.Own
 	}
 	if a.Frozen != nil {
 		v.Frozen = &Frozen{a.Frozen.Author, a.Frozen.Reason, Stamp(a.Frozen.Since)}
@@ -80,6 +96,14 @@ func FindAdaptive(ctx context.Context, s store.Deployment, name string) (store.G
 	return "", err
 }
 
+// InWords tells one of its limits for people: a number, of a rate with /s behind it.
+func (v Adaptive) InWords(limit float64) string {
+	if v.Moves == policy.MovesDispatch {
+		return strconv.FormatFloat(limit, 'g', 4, 64) + "/s"
+	}
+	return strconv.FormatFloat(limit, 'f', -1, 64)
+}
+
 // LastStep tells for people what came of a limit that moves by itself.
 func (v Adaptive) LastStep() string {
 	switch {
@@ -90,7 +114,7 @@ func (v Adaptive) LastStep() string {
 	case v.Changed == nil:
 		return "unchanged: " + control.Cause(v.Cause).Words()
 	}
-	text := fmt.Sprintf("%d to %d: %s", v.Before, v.Limit, control.Cause(v.Why).Words())
+	text := fmt.Sprintf("%s to %s: %s", v.InWords(v.Before), v.InWords(v.Limit), control.Cause(v.Why).Words())
 	if v.Cause != v.Why {
 		text += "; since then " + control.Cause(v.Cause).Words()
 	}

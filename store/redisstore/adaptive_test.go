@@ -3,12 +3,14 @@ package redisstore
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store"
 )
@@ -213,6 +215,74 @@ func TestAMovedLimitSpansPartitions(t *testing.T) {
 	b.inForce("after a late word of somebody who was cut off", 12)
 	if all, err = b.store.Adaptations(t.Context()); err != nil || all[0].Uneven {
 		t.Errorf("after that %+v, %v", all, err)
+	}
+}
+
+// TestAMovedRateStands through edits that are not about it, over one partition and three; its burst goes with it, and the policy's own is back
+// when nothing moves it any more.
+func TestAMovedRateStands(t *testing.T) {
+	t.Parallel()
+	const unit = store.RateUnit
+	gate := store.DownstreamRateGate("smtp")
+	for _, parts := range []int{1, 3} {
+		b := newAdaptiveBench(t, redistest.Shared(t).Client(t), parts)
+		moving := func(own, least, most int) store.Cap {
+			return store.Cap{
+				Gate: gate, Rate: admission.PerSecond(admission.Tokens(own)).WithBurst(admission.Tokens(own)),
+				Limit: own * unit, Least: least * unit, Most: most * unit, Loop: "mail-rate",
+			}
+		}
+		inForce := func(what string, rate float64, burst int) {
+			t.Helper()
+			gates, err := b.store.Gates(t.Context())
+			check(t, err)
+			for _, g := range gates {
+				if g.Name == gate && math.Abs(g.Rate-rate) < 1e-9 && g.Burst == burst {
+					return
+				}
+			}
+			t.Errorf("%s: not %g a second, burst %d, in %+v", what, rate, burst, gates)
+		}
+		adapt := func(limit float64) error {
+			_, err := b.store.Adapt(t.Context(), store.Adapt{Owner: "one", Version: b.version, Gate: gate, Limit: int(limit * unit), Cause: "refused"})
+			return err
+		}
+		b.put(moving(60, 3, 60))
+		if p := b.promote("one"); p.Adaptive != 1 {
+			t.Errorf("a scheduler is told %+v", p)
+		}
+		inForce("at first", 60, 60)
+		check(t, adapt(7.5))
+		inForce("moved", 7.5, map[int]int{1: 7, 3: 6}[parts])
+		check(t, adapt(30))
+		inForce("raised", 30, 30)
+		mail := store.Cap{Gate: store.QueueGate("mail"), Limit: 7}
+		b.put(moving(60, 3, 60), mail)
+		inForce("after an edit of something else", 30, 30)
+		b.put(moving(90, 3, 90), mail)
+		inForce("after a higher rate", 30, 30)
+		b.before = nil // An edit by one who has to read what is there.
+		b.put(moving(90, 3, 90))
+		inForce("after an edit that read it", 30, 30)
+		b.put(moving(15, 3, 15))
+		inForce("after a lower rate", 15, 15)
+		_, err := b.store.Freeze(t.Context(), gate, true, store.Intervention{Author: "ada"})
+		check(t, err)
+		check(t, adapt(6))
+		inForce("frozen", 15, 15)
+		all, err := b.store.Adaptations(t.Context())
+		if err != nil || len(all) != 1 || all[0].Name != "mail-rate" || !all[0].IsRate() || all[0].Limit != 15*unit || all[0].Own != 15*unit || all[0].Uneven || all[0].Paused {
+			t.Errorf("%+v, %v", all, err)
+		}
+		b.put(store.Cap{Gate: gate, Rate: admission.PerSecond(90)})
+		inForce("when nothing moves it any more", 90, 90)
+		if err := adapt(6); !errors.Is(err, store.ErrNotAdaptive) {
+			t.Errorf("got %v", err)
+		}
+		page, err := b.store.Audit(t.Context(), store.AuditQuery{Name: string(gate), Action: store.AuditAdapt})
+		if err != nil || len(page.Entries) != 1 || page.Entries[0].Reason != "60 a second to 7.5 a second: refused" {
+			t.Errorf("the audit says %+v, %v", page.Entries, err)
+		}
 	}
 }
 

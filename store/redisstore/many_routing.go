@@ -200,7 +200,7 @@ func (d *many) Drain(ctx context.Context, queue string, duration time.Duration, 
 
 // Adapt implements Deployment. What the first partition has decided the others follow, those where the policy is not in force yet when it is.
 func (d *many) Adapt(ctx context.Context, to store.Adapt) (number int64, err error) {
-	if number, err = d.parts[0].Adapt(ctx, to); err != nil {
+	if number, err = d.parts[0].Adapt(ctx, to); err != nil || number == 0 {
 		return 0, err
 	}
 	to.Number = number

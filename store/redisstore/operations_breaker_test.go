@@ -52,6 +52,7 @@ func (w *walk) report() {
 		if o.Ran = time.Duration(o.Successes+o.Failures) * time.Millisecond; o.Failures > 0 && w.number("told", 0, 2) == 2 {
 			o.Errors = []store.CallError{{Text: fmt.Sprintf("dial %d: refused\tby peer", w.sequence), Count: int64(o.Failures)}}
 		}
+		o.Refused = uint64(max(0, w.number("refused", -3, 3)))
 		o.Version, o.Origin = int64(w.number("version", 0, 9)/9), breaker.Origin(w.number("origin", 0, 11)/5)
 		reports = append(reports, o)
 	}

@@ -199,11 +199,18 @@ func (w *walk) drawCaps() []store.Cap {
 		}
 	}
 	for _, name := range []store.GateName{store.TenantRateGate("ann"), store.TenantRateGate("bob"), store.DownstreamRateGate("api")} {
-		if w.gates == "all" && w.number("rated", 0, 2) == 2 {
-			caps = append(caps, store.Cap{Gate: name, Rate: admission.Limit{
+		moves := name == store.DownstreamRateGate("api") && w.number("rate moves", 0, 1) == 1
+		if w.gates == "all" && (w.number("rated", 0, 2) == 2 || w.theme == "adaptive" && moves) {
+			c := store.Cap{Gate: name, Rate: admission.Limit{
 				Tokens: admission.Tokens(w.number("rate", 1, 9)), Per: pick(w, "rate per", []time.Duration{time.Second, 7 * time.Second}),
 				Burst: admission.Tokens(w.number("rate burst", 1, 3)),
-			}})
+			}}
+			if moves {
+				c.Limit = int(float64(c.Rate.Tokens) / c.Rate.Per.Seconds() * store.RateUnit)
+				c.Least, c.Loop = c.Limit/w.number("least rate", 1, 5), pick(w, "loop of a rate", []string{"out-rate", "a/5"})
+				c.Most = c.Limit - (c.Limit-c.Least)/w.number("most rate", 1, 3)
+			}
+			caps = append(caps, c)
 		}
 	}
 	return caps
@@ -316,6 +323,9 @@ func (w *walk) adapt() {
 	}
 	if w.theme == "adaptive" {
 		to.Owner, to.Gate = "s1", store.DownstreamGate("api")
+	}
+	if w.number("rate", 0, 2) == 2 {
+		to.Gate, to.Limit = store.DownstreamRateGate("api"), to.Limit*store.RateUnit*7/6
 	}
 	freezes, by := w.number("freezes", 0, 4), w.by()
 	w.resend = func() {

@@ -5,18 +5,19 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/headgate/headgate/internal/shown"
 	"github.com/headgate/headgate/store"
 )
 
 var (
-	adaptiveDesc = prometheus.NewDesc("headgate_adaptive_limit", "What is in force of a limit that moves by itself, by its name in the policy.", []string{"name"}, nil)
+	adaptiveDesc = prometheus.NewDesc("headgate_adaptive_limit", "What is in force of a limit that moves by itself, by its name in the policy: jobs at a time, of a dispatch jobs a second.", []string{"name"}, nil)
 	movedDesc    = prometheus.NewDesc("headgate_adaptive_changes_total", "How often it moved: up or down.", []string{"name", "direction"}, nil)
 )
 
-// readAdaptive reads limits that move by themselves. Each is that of a downstream's gate: where there is none nothing is asked.
+// readAdaptive reads limits that move by themselves. Each is that of a downstream's gate, or of its rate: where there is none nothing is asked.
 func readAdaptive(ctx context.Context, s store.Deployment, gates []store.GateState) ([]store.Adaptation, error) {
 	for _, g := range gates {
-		if kind, _ := g.Name.Split(); kind == store.KindDownstream {
+		if kind, _ := g.Name.Split(); kind == store.KindDownstream || kind == store.KindDownstreamRate {
 			return s.Adaptations(ctx)
 		}
 	}
@@ -25,7 +26,7 @@ func readAdaptive(ctx context.Context, s store.Deployment, gates []store.GateSta
 
 func collectAdaptive(to chan<- prometheus.Metric, all []store.Adaptation) {
 	for _, a := range all {
-		gaugeOf(to, adaptiveDesc, float64(a.Limit), a.Name)
+		gaugeOf(to, adaptiveDesc, shown.AdaptiveOf(&a).Limit, a.Name)
 		to <- prometheus.MustNewConstMetric(movedDesc, prometheus.CounterValue, float64(a.Raised), a.Name, "up")
 		to <- prometheus.MustNewConstMetric(movedDesc, prometheus.CounterValue, float64(a.Lowered), a.Name, "down")
 	}

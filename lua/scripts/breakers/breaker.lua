@@ -8,7 +8,7 @@
 --   the rules as fragments/breaker.lua has them, parted by spaces; then of each report: downstream, which of the rules,
 --   sequence number, 0 of a worker that keeps none, period in which the calls were let through, 0 for none, successes,
 --   failures, calls that became slow, calls that ended having been slow, failures after the last success, microseconds that
---   the calls ran, what each tenant has of it (number,successes,failures,slow,slow ends,streak;..., "" for no tenant's), and
+--   the calls ran, after a space how many others the downstream refused as too many if any, what each tenant has of it (number,successes,failures,slow,slow ends,streak;..., "" for no tenant's), and
 --   its errors (how often, a tab, text, a line each)
 -- Reply {"counted" | "more", version of the policy, of each report: state, period, microseconds until it ends by time alone, -1 for never, the numbers
 --   of tenants whose calls fail where others' do not, "differs" where other rules than the worker's are in force}; the state
@@ -220,6 +220,7 @@ local function report(f, rules, sequence, period, counts, streak, said)
   w.sequence, w.at, f.heard = sequence, call.clock, call.clock
   f.calls, f.failures, f.ran = f.calls + counts[1] + counts[2], f.failures + counts[2], f.ran + said.ran
   if counts[2] > 0 then f.failed_at = call.clock end
+  if said.refused > 0 then redis.call('HINCRBY', f.key, 'a', said.refused) end
   if said.errors ~= '' then errors_add(f, said.errors) end
   if numbered or rules.origin == POLICY or f.origin == POLICY then configure(f, rules) end
   if changed or f.state == breaker.OPEN or period ~= f.period and period ~= 0 then return end
@@ -277,12 +278,13 @@ function scripts.breaker(KEYS, ARGV)
   end
   for at = RULES_AT + KINDS, #ARGV, REPORT_SIZE do
     local n = {}
-    for i = 1, 9 do n[i] = tonumber(ARGV[at + i]) end
+    for i = 1, 8 do n[i] = tonumber(ARGV[at + i]) end
+    local ran, refused = match(ARGV[at + 9], '^(%d+) ?(%d*)$')
     local f, gone = breaker.open(ARGV[at]), nil
     if not f then f, gone = breaker.make(ARGV[at], rules_of[n[1]], maker_of(ARGV[at + 10]), time_us) end
     follow[#follow + 1] = gone
     touched[#touched + 1] = f or false
-    local said = { ran = n[9], tenants = ARGV[at + 10], errors = ARGV[at + 11] }
+    local said = { ran = tonumber(ran), refused = tonumber(refused) or 0, tenants = ARGV[at + 10], errors = ARGV[at + 11] }
     aside[#touched] = f and report(f, rules_of[n[1]], n[2], n[3], { n[4], n[5], n[6], n[7] }, n[8], said) or ''
   end
 

@@ -4,6 +4,7 @@
 --   c          rules: RULE_NAMES below, joined by |, times in microseconds
 --   t          the fleet's window, a ring (tenants.lua)
 --   x          EXTRA below, as m: fields that an older release does not know, and leaves as they are
+--   a          how many calls were refused as too many, of a downstream whose dispatch moves by itself
 --   e          the last errors, the newest first, a line each: when, how often, text, parted by tabs (breaker.lua)
 --   d          the last report of rules that are not in force: worker|when it came|rules
 --   r          the reason that an operator gave last

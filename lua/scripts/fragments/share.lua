@@ -124,7 +124,9 @@ end
 -- adaptive: limits that move by themselves between bounds of the policy. `adaptive` maps the gate of each to ADAPTIVE below, joined by |,
 -- and behind them who froze it and why, as a hold has it (audit.lua), or nothing. `own` is the policy's limit, `limit` what is in force
 -- instead: over all partitions, where several share it. `number` grows with each look of the loop, `told` is the limit that the audit last
--- told, at told_at. `na` says how many there are.
+-- told, at told_at. `na` says how many there are. Of a rate the four are in RATE_UNIT of a job a second, and `name` is burst~name, that of
+-- the policy in this partition.
+local RATE_UNIT = 1000000
 local ADAPTIVE_WORDS = 3
 local ADAPTIVE = {
   'name', 'cause', 'why', 'own', 'least', 'most', 'limit', 'number', 'at', 'before', 'changed', 'raised', 'lowered', 'told', 'told_at',
@@ -141,12 +143,17 @@ local function adaptive_read(gate_name)
     at = stop + 1
   end
   a.frozen = sub(text, at)
+  if gate_is_rate(gate_name) then
+    a.burst, a.name = match(a.name, '^(%d+)~(.*)$')
+    a.burst = tonumber(a.burst)
+  end
   return a
 end
 
 local function adaptive_write(gate_name, a)
   local parts = {}
   for i, field in ipairs(ADAPTIVE) do parts[i] = i > ADAPTIVE_WORDS and format('%d', a[field]) or a[field] end
+  if a.burst then parts[1] = format('%d~%s', a.burst, a.name) end
   parts[#parts + 1] = a.frozen
   redis.call('HSET', keys.adaptive, gate_name, table.concat(parts, '|'))
 end
@@ -156,10 +163,16 @@ local function adaptive_count() return tonumber(state_get('na') or 0) end
 
 local function adaptive_clamp(a, limit) return math.max(a.least, math.min(limit, a.most)) end
 
--- adaptive_want notes what the policy says of a gate, own~least~most/partitions~name of one that moves by itself, and returns what is to be
+-- adaptive_text returns what is in force, as the policy would say it: of a rate also a burst that is as much less as the rate is.
+local function adaptive_text(a)
+  if not a.burst then return format('%d', a.limit) end
+  return format('%.17g|%d', a.limit / RATE_UNIT, math.max(DISPATCH, floor(a.burst * (a.limit / a.own))))
+end
+
+-- adaptive_want notes what the policy says of a gate, own~least~most/partitions~name of one that moves by itself, a rate's |burst before the /, and returns what is to be
 -- in force, as for any other: of one that moves what it was, between its bounds. It needs `na` loaded.
 local function adaptive_want(gate_name, text)
-  local own, least, most, parts, name = match(text or '', '^(%d+)~(%d+)~(%d+)(/?%d*)~(.+)$')
+  local own, least, most, burst, parts, name = match(text or '', '^(%d+)~(%d+)~(%d+)|?(%d*)(/?%d*)~(.+)$')
   if not own then
     local left = adaptive_count()
     if left > 0 then
@@ -174,8 +187,8 @@ local function adaptive_want(gate_name, text)
       told = tonumber(own), told_at = 0, frozen = '' }
     state_add('na', 1)
   end
-  a.name, a.own, a.least, a.most = name, tonumber(own), tonumber(least), tonumber(most)
+  a.name, a.own, a.least, a.most, a.burst = name, tonumber(own), tonumber(least), tonumber(most), tonumber(burst)
   a.limit = adaptive_clamp(a, a.limit)
   adaptive_write(gate_name, a)
-  return format('%d', a.limit) .. parts
+  return adaptive_text(a) .. parts
 end

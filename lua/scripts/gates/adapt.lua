@@ -2,21 +2,25 @@
 -- KEYS[1] state  hash; the partition's other keys share its hash tag and are named after it
 -- ARGV[1] now  microseconds, "" for Redis TIME
 -- ARGV[2] name  of the gate
--- ARGV[3] limit  units
+-- ARGV[3] limit  units; of a rate, millionths of a job a second
 -- ARGV[4] cause  a word
 -- ARGV[5] owner  of the timer lease, where number is 0
 -- ARGV[6] version  of the policy by which the loop goes, where number is 0
 -- ARGV[7] number  0 in the first partition, which counts; in others what it replied there
--- Reply {"moved" | "kept" | "more", number} or {"held", 0}, {"stale", version in force} or {"none", 0}; kept is of one that an operator has frozen
+-- Reply {"moved" | "more", number} or {"kept", 0}, {"held", 0}, {"stale", version in force} or {"none", 0}; kept is of one that an operator has frozen
 --   or set otherwise, or of a number that is older than the last
 -- Never leaves the bounds of the policy, whatever limit is asked for, nor tells the audit more often than TELL_EVERY.
 -- @flag allow-oom
 -- @relief
 -- adaptive_by_others reports whether somebody has set the gate of a limit otherwise.
 local function adaptive_by_others(a, g, s)
+  if g and g.burst then return false end -- Nobody sets a rate but the policy.
   if not g or g.default or g.limit ~= 0 and not match(g.rest, '^0|') then return true end
   return not s and share_in_force(g) ~= a.limit
 end
+
+-- adaptive_told tells a limit to the audit.
+local function adaptive_told(a, limit) return a.burst and format('%.4g a second', limit / RATE_UNIT) or format('%d', limit) end
 
 function scripts.adapt(KEYS, ARGV)
   local STATE, NOW, NAME, LIMIT, CAUSE = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
@@ -30,7 +34,7 @@ function scripts.adapt(KEYS, ARGV)
   end
   local a, g, s = adaptive_read(NAME), gate(NAME), share_read(NAME)
   if not a then return { 'none', '0' } end
-  if a.frozen ~= '' or adaptive_by_others(a, g, s) or NUMBER ~= 0 and NUMBER < a.number then return { 'kept', format('%d', a.number) } end
+  if a.frozen ~= '' or adaptive_by_others(a, g, s) or NUMBER ~= 0 and NUMBER < a.number then return { 'kept', '0' } end
   a.number = NUMBER == 0 and a.number + 1 or NUMBER
   a.cause, a.at = CAUSE, now
   local limit = adaptive_clamp(a, LIMIT)
@@ -42,11 +46,16 @@ function scripts.adapt(KEYS, ARGV)
   local way = limit > a.limit and 'raised' or 'lowered'
   a[way] = a[way] + 1
   a.before, a.limit, a.why, a.changed = a.limit, limit, CAUSE, now
-  local text = format('%d', limit)
-  cap_want(NAME, share_want(NAME, s and s.whole ~= '' and text .. '/' .. s.parts or text), true)
+  local text = adaptive_text(a)
+  text = share_want(NAME, s and s.whole ~= '' and text .. '/' .. s.parts or text)
+  if a.burst then
+    rate_want(NAME, text)
+  else
+    cap_want(NAME, text, true)
+  end
   if NUMBER == 0 and now - a.told_at >= TELL_EVERY then
-    local by = { action = 'adapt', act = format('%d %s', now, NAME), author = 'headgate', reason = format('%d to %d: %s', a.told, limit, CAUSE) }
-    audit_act(now, by, NAME, g.held, 0)
+    local by = { action = 'adapt', act = format('%d %s', now, NAME), author = 'headgate', reason = format('%s to %s: %s', adaptive_told(a, a.told), adaptive_told(a, limit), CAUSE) }
+    audit_act(now, by, NAME, g.held or 0, 0)
     a.told, a.told_at = limit, now
   end
   adaptive_write(NAME, a)

@@ -165,6 +165,18 @@ func (c *GuardedCall) Succeeded() {
 
 func (c *GuardedCall) Ignored() { c.end((*breaker.Call).IgnoreAt, outcome{}) }
 
+// Throttled ends the call without a verdict: the downstream refused it as one too many. Where its dispatch moves by that, it is told.
+func (c *GuardedCall) Throttled() {
+	if c == nil {
+		return
+	}
+	o := outcome{}
+	if c.guard.by.Load().moves {
+		o.refused = 1
+	}
+	c.end((*breaker.Call).IgnoreAt, o)
+}
+
 // Failed returns for how long the breaker stays open now, as far as that is known; err is why, if anybody says.
 func (c *GuardedCall) Failed(err error) time.Duration {
 	if c == nil {
@@ -204,7 +216,7 @@ func (c *GuardedCall) end(verdict func(*breaker.Call, breaker.Instant) breaker.T
 		verdict = (*breaker.Call).IgnoreAt
 	}
 	change := verdict(c.own, now)
-	if o.Counts == (breaker.Counts{}) {
+	if o.Counts == (breaker.Counts{}) && o.refused == 0 {
 		b.noted(g, change)
 		return
 	}

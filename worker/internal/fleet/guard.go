@@ -49,6 +49,8 @@ type guardRules struct {
 	version int64
 	// callTimeout is what a call may take of a job that says nothing of its own; zero where nobody else does either.
 	callTimeout time.Duration
+	// moves says that its dispatch moves by how many calls it refuses.
+	moves bool
 }
 
 func (g *Guard) Local() *breaker.Breaker { return g.by.Load().local }
@@ -177,18 +179,21 @@ func (g *Guard) isAside(tenant uint16, now breaker.Instant) bool {
 // outcome is what one call came to, or that it became slow.
 type outcome struct {
 	breaker.Counts
-	// tenant is a breaker.TenantNumber, ran how long the call took if it has ended, err what it failed by.
-	tenant uint16
-	ran    time.Duration
-	err    error
+	// tenant is a breaker.TenantNumber, ran how long the call took if it has ended, err what it failed by; refused is 1 if the downstream
+	// refused it as one too many, and that is to be told.
+	tenant  uint16
+	ran     time.Duration
+	err     error
+	refused uint64
 }
 
 // tally is what was counted of calls of one period since the last report.
 type tally struct {
 	period uint64
 	breaker.Counts
-	streak uint64
-	ran    time.Duration
+	streak  uint64
+	ran     time.Duration
+	refused uint64
 	// tenants is what each tenant has of it, by number: at most breaker.TenantNumbers.
 	tenants map[uint16]breaker.TenantCounts
 	// errors are the last of each kind, the newest first.
@@ -242,7 +247,7 @@ func (t *tally) add(o outcome) {
 	t.streak, own.Streak = t.streak+o.Failures, own.Streak+o.Failures
 	t.Counts, own.Counts = t.Plus(o.Counts), own.Plus(o.Counts)
 	t.tenants[o.tenant] = own
-	t.ran += o.ran
+	t.ran, t.refused = t.ran+o.ran, t.refused+o.refused
 	if o.err != nil {
 		t.errors = store.AddCallError(t.errors, store.CallError{Text: o.err.Error(), Count: 1})
 	}

@@ -19,7 +19,12 @@ func judge(response *http.Response, said []byte, now time.Time) error {
 	case status >= 300 && status < 400:
 		failure.brief += ", and redirects are not followed"
 		return failure
-	case status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable:
+	case status == http.StatusTooManyRequests:
+		if delay, ok := retryAfter(response.Header.Get("Retry-After"), now); ok {
+			return worker.Throttled(worker.Snooze(delay))
+		}
+		return worker.Throttled(failure)
+	case status == http.StatusServiceUnavailable:
 		if delay, ok := retryAfter(response.Header.Get("Retry-After"), now); ok {
 			return worker.Snooze(delay)
 		}

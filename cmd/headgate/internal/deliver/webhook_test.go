@@ -87,7 +87,11 @@ func TestEachAnswerIsJudged(t *testing.T) {
 				w.WriteHeader(row.status)
 				_, _ = io.WriteString(w, "no")
 			})
-			got := fmt.Sprint(hook.Handle(t.Context(), testJob("{}")))
+			err := hook.Handle(t.Context(), testJob("{}"))
+			if throttled := worker.IsThrottled(err); throttled != (row.status == http.StatusTooManyRequests) {
+				t.Errorf("throttled: %v", throttled)
+			}
+			got := fmt.Sprint(err)
 			if row.want == "" && got != "<nil>" || !strings.HasPrefix(got, row.want) {
 				t.Errorf("got %q", got)
 			}

@@ -34,8 +34,8 @@ func newAdaptiveList() *cobra.Command {
 	var o cli.Operator
 	c := &cobra.Command{
 		Use: "list", Short: "List limits that move by themselves, and why they did", Args: cli.NoArgs,
-		Long: `Lists every limit that moves by itself: what is in force, between which bounds, how many jobs
-run, and what came of the last look at it.`,
+		Long: `Lists every limit that moves by itself: what is in force, jobs at a time or, with /s, dispatches a
+second; between which bounds, how many jobs run, and what came of the last look at it.`,
 		Example: `  headgate adaptive list --redis localhost:6379
   headgate adaptive list --json --redis localhost:6379`,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -71,7 +71,7 @@ func writeAdaptives(to io.Writer, all shown.Adaptives, now time.Time) {
 			}
 		}
 		t.AppendRow(table.Row{
-			cli.Tame(a.Name, cli.ShownText), cli.Tame(a.Gate.Words(), cli.ShownText), a.Limit, a.Min, a.Max, a.Running, sinceWhen(a.Looked, now), step,
+			cli.Tame(a.Name, cli.ShownText), cli.Tame(a.Gate.Words(), cli.ShownText), a.InWords(a.Limit), a.InWords(a.Min), a.InWords(a.Max), a.Running, sinceWhen(a.Looked, now), step,
 		})
 	}
 	t.Render()

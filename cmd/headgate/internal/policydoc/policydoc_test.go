@@ -61,7 +61,7 @@ var places = map[string]string{
 	"breaker":     `{"downstreams": {"smtp": {"breaker": {%s}}}}`,
 	"semaphore":   `{"semaphores": {"gpu": {%s}}}`,
 	"usage":       `{"usage": {%s}}`,
-	"adaptive":    `{"downstreams": {"smtp": {"max_running": 1000000}}, "adaptive": {"out": {%s}}}`,
+	"adaptive":    `{"downstreams": {"smtp": {"max_running": 1000000, "dispatch": {"tokens": 1000000, "per": "1s"}}}, "adaptive": {"out": {%s}}}`,
 	"reserved":    `{"queues": {"mail": {"reserved": {%s}}}}`,
 	"pressure":    `{"load": {}, "queues": {"mail": {"pressure": {%s}}}}`,
 	"shedding":    `{"shedding": {%s}}`,

@@ -31,7 +31,7 @@ func (s *Fleet) ReportOutcomes(ctx context.Context, from store.Reporter, reports
 			kinds[text] = len(rules)
 		}
 		tuples = append(tuples, r.Downstream, kinds[text], r.Sequence, r.Period, r.Successes, r.Failures, r.Slow, r.SlowEnds, r.Streak,
-			max(r.Ran, 0).Microseconds(), tenantsText(r.Tenants), errorsText(r.Errors))
+			ranText(r), tenantsText(r.Tenants), errorsText(r.Errors))
 	}
 	guest := 0
 	if from.Guest {
@@ -57,6 +57,15 @@ func (s *Fleet) ReportOutcomes(ctx context.Context, from store.Reporter, reports
 		}
 	}
 	return words, reply[0] == "more", nil
+}
+
+// ranText is how long the calls ran, and how many others were refused, if any.
+func ranText(r *store.Outcomes) any {
+	ran := max(r.Ran, 0).Microseconds()
+	if r.Refused == 0 {
+		return ran
+	}
+	return fmt.Sprintf("%d %d", ran, r.Refused)
 }
 
 // reportWords is how many words of the reply are about one report.

@@ -62,7 +62,7 @@ func (s *Bounds) Adaptations(ctx context.Context) ([]store.Adaptation, error) {
 	lives := make([]*redis.SliceCmd, len(names))
 	for i, name := range names {
 		_, downstream := store.GateName(name).Split()
-		lives[i] = pipe.HMGet(ctx, base+"br:"+downstream, "m", "x")
+		lives[i] = pipe.HMGet(ctx, base+"br:"+downstream, "m", "x", "a")
 	}
 	if _, err := pipe.Exec(ctx); err != nil && !redisconn.IsNil(err) {
 		return nil, fmt.Errorf("read adaptive limits: %w", redisconn.Unread(err))
@@ -72,6 +72,7 @@ func (s *Bounds) Adaptations(ctx context.Context) ([]store.Adaptation, error) {
 		one, err := parseAdaptation(name, rows[name])
 		if err == nil {
 			err = see(&one, redisconn.TextAt(gates.Val(), i), redisconn.TextAt(lives[i].Val(), 0), redisconn.TextAt(lives[i].Val(), 1))
+			one.Refused = redisconn.Whole(redisconn.TextAt(lives[i].Val(), 2))
 		}
 		if err != nil {
 			return nil, fmt.Errorf("read adaptive limit %s: %w", name, err)
@@ -83,7 +84,7 @@ func (s *Bounds) Adaptations(ctx context.Context) ([]store.Adaptation, error) {
 
 // see adds what its gate and its downstream's breaker tell.
 func see(a *store.Adaptation, gate, meta, life string) error {
-	if gate != "" {
+	if gate != "" && !a.IsRate() {
 		g, err := codec.ParseGate(string(a.Gate), gate, nil)
 		if err != nil {
 			return err
@@ -139,6 +140,9 @@ func parseAdaptation(gate, text string) (a store.Adaptation, err error) {
 		Name: parts[rowName], Gate: store.GateName(gate), Own: int(n[rowOwn]), Least: int(n[rowLeast]), Most: int(n[rowMost]), Limit: int(n[rowLimit]),
 		Cause: parts[rowCause], At: timeOf(n[rowAt]), Before: int(n[rowBefore]), Why: parts[rowWhy], Changed: timeOf(n[rowChanged]),
 		Raised: n[rowRaised], Lowered: n[rowLowered],
+	}
+	if a.IsRate() {
+		_, a.Name, _ = strings.Cut(a.Name, "~") // before it the burst
 	}
 	if frozen := parts[rowFrozen]; frozen != "" {
 		a.Frozen = &store.Intervention{}

@@ -47,13 +47,17 @@ func OverflowName(o store.TenantOverflow) string {
 }
 
 func capText(c store.Cap) string {
-	text := strconv.Itoa(c.Limit)
+	text, burst := strconv.Itoa(c.Limit), ""
 	if kind, _ := c.Gate.Split(); kind == store.KindTenantRate || kind == store.KindDownstreamRate {
-		text = codec.Rate(c.Rate) + "|" + strconv.FormatInt(codec.Burst(c.Rate), 10)
+		burst = "|" + strconv.FormatInt(codec.Burst(c.Rate), 10)
+		if c.Least == 0 {
+			text = codec.Rate(c.Rate)
+		}
 	}
 	if c.Least > 0 {
 		text += "~" + strconv.Itoa(c.Least) + "~" + strconv.Itoa(c.Most)
 	}
+	text += burst
 	if c.Parts > 0 {
 		text += "/" + strconv.Itoa(c.Parts)
 	}

@@ -336,11 +336,18 @@ func movingSetting(value, row string) string {
 	const name, own, least, most, limit = 0, 3, 4, 5, 6
 	parts := strings.SplitN(row, "|", limit+2)
 	inForce, of, shared := strings.Cut(value, "/")
-	if len(parts) < limit+2 || parts[limit] != inForce {
+	burst, loop, rate := "", "", false
+	if len(parts) == limit+2 {
+		burst, loop, rate = strings.Cut(parts[name], "~") // Nobody but the policy and its loop sets a rate.
+	}
+	if len(parts) < limit+2 || !rate && parts[limit] != inForce {
 		return value
 	}
 	if shared {
 		of = "/" + of
+	}
+	if rate {
+		return parts[own] + "~" + parts[least] + "~" + parts[most] + "|" + burst + of + "~" + loop
 	}
 	return parts[own] + "~" + parts[least] + "~" + parts[most] + of + "~" + parts[name]
 }

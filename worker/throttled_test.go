@@ -1,0 +1,226 @@
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/internal/rollout"
+	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/producer"
+	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/worker"
+)
+
+// metered is an HTTP server that takes so many requests a second, by a token bucket, and answers 429 to the others: nobody is told.
+type metered struct {
+	mu                sync.Mutex
+	rate, level       float64
+	last              time.Time
+	accepted, refused int
+}
+
+func (m *metered) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := time.Now()
+	m.level = min(m.rate/4, m.level+m.rate*now.Sub(m.last).Seconds())
+	m.last = now
+	if m.level < 1 {
+		m.refused++
+		w.WriteHeader(http.StatusTooManyRequests)
+		return
+	}
+	m.level--
+	m.accepted++
+	w.WriteHeader(http.StatusNoContent)
+}
+
+func (m *metered) set(rate float64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.rate = rate
+}
+
+func (m *metered) look() (accepted, refused int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	accepted, refused = m.accepted, m.refused
+	m.accepted, m.refused = 0, 0
+	return accepted, refused
+}
+
+// post is a handler that posts to a URL and says Throttled to a 429.
+func post(client *http.Client, url string) func(context.Context, worker.Job[[]byte]) error {
+	return func(ctx context.Context, _ worker.Job[[]byte]) error {
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, nil)
+		if err != nil {
+			return err
+		}
+		answer, err := client.Do(req)
+		if err != nil {
+			return err
+		}
+		_, err = io.Copy(io.Discard, answer.Body)
+		if err = closeAfter(err, answer.Body); err == nil && answer.StatusCode == http.StatusTooManyRequests {
+			return worker.Throttled(worker.Snooze(time.Second))
+		}
+		return err
+	}
+}
+
+// dispatchRig is three workers behind a downstream "pay" whose dispatch, 1,000 a second by the policy, moves by itself.
+func dispatchRig(t *testing.T, handler func(context.Context, worker.Job[[]byte]) error) *rig {
+	t.Helper()
+	r := newRig(t)
+	p := policy.Unlimited()
+	p.Downstreams = map[string]policy.Downstream{"pay": {Dispatch: new(admission.PerSecond(1000).WithBurst(20))}}
+	p.Adaptive = map[string]policy.Adaptive{"pay-rate": {Of: "downstream pay", Moves: policy.MovesDispatch, Min: 2, Interval: 500 * time.Millisecond}}
+	if _, err := rollout.Put(t.Context(), r.store, p, rollout.Edit{Author: "ada", Reason: "test", Expected: rollout.AnyVersion}); err != nil {
+		t.Fatal(err)
+	}
+	follows, err := producer.New(r.store, producer.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.producer = follows
+	r.runWithTimers(r.store, worker.Config{Concurrency: 20}, on("send", handler))
+	for range 2 {
+		r.run(r.store, worker.Config{Concurrency: 20}, on("send", handler))
+	}
+	return r
+}
+
+// keepBusy enqueues until ctx ends, so that there is always more to do than may run.
+func (r *rig) keepBusy(ctx context.Context) {
+	r.tb.Helper()
+	for sent := 0; ctx.Err() == nil; {
+		c, err := r.store.Census(ctx)
+		if err != nil {
+			return
+		}
+		if c.Waiting > 200 {
+			time.Sleep(50 * time.Millisecond) //nolint:forbidigo // the pace of who enqueues
+			continue
+		}
+		jobs := make([]admission.Job, 64)
+		for i := range jobs {
+			jobs[i] = to("pay", fmt.Sprint("j", sent+i))
+		}
+		if _, err := r.producer.EnqueueBatch(ctx, jobs); err != nil {
+			return
+		}
+		sent += len(jobs)
+	}
+}
+
+func (r *rig) adaptation() store.Adaptation {
+	r.tb.Helper()
+	all, err := r.store.Adaptations(r.tb.Context())
+	if err != nil || len(all) != 1 {
+		r.tb.Fatal(all, err)
+	}
+	return all[0]
+}
+
+// TestADispatchFindsTheRateOfItsReceiver: a server that takes 40 requests a second, of which nobody was told, gets at least 0.9 of them, and
+// refuses at most 0.02 of what it gets, within ten seconds from 1,000 a second on; and again when it takes 20, and when it takes 40 again.
+// Its breaker stays closed all the while, and no attempt is burnt.
+func TestADispatchFindsTheRateOfItsReceiver(t *testing.T) {
+	t.Parallel()
+	server := &metered{last: time.Now()}
+	server.set(40)
+	listening := httptest.NewServer(server)
+	t.Cleanup(listening.Close)
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 60}}
+	t.Cleanup(client.CloseIdleConnections)
+	r := dispatchRig(t, post(client, listening.URL))
+	ctx, cancel := context.WithCancel(t.Context())
+	busy := make(chan struct{})
+	go func() {
+		defer close(busy)
+		r.keepBusy(ctx)
+	}()
+	defer func() { cancel(); <-busy }()
+	for _, phase := range []struct {
+		rate           float64
+		within, onward time.Duration
+	}{{40, 10 * time.Second, 4 * time.Second}, {20, 10 * time.Second, 4 * time.Second}, {40, 20 * time.Second, 0}} {
+		server.set(phase.rate)
+		began := time.Now()
+		for {
+			server.look()
+			from := time.Now()
+			time.Sleep(2 * time.Second) //nolint:forbidigo // what is measured is requests over a time
+			accepted, refused := server.look()
+			through := float64(accepted) / (phase.rate * time.Since(from).Seconds())
+			t.Logf("%g a second: after %s %.2f of it, %d of %d refused, %s", phase.rate, time.Since(began), through, refused, accepted+refused, shownOf(r.adaptation()))
+			if through >= 0.9 && float64(refused) <= 0.02*float64(accepted+refused) {
+				break
+			}
+			if time.Since(began) > phase.within {
+				t.Fatalf("%g a second: after %s %.2f of it gets through, %d of %d are refused", phase.rate, time.Since(began), through, refused, accepted+refused)
+			}
+		}
+		if phase.onward == 0 {
+			continue
+		}
+		from := time.Now()
+		time.Sleep(phase.onward) //nolint:forbidigo // as above
+		accepted, refused := server.look()
+		through := float64(accepted) / (phase.rate * time.Since(from).Seconds())
+		t.Logf("from then on %.3f of it, %d of %d refused", through, refused, accepted+refused)
+		if through < 0.9 || float64(refused) > 0.02*float64(accepted+refused) {
+			t.Errorf("%g a second: from then on %.2f of it gets through, %d of %d are refused", phase.rate, through, refused, accepted+refused)
+		}
+	}
+	b, err := r.store.Breaker(t.Context(), "pay")
+	if err != nil || b.State != breaker.Closed || b.Life.Failures != 0 || b.Trips != 0 {
+		t.Errorf("the breaker: %+v, %v", b, err)
+	}
+	if c, err := r.store.Census(t.Context()); err != nil || c.Dead != 0 {
+		t.Errorf("%d dead letters, %v", c.Dead, err)
+	}
+}
+
+func shownOf(a store.Adaptation) string {
+	return fmt.Sprintf("%.2f/s, %s, raised %d lowered %d", float64(a.Limit)/1e6, a.Cause, a.Raised, a.Lowered)
+}
+
+// TestThrottledGoesTheWayOfItsError, and says nothing to a breaker, which a single failure opens here.
+func TestThrottledGoesTheWayOfItsError(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	ran := make(chan int, 10)
+	rules := breaker.Config{FailureThreshold: 1}
+	r.runWithTimers(r.store, worker.Config{Concurrency: 1, Breaker: rules}, on("send", func(_ context.Context, j worker.Job[[]byte]) error {
+		ran <- j.Attempt
+		switch len(ran) {
+		case 1:
+			return worker.Throttled(worker.Snooze(time.Millisecond))
+		case 2:
+			return worker.Throttled(worker.RetryAfter(time.Millisecond, errors.New("429")))
+		}
+		return nil
+	}))
+	r.enqueue(to("pay", "j"))
+	r.await("the job", func() bool { return r.census().Left["completed"] == 1 })
+	if first, second, third := <-ran, <-ran, <-ran; first != 1 || second != 1 || third != 2 {
+		t.Errorf("attempts %d, %d, %d", first, second, third)
+	}
+	r.await("its last call to be reported", func() bool {
+		b, err := r.store.Breaker(t.Context(), "pay")
+		return err == nil && b.Life.Calls == 1
+	})
+	if b, err := r.store.Breaker(t.Context(), "pay"); err != nil || b.State != breaker.Closed || b.Life.Failures != 0 {
+		t.Errorf("%+v, %v", b.Life, err)
+	}
+}
