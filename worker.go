@@ -149,6 +149,16 @@ func (r *Run[A]) SetCost(actual Tokens) error {
 // Cost returns what SetCost was told last, of a Run that no worker made; ok is false where it was told nothing.
 func (r *Run[A]) Cost() (actual Tokens, ok bool) { return r.cost, r.told }
 
+// Pushback tells that the job's downstream has asked for less: by a level, PressureLow to PressureCritical, for d, 0 to an hour. Where the policy lets
+// the downstream's dispatch move (adaptive), all workers together dispatch that much less from within a second on, for d and two seconds at
+// least, and then it comes back by steps; elsewhere it does nothing. Of a Run that no worker made, in a test of a handler, it does nothing either.
+func (r *Run[A]) Pushback(level PressureLevel, d time.Duration) error {
+	if r.ctx != nil {
+		return worker.Pushback(r.ctx, level, d)
+	}
+	return worker.ValidatePushback(level, d)
+}
+
 // Handle makes handler the one of all jobs whose arguments are of the type A. What it returns decides: nil completes the job, any error
 // has it retried after the backoff, Discard, Snooze, RetryAfter, Throttled and Ignore say something else. The error and a panic are logged. A kind
 // with two handlers is an error of Run.

@@ -201,6 +201,14 @@ func (s *Scheduler) moveAll(ctx context.Context, loops []*loop, version int64) e
 func (s *Scheduler) move(ctx context.Context, l *loop, seen store.Adaptation, version int64) error {
 	last := l.last
 	l.last = seen
+	if seen.Push > 0 { // It eases with a look, and what is seen meanwhile says nothing of the limit.
+		l.last = store.Adaptation{}
+		_, err := s.store.Adapt(ctx, store.Adapt{Owner: s.owner, Version: version, Gate: seen.Gate, Limit: seen.Limit, Cause: string(control.CausePushback)})
+		if errors.Is(err, store.ErrNotHolder) || errors.Is(err, store.ErrStale) || errors.Is(err, store.ErrNotAdaptive) {
+			return nil
+		}
+		return err
+	}
 	if seen.Frozen != nil || seen.Paused {
 		l.last = store.Adaptation{} // What is seen meanwhile says nothing of the limit.
 		return nil

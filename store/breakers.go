@@ -7,6 +7,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 )
 
@@ -65,6 +66,10 @@ type Outcomes struct {
 	Ran time.Duration
 	// Refused is how many calls beside those the downstream refused as too many: of one whose dispatch moves by itself, else zero.
 	Refused uint64
+	// Push is how much the downstream pushed back at most, and PushFor for how long it asks for that: of one whose dispatch moves by itself, else
+	// zero.
+	Push    admission.PressureLevel
+	PushFor time.Duration
 	// Errors are what the failures were, the last of each kind, up to MaxCallErrors.
 	Errors []CallError
 }

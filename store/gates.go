@@ -2,6 +2,7 @@ package store
 
 import (
 	"errors"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -290,6 +291,10 @@ type Adaptation struct {
 	Heard           time.Time
 	// Refused is how many calls beside those the downstream refused as too many, where its rate moves.
 	Refused int64
+	// Push is how much the receiver pushes back, where a rate moves: what is in force is less than Limit then, InForce. It eases by a level with
+	// each look from Eased on, by a clock that never goes back. Zero is not at all.
+	Push  admission.PressureLevel
+	Eased time.Time
 	// Uneven says that a partition has another limit than the first, as when the process died that wrote it.
 	Uneven bool
 }
@@ -326,6 +331,25 @@ var (
 	ErrNotHolder = errors.New("another scheduler holds the timer lease")
 	// ErrNotAdaptive means that no limit of that name moves by itself, by the policy in force.
 	ErrNotAdaptive = errors.New("no adaptive limit")
+)
+
+// InForce is what is in force of Limit: where the receiver pushes back four fifths of it, a half, a fifth, or of CRITICAL a twentieth and no more
+// than one job a second.
+func (a *Adaptation) InForce() int {
+	if a.Push < admission.PressureLow || a.Push > admission.PressureCritical {
+		return a.Limit
+	}
+	left := int(math.Floor(float64(a.Limit) * [...]float64{0.8, 0.5, 0.2, 0.05}[a.Push-admission.PressureLow]))
+	if a.Push == admission.PressureCritical {
+		left = min(left, RateUnit)
+	}
+	return max(1, left)
+}
+
+// PushLeast is for how long a receiver that pushes back is heeded, at least; PushStep is how long each level lasts on the way back, at least.
+const (
+	PushLeast = 2 * time.Second
+	PushStep  = time.Second
 )
 
 // RateUnit is how many of the units of an Adaptation that is a rate are one job a second.

@@ -74,6 +74,42 @@ func SetCost(ctx context.Context, actual admission.Tokens) error {
 	return nil
 }
 
+// Pushback tells that the downstream of the job whose handler's ctx this is has asked for less: by a level, PressureLow to PressureCritical, and
+// for how long, 0 to MaxPushback. Where the policy lets the downstream's dispatch move (adaptive), all workers together dispatch four fifths, a half,
+// a fifth or next to nothing of it, from within a second on, for as long and two seconds at least; then it comes back by steps. Elsewhere, and where
+// the job has no downstream, it does nothing. PressureNone is no push. The strongest of a run counts, whatever the handler returns. The error is
+// a *headgate.FieldError for each bad argument, or matches ErrNoJob. Several goroutines may call it.
+func Pushback(ctx context.Context, level admission.PressureLevel, d time.Duration) error {
+	r, ok := ctx.Value(resultKey{}).(*result)
+	if !ok {
+		return ErrNoJob
+	}
+	if err := ValidatePushback(level, d); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if level > admission.PressureNone {
+		r.mu.push, r.mu.pushFor = max(r.mu.push, level), max(r.mu.pushFor, d)
+	}
+	return nil
+}
+
+// MaxPushback is for how long a downstream may ask for less at a time.
+const MaxPushback = time.Hour
+
+// ValidatePushback returns what Pushback says of bad arguments.
+func ValidatePushback(level admission.PressureLevel, d time.Duration) error {
+	var bad []error
+	if level < admission.PressureNone || level > admission.PressureCritical {
+		bad = append(bad, &admission.FieldError{Field: "level", Value: strconv.Itoa(int(level)), Allowed: "PressureNone to PressureCritical, 1 to 5"})
+	}
+	if d < 0 || d > MaxPushback {
+		bad = append(bad, &admission.FieldError{Field: "pushback", Value: d.String(), Allowed: "0 to 1h"})
+	}
+	return errors.Join(bad...)
+}
+
 type resultKey struct{}
 
 // result is what one run of a handler leaves behind.
@@ -84,6 +120,9 @@ type result struct {
 		keep time.Duration // zero while there is none
 		cost admission.Tokens
 		told bool // that cost is
+		// push and pushFor are how much the downstream asked for less, and for how long.
+		push    admission.PressureLevel
+		pushFor time.Duration
 	}
 }
 
@@ -95,6 +134,13 @@ func (r *result) spent() *store.Spent {
 		return nil
 	}
 	return &store.Spent{Cost: r.mu.cost}
+}
+
+// pushed returns what Pushback was told.
+func (r *result) pushed() (level admission.PressureLevel, d time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.mu.push, r.mu.pushFor
 }
 
 func (r *result) get() (data []byte, keep time.Duration) {

@@ -151,6 +151,7 @@ func (s *session) run(ctx context.Context, handler Handler, lease store.Lease, c
 	var left result
 	soon, err := s.call(context.WithValue(ctx, resultKey{}, &left), handler, lease, call)
 	event.RunTime = time.Since(began)
+	call.Pushed(left.pushed())
 	a := s.judge(ctx, lease, call, soon, err)
 	a.ran = event.RunTime
 	if a.outcome == store.Complete {

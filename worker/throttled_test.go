@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -188,6 +189,69 @@ func TestADispatchFindsTheRateOfItsReceiver(t *testing.T) {
 	}
 	if c, err := r.store.Census(t.Context()); err != nil || c.Dead != 0 {
 		t.Errorf("%d dead letters, %v", c.Dead, err)
+	}
+}
+
+// TestAReceiverThatPushesBackIsHeededByTheFleet: within a second of its first CRITICAL three workers together dispatch no more than what sees
+// whether it has ended, where they did more than 100 a second; and when it says so no more, the rate comes back by its steps.
+func TestAReceiverThatPushesBackIsHeededByTheFleet(t *testing.T) {
+	t.Parallel()
+	var calls, level atomic.Int64
+	level.Store(int64(admission.PressureNone))
+	r := dispatchRig(t, func(ctx context.Context, _ worker.Job[[]byte]) error {
+		calls.Add(1)
+		return worker.Pushback(ctx, admission.PressureLevel(level.Load()), 0)
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	busy := make(chan struct{})
+	go func() {
+		defer close(busy)
+		r.keepBusy(ctx)
+	}()
+	defer func() { cancel(); <-busy }()
+	quick := func() bool {
+		before := calls.Load()
+		time.Sleep(500 * time.Millisecond) //nolint:forbidigo // what is measured is calls over a time
+		return calls.Load()-before > 50
+	}
+	r.await("more than 100 a second", quick)
+	level.Store(int64(admission.PressureCritical))
+	time.Sleep(time.Second) //nolint:forbidigo // by then it is heeded
+	before, from := calls.Load(), time.Now()
+	time.Sleep(3 * time.Second) //nolint:forbidigo // as above
+	// One a second, one that the bucket held, and one that was on its way.
+	if n, most := calls.Load()-before, int64(time.Since(from).Seconds())+2; n > most || n == 0 {
+		t.Errorf("%d calls in %s, want 1 to %d", n, time.Since(from), most)
+	}
+	if a := r.adaptation(); a.Push != admission.PressureCritical || a.InForce() != store.RateUnit || a.Limit != a.Own {
+		t.Errorf("%+v", a)
+	}
+	level.Store(int64(admission.PressureNone))
+	steps := []admission.PressureLevel{r.adaptation().Push}
+	r.await("its end", func() bool {
+		if push := r.adaptation().Push; push != steps[len(steps)-1] {
+			steps = append(steps, push)
+		}
+		return steps[len(steps)-1] == 0
+	})
+	if len(steps) != 5 {
+		t.Errorf("it came back by %v", steps)
+	}
+	r.await("more than 100 a second again", quick)
+}
+
+// TestPushbackRefusesBadArguments, and says so outside of a handler.
+func TestPushbackRefusesBadArguments(t *testing.T) {
+	t.Parallel()
+	if err := worker.Pushback(t.Context(), admission.PressureHigh, 0); !errors.Is(err, worker.ErrNoJob) {
+		t.Errorf("got %v", err)
+	}
+	err := worker.ValidatePushback(6, 2*time.Hour)
+	if !errors.Is(err, admission.ErrInvalid) || err.Error() != "invalid level 6: allowed is PressureNone to PressureCritical, 1 to 5\ninvalid pushback 2h0m0s: allowed is 0 to 1h" {
+		t.Errorf("got %v", err)
+	}
+	if err := worker.ValidatePushback(admission.PressureNone, 0); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -211,7 +211,8 @@ var causeWords = map[Cause]string{
 	CauseOutOfRange: "it was not between min and max",
 	CauseRefused:    "the receiver refused calls as too many", CauseSettling: "what is seen is still of the rate before",
 	CauseRecover: "back to where calls were refused", CauseBeyond: "no call is refused, so gently beyond where calls were",
-	CauseFew: "few enough calls are refused",
+	CausePushback: "the receiver asks for less",
+	CauseFew:      "few enough calls are refused",
 }
 
 // Words tells a cause to people; one of another release by its name.

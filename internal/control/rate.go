@@ -42,6 +42,7 @@ const (
 	CauseRecover  Cause = "recover"  // back to where it was refused
 	CauseBeyond   Cause = "beyond"   // and gently on from there
 	CauseFew      Cause = "few"      // the receiver refuses some, but no more than it may
+	CausePushback Cause = "pushback" // the receiver asks for less, which says nothing of what it takes
 )
 
 const (

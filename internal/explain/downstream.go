@@ -104,7 +104,7 @@ func ofAdaptive(a *store.Adaptation, rule *Rule) Reason {
 	if a.IsRate() {
 		reason.Binds = a.Limit < a.Own
 		reason.Text = fmt.Sprintf("adaptive %s has %s dispatched in force, of %s to %s where the policy's own dispatch is %s",
-			a.Name, v.InWords(v.Limit), v.InWords(v.Min), v.InWords(v.Max), v.InWords(v.Dispatch))
+			a.Name, v.InWords(float64(a.InForce())/store.RateUnit), v.InWords(v.Min), v.InWords(v.Max), v.InWords(v.Dispatch))
 	}
 	switch {
 	case a.Frozen != nil:

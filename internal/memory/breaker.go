@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/fairqueue"
 	"github.com/headgate/headgate/store"
@@ -21,7 +22,10 @@ type modelBreaker struct {
 	// What it counted since it was made: failedAt is by the breakers' clock, ways by the states from and to.
 	calls, failures int64
 	// refused is how many calls beside those the downstream refused as too many.
-	refused  int64
+	refused int64
+	// push and pushFor are how much the downstream pushes back by the reports of a call.
+	push     admission.PressureLevel
+	pushFor  time.Duration
 	ran      time.Duration
 	failedAt int64
 	ways     [breakerStates * breakerStates]int64
@@ -221,6 +225,9 @@ func (m *model) report(now int64, from store.Reporter, reports []store.Outcomes)
 	for i := range reports {
 		name := reports[i].Downstream
 		if b := used[name]; b != nil {
+			if b.push > 0 {
+				follow = m.pushed(c, name, b) || follow
+			}
 			limit, period := b.limit, b.period
 			m.saved(c, name, b, now)
 			follow = follow || limit != b.limit || period != b.period
@@ -239,6 +246,28 @@ func (m *model) report(now int64, from store.Reporter, reports []store.Outcomes)
 	return words
 }
 
+// pushed brings it into force that a receiver pushes back, where the policy lets its dispatch move and nothing stronger holds.
+func (m *model) pushed(c *fairqueue.Pass, downstream string, b *modelBreaker) bool {
+	push, hold := b.push, max(b.pushFor, store.PushLeast)
+	b.push, b.pushFor = 0, 0
+	name := string(store.DownstreamRateGate(downstream))
+	a := m.adaptive[name]
+	if a == nil || m.room.Gates[name] == nil || push < a.Push {
+		return false
+	}
+	was := a.Push
+	a.Push = push
+	if until := time.UnixMicro(m.filled).Add(hold); until.After(a.Eased) {
+		a.Eased = until
+	}
+	if push == was {
+		return false
+	}
+	m.setRate(name, a.inForce(), true)
+	c.Freed(name)
+	return true
+}
+
 // reported counts one report.
 func (m *model) reported(b *modelBreaker, from store.Reporter, o *store.Outcomes, now int64) {
 	r := o.Report
@@ -251,6 +280,9 @@ func (m *model) reported(b *modelBreaker, from store.Reporter, o *store.Outcomes
 	b.calls += int64(r.Successes + r.Failures)
 	b.failures += int64(r.Failures)
 	b.refused += int64(o.Refused)
+	if o.Push > admission.PressureNone {
+		b.push, b.pushFor = max(b.push, o.Push), max(b.pushFor, o.PushFor.Truncate(time.Microsecond))
+	}
 	b.ran += max(o.Ran, 0).Truncate(time.Microsecond)
 	if r.Failures > 0 {
 		b.failedAt = m.filled

@@ -130,9 +130,8 @@ func (m *model) setCaps(c *fairqueue.Pass, names []string) {
 		wanted, ok := m.caps[name]
 		switch {
 		case isRate(name):
-			limit := m.moved(name, wanted)
-			if wanted.least > 0 {
-				wanted.rate = m.adaptive[name].inForce(limit)
+			if m.moved(name, wanted); wanted.least > 0 {
+				wanted.rate = m.adaptive[name].inForce()
 			}
 			m.setRate(name, wanted.rate, ok)
 		default:
@@ -282,7 +281,8 @@ type adaptive struct {
 }
 
 // inForce is what is in force of a rate: of the burst as much less as the rate is.
-func (a *adaptive) inForce(limit int) buckets.Limit {
+func (a *adaptive) inForce() buckets.Limit {
+	limit := a.InForce()
 	burst := math.Floor(float64(a.rate.Burst) * (float64(limit) / float64(a.Own)))
 	return buckets.Limit{Rate: admission.TokensPerSecond(float64(limit) / store.RateUnit), Burst: max(buckets.MicroPerToken, buckets.Micro(burst))}
 }
@@ -329,7 +329,7 @@ func (m *model) adapt(now int64, to *store.Adapt) (number int64, err error) {
 	}
 	note := m.gateNotes[name]
 	limit, _ := m.ownLimit(name)
-	if a.Frozen != nil || !a.IsRate() && m.inForce(name) != a.Limit || limit != 0 && note.until != 0 || to.Number != 0 && to.Number < a.number {
+	if a.Frozen != nil && !(a.IsRate() && to.Limit == a.Limit) || !a.IsRate() && m.inForce(name) != a.Limit || limit != 0 && note.until != 0 || to.Number != 0 && to.Number < a.number {
 		return 0, nil
 	}
 	c := m.begin(now)
@@ -339,7 +339,20 @@ func (m *model) adapt(now int64, to *store.Adapt) (number int64, err error) {
 	}
 	a.Cause, a.At = to.Cause, time.UnixMicro(now)
 	limit = a.Clamp(to.Limit)
+	eases := a.Push > 0 && m.filled >= a.Eased.UnixMicro()
+	if eases {
+		if a.Push--; a.Push < admission.PressureLow {
+			a.Push = 0
+		}
+		a.Eased = time.UnixMicro(m.filled).Add(store.PushStep)
+	}
 	if limit == a.Limit {
+		if eases {
+			m.setRate(name, a.inForce(), true)
+			c.Freed(name)
+			c.WakeFreed()
+			m.fill(c, now)
+		}
 		return a.number, nil
 	}
 	if limit > a.Limit {
@@ -349,7 +362,7 @@ func (m *model) adapt(now int64, to *store.Adapt) (number int64, err error) {
 	}
 	a.Before, a.Limit, a.Why, a.Changed = a.Limit, limit, to.Cause, time.UnixMicro(now)
 	if a.IsRate() {
-		m.setRate(name, a.inForce(limit), true)
+		m.setRate(name, a.inForce(), true)
 	} else {
 		m.setCap(name, limit, true)
 	}

@@ -36,6 +36,9 @@ type Adaptive struct {
 	Raised  int64      `json:"raised"`
 	Lowered int64      `json:"lowered"`
 	Frozen  *Frozen    `json:"frozen,omitempty"`
+	// Pushback is how much the receiver asks for less, and InForce what of Limit is left by it; absent where it does not.
+	Pushback string  `json:"pushback,omitempty"`
+	InForce  float64 `json:"in_force,omitempty"`
 }
 
 // Frozen is who keeps a limit from moving.
@@ -73,6 +76,9 @@ func AdaptiveOf(a *store.Adaptation) Adaptive {
 	}
 	if a.IsRate() {
 		v.Moves, v.Dispatch = policy.MovesDispatch, of(a.Own)
+		if a.Push > 0 {
+			v.Pushback, v.InForce = a.Push.String(), of(a.InForce())
+		}
 	} else {
 		v.MaxRunning = a.Own
 	}
@@ -107,6 +113,8 @@ func (v Adaptive) InWords(limit float64) string {
 // LastStep tells for people what came of a limit that moves by itself.
 func (v Adaptive) LastStep() string {
 	switch {
+	case v.Pushback != "":
+		return "the receiver pushes back, " + v.Pushback + ": " + v.InWords(v.InForce) + " of it are in force"
 	case v.Frozen != nil:
 		return "frozen"
 	case v.Looked == nil:

@@ -190,7 +190,7 @@ var walkThemes = map[string][]string{
 	"letters":    {"finish", "read", "admit", "finish", "read", "admit", "register", "promote", "policy", "purge"},
 	"spills":     {"finish", "read", "promote", "admit", "finish", "read", "promote", "register", "promote", "cancel", "clear", "policy"},
 	"pressed":    {"press", "admit", "press", "admit", "check", "promote", "policy", "read", "press", "finish", "register"},
-	"adaptive":   {"adapt", "admit", "read", "adapt", "finish", "adapt", "promote", "register", "policy", "gate"},
+	"adaptive":   {"adapt", "admit", "report", "read", "adapt", "finish", "adapt", "report", "promote", "register", "policy", "gate"},
 	"loads":      {"loads", "heartbeat", "heartbeat", "promote", "policy", "register", "reclaim"},
 	"semaphores": {"semaphore", "semaphore", "semaphore", "policy", "admit"},
 	"breakers":   {"report", "probe", "admit", "promote", "read", "finish", "register", "force"},

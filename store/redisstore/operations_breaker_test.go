@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store"
@@ -53,6 +54,10 @@ func (w *walk) report() {
 			o.Errors = []store.CallError{{Text: fmt.Sprintf("dial %d: refused\tby peer", w.sequence), Count: int64(o.Failures)}}
 		}
 		o.Refused = uint64(max(0, w.number("refused", -3, 3)))
+		if w.number("pushes", 0, 3) == 3 {
+			o.Push = admission.PressureLevel(w.number("push", 1, 5))
+			o.PushFor = time.Duration(w.number("push for", 0, 8)) * time.Second
+		}
 		o.Version, o.Origin = int64(w.number("version", 0, 9)/9), breaker.Origin(w.number("origin", 0, 11)/5)
 		reports = append(reports, o)
 	}

@@ -8,7 +8,8 @@
 --   the rules as fragments/breaker.lua has them, parted by spaces; then of each report: downstream, which of the rules,
 --   sequence number, 0 of a worker that keeps none, period in which the calls were let through, 0 for none, successes,
 --   failures, calls that became slow, calls that ended having been slow, failures after the last success, microseconds that
---   the calls ran, after a space how many others the downstream refused as too many if any, what each tenant has of it (number,successes,failures,slow,slow ends,streak;..., "" for no tenant's), and
+--   the calls ran, after a space how many others the downstream refused as too many, how much it pushed
+--   back (1 to 5) and for how many microseconds, if anything of that is to be told, what each tenant has of it (number,successes,failures,slow,slow ends,streak;..., "" for no tenant's), and
 --   its errors (how often, a tab, text, a line each)
 -- Reply {"counted" | "more", version of the policy, of each report: state, period, microseconds until it ends by time alone, -1 for never, the numbers
 --   of tenants whose calls fail where others' do not, "differs" where other rules than the worker's are in force}; the state
@@ -18,6 +19,7 @@
 -- @flag allow-oom
 -- @relief
 local CONFIG_HOLD, KEEP_REPORTER, PURGE_EVERY, POLICY, ERRORS_KEPT = 10000000, 60000000, 16, 2, 5
+local PUSH_LEAST = 2000000 -- for how long a receiver that pushes back is heeded, at least
 
 local function reporters_purge(f)
   local gone = {}
@@ -220,6 +222,9 @@ local function report(f, rules, sequence, period, counts, streak, said)
   w.sequence, w.at, f.heard = sequence, call.clock, call.clock
   f.calls, f.failures, f.ran = f.calls + counts[1] + counts[2], f.failures + counts[2], f.ran + said.ran
   if counts[2] > 0 then f.failed_at = call.clock end
+  if said.push > 1 then
+    f.push, f.push_for = math.max(f.push or 0, said.push), math.max(f.push_for or 0, said.push_for)
+  end
   if said.refused > 0 then redis.call('HINCRBY', f.key, 'a', said.refused) end
   if said.errors ~= '' then errors_add(f, said.errors) end
   if numbered or rules.origin == POLICY or f.origin == POLICY then configure(f, rules) end
@@ -256,6 +261,19 @@ local function maker_of(text)
   return number and more == '' and tonumber(number) or 0
 end
 
+-- pushed brings it into force that a receiver pushes back, where the policy lets its dispatch move and nothing stronger holds. It reports
+-- whether anything changes.
+local function pushed(f)
+  local name = 's:' .. f.name
+  local a, g = adaptive_read(name), gate(name)
+  if not a or not g or f.push < a.push then return false end
+  local was = a.push
+  a.push, a.eased = f.push, math.max(a.eased, call.clock + math.max(PUSH_LEAST, f.push_for))
+  adaptive_write(name, a)
+  if a.push > was then adaptive_apply(name, a, g, share_read(name)) end
+  return a.push > was
+end
+
 -- gates_follow lets the gates follow.
 local function gates_follow(follow)
   for _, f in ipairs(follow) do breaker_follow(f) end
@@ -279,18 +297,20 @@ function scripts.breaker(KEYS, ARGV)
   for at = RULES_AT + KINDS, #ARGV, REPORT_SIZE do
     local n = {}
     for i = 1, 8 do n[i] = tonumber(ARGV[at + i]) end
-    local ran, refused = match(ARGV[at + 9], '^(%d+) ?(%d*)$')
+    local ran, refused, push, push_for = match(ARGV[at + 9], '^(%d+) ?(%d*) ?(%d*) ?(%d*)$')
     local f, gone = breaker.open(ARGV[at]), nil
     if not f then f, gone = breaker.make(ARGV[at], rules_of[n[1]], maker_of(ARGV[at + 10]), time_us) end
     follow[#follow + 1] = gone
     touched[#touched + 1] = f or false
-    local said = { ran = tonumber(ran), refused = tonumber(refused) or 0, tenants = ARGV[at + 10], errors = ARGV[at + 11] }
+    local said = { ran = tonumber(ran), refused = tonumber(refused) or 0, push = tonumber(push) or 0, push_for = tonumber(push_for) or 0, tenants = ARGV[at + 10], errors = ARGV[at + 11] }
     aside[#touched] = f and report(f, rules_of[n[1]], n[2], n[3], { n[4], n[5], n[6], n[7] }, n[8], said) or ''
   end
 
+  local slower = false
   for i, f in ipairs(touched) do
     if f and not f.saved then
       f.saved = true
+      if f.push then slower = pushed(f) or slower end
       if breaker.save(f, time_us, changes(f)) then follow[#follow + 1] = f end
     end
     local forced = f and f.forced == 1 and f.state == breaker.CLOSED and 'forced'
@@ -301,7 +321,7 @@ function scripts.breaker(KEYS, ARGV)
     reply[#reply + 1] = f and f.differs and 'differs' or ''
   end
 
-  if #follow == 0 then
+  if #follow == 0 and not slower then
     state_write()
   elseif gates_follow(follow) then
     reply[1] = 'more'

@@ -103,6 +103,18 @@ local function share_want(name, text)
   return format('%d', math.min(share_cap(s), before or share_cap(s)))
 end
 
+-- adaptive_apply brings what is in force of a limit that moves into its gate g, whose share is s.
+local function adaptive_apply(gate_name, a, g, s)
+  local text = adaptive_text(a)
+  text = share_want(gate_name, s and s.whole ~= '' and text .. '/' .. s.parts or text)
+  if g.burst then
+    rate_want(gate_name, text)
+  else
+    cap_want(gate_name, text, true)
+  end
+  call.gates_dirty[gate_name], call.freed[gate_name] = true, true
+end
+
 -- default_changed lets those wake that stand under a gate of all that have none of their own. Of one that is new it counts what runs,
 -- of one that has gone it forgets that.
 local function default_changed(name, was)

@@ -124,9 +124,13 @@ end
 -- adaptive: limits that move by themselves between bounds of the policy. `adaptive` maps the gate of each to ADAPTIVE below, joined by |,
 -- and behind them who froze it and why, as a hold has it (audit.lua), or nothing. `own` is the policy's limit, `limit` what is in force
 -- instead: over all partitions, where several share it. `number` grows with each look of the loop, `told` is the limit that the audit last
--- told, at told_at. `na` says how many there are. Of a rate the four are in RATE_UNIT of a job a second, and `name` is burst~name, that of
--- the policy in this partition.
+-- told, at told_at. `na` says how many there are. Of a rate the four are in RATE_UNIT of a job a second, and `name` is
+-- burst~push~eased~name: the burst of the policy in this partition, how much its receiver pushes back, a place in PUSHED or 0, and when that
+-- eases, by the clock of buckets.
 local RATE_UNIT = 1000000
+-- PUSHED is which part of a rate is left by how much its receiver pushes back, 1 is none. Of the last, CRITICAL, a twentieth is, and no more
+-- than a job a second: those that see whether it has ended.
+local PUSHED = { 1, 0.8, 0.5, 0.2, 0.05 }
 local ADAPTIVE_WORDS = 3
 local ADAPTIVE = {
   'name', 'cause', 'why', 'own', 'least', 'most', 'limit', 'number', 'at', 'before', 'changed', 'raised', 'lowered', 'told', 'told_at',
@@ -144,8 +148,8 @@ local function adaptive_read(gate_name)
   end
   a.frozen = sub(text, at)
   if gate_is_rate(gate_name) then
-    a.burst, a.name = match(a.name, '^(%d+)~(.*)$')
-    a.burst = tonumber(a.burst)
+    a.burst, a.push, a.eased, a.name = match(a.name, '^(%d+)~(%d)~(%d+)~(.*)$')
+    a.burst, a.push, a.eased = tonumber(a.burst), tonumber(a.push), tonumber(a.eased)
   end
   return a
 end
@@ -153,7 +157,7 @@ end
 local function adaptive_write(gate_name, a)
   local parts = {}
   for i, field in ipairs(ADAPTIVE) do parts[i] = i > ADAPTIVE_WORDS and format('%d', a[field]) or a[field] end
-  if a.burst then parts[1] = format('%d~%s', a.burst, a.name) end
+  if a.burst then parts[1] = format('%d~%d~%d~%s', a.burst, a.push, a.eased, a.name) end
   parts[#parts + 1] = a.frozen
   redis.call('HSET', keys.adaptive, gate_name, table.concat(parts, '|'))
 end
@@ -166,7 +170,10 @@ local function adaptive_clamp(a, limit) return math.max(a.least, math.min(limit,
 -- adaptive_text returns what is in force, as the policy would say it: of a rate also a burst that is as much less as the rate is.
 local function adaptive_text(a)
   if not a.burst then return format('%d', a.limit) end
-  return format('%.17g|%d', a.limit / RATE_UNIT, math.max(DISPATCH, floor(a.burst * (a.limit / a.own))))
+  local limit = floor(a.limit * (PUSHED[a.push] or 1))
+  if a.push == #PUSHED then limit = math.min(limit, RATE_UNIT) end
+  limit = math.max(1, limit)
+  return format('%.17g|%d', limit / RATE_UNIT, math.max(DISPATCH, floor(a.burst * (limit / a.own))))
 end
 
 -- adaptive_want notes what the policy says of a gate, own~least~most/partitions~name of one that moves by itself, a rate's |burst before the /, and returns what is to be
@@ -183,7 +190,7 @@ local function adaptive_want(gate_name, text)
   end
   local a = adaptive_count() > 0 and adaptive_read(gate_name)
   if not a then
-    a = { cause = '', why = '', limit = tonumber(own), number = 0, at = 0, before = 0, changed = 0, raised = 0, lowered = 0,
+    a = { push = 0, eased = 0, cause = '', why = '', limit = tonumber(own), number = 0, at = 0, before = 0, changed = 0, raised = 0, lowered = 0,
       told = tonumber(own), told_at = 0, frozen = '' }
     state_add('na', 1)
   end

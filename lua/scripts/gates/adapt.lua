@@ -9,6 +9,7 @@
 -- ARGV[7] number  0 in the first partition, which counts; in others what it replied there
 -- Reply {"moved" | "more", number} or {"kept", 0}, {"held", 0}, {"stale", version in force} or {"none", 0}; kept is of one that an operator has frozen
 --   or set otherwise, or of a number that is older than the last
+-- A rate whose receiver pushes back is eased by a step where that is due; of one that is frozen that is all, for the limit that it has.
 -- Never leaves the bounds of the policy, whatever limit is asked for, nor tells the audit more often than TELL_EVERY.
 -- @flag allow-oom
 -- @relief
@@ -25,7 +26,7 @@ local function adaptive_told(a, limit) return a.burst and format('%.4g a second'
 function scripts.adapt(KEYS, ARGV)
   local STATE, NOW, NAME, LIMIT, CAUSE = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
   local OWNER, VERSION, NUMBER = ARGV[5], ARGV[6], tonumber(ARGV[7])
-  local TELL_EVERY = 60000000
+  local TELL_EVERY, EASE_EVERY = 60000000, 1000000
   local now = now_us(NOW)
   call_begin(now, { 'promoter', 'pools', 'na' })
   if NUMBER == 0 then
@@ -34,32 +35,34 @@ function scripts.adapt(KEYS, ARGV)
   end
   local a, g, s = adaptive_read(NAME), gate(NAME), share_read(NAME)
   if not a then return { 'none', '0' } end
-  if a.frozen ~= '' or adaptive_by_others(a, g, s) or NUMBER ~= 0 and NUMBER < a.number then return { 'kept', '0' } end
+  if a.frozen ~= '' and not (a.burst and LIMIT == a.limit) or adaptive_by_others(a, g, s) or NUMBER ~= 0 and NUMBER < a.number then return { 'kept', '0' } end
   a.number = NUMBER == 0 and a.number + 1 or NUMBER
   a.cause, a.at = CAUSE, now
   local limit = adaptive_clamp(a, LIMIT)
+  local eases = (a.push or 0) > 0 and state_num('bt') >= a.eased
+  if eases then
+    a.push, a.eased = a.push > 2 and a.push - 1 or 0, state_num('bt') + EASE_EVERY
+  end
   if limit == a.limit then
     adaptive_write(NAME, a)
+    if eases then
+      adaptive_apply(NAME, a, g, s)
+      freed_wake(now)
+      return { fill(now) and 'more' or 'moved', format('%d', a.number) }
+    end
     state_write()
     return { 'moved', format('%d', a.number) }
   end
   local way = limit > a.limit and 'raised' or 'lowered'
   a[way] = a[way] + 1
   a.before, a.limit, a.why, a.changed = a.limit, limit, CAUSE, now
-  local text = adaptive_text(a)
-  text = share_want(NAME, s and s.whole ~= '' and text .. '/' .. s.parts or text)
-  if a.burst then
-    rate_want(NAME, text)
-  else
-    cap_want(NAME, text, true)
-  end
+  adaptive_apply(NAME, a, g, s)
   if NUMBER == 0 and now - a.told_at >= TELL_EVERY then
     local by = { action = 'adapt', act = format('%d %s', now, NAME), author = 'headgate', reason = format('%s to %s: %s', adaptive_told(a, a.told), adaptive_told(a, limit), CAUSE) }
     audit_act(now, by, NAME, g.held or 0, 0)
     a.told, a.told_at = limit, now
   end
   adaptive_write(NAME, a)
-  call.gates_dirty[NAME], call.freed[NAME] = true, true
   freed_wake(now)
   return { fill(now) and 'more' or 'moved', format('%d', a.number) }
 end

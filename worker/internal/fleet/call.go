@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 )
 
@@ -27,6 +28,8 @@ type GuardedCall struct {
 	elsewhere []sighting
 	// probeToken is that of the right to be one of the fleet's probes, empty where one partition has them all.
 	probeToken string
+	// push is how the downstream pushed back, nil where it did not: a job that is cancelled ends the call beside its handler.
+	push atomic.Pointer[push]
 	// progress is callRunning, callSlow or callEnded; timer makes it slow while it runs.
 	progress atomic.Uint32
 	timer    *time.Timer
@@ -37,6 +40,12 @@ const (
 	callSlow
 	callEnded
 )
+
+// push is how a downstream pushed back: how much, and for how long.
+type push struct {
+	level admission.PressureLevel
+	d     time.Duration
+}
 
 // sighting is a downstream's breaker of another partition as it was when a call began.
 type sighting struct {
@@ -165,6 +174,13 @@ func (c *GuardedCall) Succeeded() {
 
 func (c *GuardedCall) Ignored() { c.end((*breaker.Call).IgnoreAt, outcome{}) }
 
+// Pushed notes, before the call ends, how much the downstream pushed back, if its dispatch moves by that.
+func (c *GuardedCall) Pushed(level admission.PressureLevel, d time.Duration) {
+	if c != nil && level > 0 && c.guard.by.Load().moves {
+		c.push.Store(&push{level, d})
+	}
+}
+
 // Throttled ends the call without a verdict: the downstream refused it as one too many. Where its dispatch moves by that, it is told.
 func (c *GuardedCall) Throttled() {
 	if c == nil {
@@ -216,7 +232,10 @@ func (c *GuardedCall) end(verdict func(*breaker.Call, breaker.Instant) breaker.T
 		verdict = (*breaker.Call).IgnoreAt
 	}
 	change := verdict(c.own, now)
-	if o.Counts == (breaker.Counts{}) && o.refused == 0 {
+	if p := c.push.Load(); p != nil {
+		o.push, o.pushFor = p.level, p.d
+	}
+	if o.Counts == (breaker.Counts{}) && o.refused == 0 && o.push == 0 {
 		b.noted(g, change)
 		return
 	}

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/store"
 )
@@ -185,6 +186,9 @@ type outcome struct {
 	ran     time.Duration
 	err     error
 	refused uint64
+	// push and pushFor are how much the downstream pushed back, and for how long, if that is to be told.
+	push    admission.PressureLevel
+	pushFor time.Duration
 }
 
 // tally is what was counted of calls of one period since the last report.
@@ -194,6 +198,8 @@ type tally struct {
 	streak  uint64
 	ran     time.Duration
 	refused uint64
+	push    admission.PressureLevel
+	pushFor time.Duration
 	// tenants is what each tenant has of it, by number: at most breaker.TenantNumbers.
 	tenants map[uint16]breaker.TenantCounts
 	// errors are the last of each kind, the newest first.
@@ -248,6 +254,7 @@ func (t *tally) add(o outcome) {
 	t.Counts, own.Counts = t.Plus(o.Counts), own.Plus(o.Counts)
 	t.tenants[o.tenant] = own
 	t.ran, t.refused = t.ran+o.ran, t.refused+o.refused
+	t.push, t.pushFor = max(t.push, o.push), max(t.pushFor, o.pushFor)
 	if o.err != nil {
 		t.errors = store.AddCallError(t.errors, store.CallError{Text: o.err.Error(), Count: 1})
 	}

@@ -91,7 +91,7 @@ func (b *Breakers) send(ctx context.Context, batch []*numbered, trouble *outage.
 				sent = append(sent, n)
 				r, by := n.report(), n.guard.by.Load()
 				r.Sequence, r.Origin, r.Version = n.sequence, by.origin, by.version
-				reports = append(reports, store.Outcomes{Downstream: n.guard.Name, Config: config, Report: r, Ran: n.ran, Refused: n.refused, Errors: n.errors})
+				reports = append(reports, store.Outcomes{Downstream: n.guard.Name, Config: config, Report: r, Ran: n.ran, Refused: n.refused, Push: n.push, PushFor: n.pushFor, Errors: n.errors})
 			}
 		}
 		if len(reports) == 0 {

@@ -1,11 +1,14 @@
 package deliver
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -35,6 +38,36 @@ func judge(response *http.Response, said []byte, now time.Time) error {
 		return worker.Discard(failure)
 	}
 	return failure
+}
+
+// headerPressure is how much less a receiver asks for, as headgate serve tells its own callers.
+const headerPressure = "X-Backpressure-Level"
+
+// tellPushback tells whether the receiver asks for less.
+func tellPushback(ctx context.Context, response *http.Response, now time.Time) error {
+	level, d, err := pushbackOf(response, now)
+	if err != nil || level == admission.PressureNone {
+		return err
+	}
+	return worker.Pushback(ctx, level, d)
+}
+
+// pushbackOf is how much less a receiver asks for: by a level, for as long as a Retry-After beside it says. A success with Retry-After alone
+// asks for HIGH: it is done, and the next is not to come at once.
+func pushbackOf(response *http.Response, now time.Time) (level admission.PressureLevel, d time.Duration, err error) {
+	said := response.Header.Get(headerPressure)
+	delay, later := retryAfter(response.Header.Get("Retry-After"), now)
+	level = admission.PressureNone
+	switch {
+	case said != "":
+		var ok bool
+		if level, ok = admission.ParsePressureLevel(strings.ToUpper(said)); !ok {
+			return admission.PressureNone, 0, &admission.FieldError{Field: headerPressure, Value: strconv.Quote(textOf([]byte(said[:min(len(said), maxQuote)]))), Allowed: "NONE, LOW, MEDIUM, HIGH or CRITICAL"}
+		}
+	case later && response.StatusCode >= 200 && response.StatusCode < 300:
+		level = admission.PressureHigh
+	}
+	return level, min(delay, worker.MaxPushback), nil
 }
 
 func statusText(status int) string {

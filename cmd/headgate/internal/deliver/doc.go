@@ -22,6 +22,9 @@
 // 10,000,000 (worker.SetCost). One that is no such
 // number is told to the log, and the job keeps what it had reserved: what was done is not to be done again for it.
 //
+// An answer's header X-Backpressure-Level, LOW, MEDIUM, HIGH or CRITICAL, asks for less, for as long as a Retry-After beside it says; a 2xx with
+// Retry-After alone asks as HIGH does (worker.Pushback). It counts where the policy lets the dispatch of the job's downstream move.
+//
 // # Where an HTTP delivery may go
 //
 // To public addresses, unless it is told otherwise. The address is judged as the connection is made, after the name was

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -84,6 +85,9 @@ func (w *Webhook) Handle(ctx context.Context, job worker.Job[[]byte]) error {
 		return err
 	}
 	tellCost(ctx, &job, headerCost, response.Header.Values(headerCost), w.config.Warn)
+	if err := tellPushback(ctx, response, time.Now()); err != nil {
+		w.config.Warn(fmt.Errorf("job %s of tenant %s: %w: it counts for nothing", job.ID, job.Tenant, err))
+	}
 	return judge(response, said, time.Now())
 }
 

@@ -99,6 +99,36 @@ func TestEachAnswerIsJudged(t *testing.T) {
 	}
 }
 
+// TestAReceiverAsksForLess by a level with any answer, or by Retry-After with a success.
+func TestAReceiverAsksForLess(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		status            int
+		level, retryAfter string
+		want              admission.PressureLevel
+		hold              time.Duration
+		bad               string
+	}{
+		{200, "", "", admission.PressureNone, 0, ""},
+		{200, "NONE", "30", admission.PressureNone, 30 * time.Second, ""},
+		{200, "LOW", "", admission.PressureLow, 0, ""},
+		{503, "critical", "", admission.PressureCritical, 0, ""},
+		{429, "HIGH", "7", admission.PressureHigh, 7 * time.Second, ""},
+		{202, "", "7", admission.PressureHigh, 7 * time.Second, ""},
+		{204, "MEDIUM", "99999", admission.PressureMedium, time.Hour, ""},
+		{429, "", "7", admission.PressureNone, 7 * time.Second, ""},
+		{200, "a lot", "", admission.PressureNone, 0, `invalid X-Backpressure-Level "a lot": allowed is NONE, LOW, MEDIUM, HIGH or CRITICAL`},
+	} {
+		response := &http.Response{StatusCode: row.status, Header: http.Header{}}
+		response.Header.Set("X-Backpressure-Level", row.level)
+		response.Header.Set("Retry-After", row.retryAfter)
+		level, hold, err := pushbackOf(response, time.Now())
+		if level != row.want || hold != row.hold || row.bad == "" && err != nil || row.bad != "" && (err == nil || err.Error() != row.bad) {
+			t.Errorf("%+v: got %s for %s, %v", row, level, hold, err)
+		}
+	}
+}
+
 func TestADateIsReadByTheClock(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2031, 5, 4, 12, 0, 0, 0, time.UTC)

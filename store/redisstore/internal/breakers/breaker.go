@@ -59,13 +59,13 @@ func (s *Fleet) ReportOutcomes(ctx context.Context, from store.Reporter, reports
 	return words, reply[0] == "more", nil
 }
 
-// ranText is how long the calls ran, and how many others were refused, if any.
+// ranText is how long the calls ran, and if there is something of that to tell how many others were refused and how the downstream pushed back.
 func ranText(r *store.Outcomes) any {
 	ran := max(r.Ran, 0).Microseconds()
-	if r.Refused == 0 {
+	if r.Refused == 0 && r.Push == 0 {
 		return ran
 	}
-	return fmt.Sprintf("%d %d", ran, r.Refused)
+	return fmt.Sprintf("%d %d %d %d", ran, r.Refused, r.Push, max(r.PushFor, 0).Microseconds())
 }
 
 // reportWords is how many words of the reply are about one report.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redisconn"
 	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/redisstore/internal/codec"
@@ -142,7 +143,11 @@ func parseAdaptation(gate, text string) (a store.Adaptation, err error) {
 		Raised: n[rowRaised], Lowered: n[rowLowered],
 	}
 	if a.IsRate() {
-		_, a.Name, _ = strings.Cut(a.Name, "~") // before it the burst
+		of := strings.SplitN(a.Name, "~", 4) // burst, push, eased, name
+		if len(of) < 4 {
+			return a, redisconn.ErrUnknownReply
+		}
+		a.Name, a.Push, a.Eased = of[3], admission.PressureLevel(redisconn.Whole(of[1])), timeOf(redisconn.Whole(of[2]))
 	}
 	if frozen := parts[rowFrozen]; frozen != "" {
 		a.Frozen = &store.Intervention{}

@@ -338,7 +338,10 @@ func movingSetting(value, row string) string {
 	inForce, of, shared := strings.Cut(value, "/")
 	burst, loop, rate := "", "", false
 	if len(parts) == limit+2 {
-		burst, loop, rate = strings.Cut(parts[name], "~") // Nobody but the policy and its loop sets a rate.
+		// Nobody but the policy and its loop sets a rate: burst~push~eased~loop.
+		if of := strings.SplitN(parts[name], "~", 4); len(of) == 4 {
+			burst, loop, rate = of[0], of[3], true
+		}
 	}
 	if len(parts) < limit+2 || !rate && parts[limit] != inForce {
 		return value
