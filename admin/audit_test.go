@@ -59,6 +59,8 @@ var acts = []struct {
 	{op: "DELETE /api/v1/policy/rollout", action: "policy", edit: true},
 	{op: "PUT /api/v1/adaptive/{name}/freeze", body: `{"reason":"why"}`, action: "freeze", before: moving},
 	{op: "DELETE /api/v1/adaptive/{name}/freeze", action: "thaw"},
+	{op: "PUT /api/v1/adaptive/{name}/override", body: `{"limit":12,"for":"10m","reason":"why"}`, action: "override"},
+	{op: "DELETE /api/v1/adaptive/{name}/override", action: "override_end"},
 }
 
 // work of applications and of workers, and questions: they change nothing that an operator would be asked about.

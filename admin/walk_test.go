@@ -68,6 +68,20 @@ func walkAdaptive(p *plant) {
 		}
 	}
 	p.want(http.StatusNoContent, "operator", thaw)
+	override, end := ask{op: "PUT /api/v1/adaptive/{name}/override", path: name, body: `{"limit":12,"for":"10m","reason":"their word"}`}, ask{op: "DELETE /api/v1/adaptive/{name}/override", path: name}
+	p.want(http.StatusNotFound, "operator", end)
+	p.want(http.StatusNoContent, "operator", override)
+	listed = p.want(http.StatusOK, "viewer", ask{op: "GET /api/v1/adaptive"})
+	for _, part := range []string{`"limit":12`, `"back":40`, "their word"} {
+		if !bytes.Contains(listed.body, []byte(part)) {
+			p.tb.Errorf("no %s in %s", part, listed.body)
+		}
+	}
+	for _, bad := range []string{`{"limit":41,"for":"10m"}`, `{"limit":12.5,"for":"10m"}`, `{"limit":12,"for":"200h"}`} {
+		override.body = bad
+		p.want(http.StatusBadRequest, "operator", override)
+	}
+	p.want(http.StatusNoContent, "operator", end)
 }
 
 // walkLoad has a worker tell how busy it is, and a scheduler keep it.

@@ -201,13 +201,16 @@ func (s *Scheduler) moveAll(ctx context.Context, loops []*loop, version int64) e
 func (s *Scheduler) move(ctx context.Context, l *loop, seen store.Adaptation, version int64) error {
 	last := l.last
 	l.last = seen
+	if seen.Override != nil {
+		l.next = time.Now().Add(min(l.Interval(), time.Second))
+	}
 	if seen.Push > 0 { // It eases with a look, and what is seen meanwhile says nothing of the limit.
 		l.last = store.Adaptation{}
-		_, err := s.store.Adapt(ctx, store.Adapt{Owner: s.owner, Version: version, Gate: seen.Gate, Limit: seen.Limit, Cause: string(control.CausePushback)})
-		if errors.Is(err, store.ErrNotHolder) || errors.Is(err, store.ErrStale) || errors.Is(err, store.ErrNotAdaptive) {
-			return nil
-		}
-		return err
+		return s.nudge(ctx, version, seen, seen.Limit, string(control.CausePushback))
+	}
+	if seen.Override != nil { // Redis says whether it is over.
+		l.last = store.Adaptation{}
+		return s.nudge(ctx, version, seen, seen.Override.Back, store.CauseOverrideOver)
 	}
 	if seen.Frozen != nil || seen.Paused {
 		l.last = store.Adaptation{} // What is seen meanwhile says nothing of the limit.
@@ -230,6 +233,15 @@ func (s *Scheduler) move(ctx context.Context, l *loop, seen store.Adaptation, ve
 		return nil
 	case err == nil && step.Changed():
 		s.config.Logger.Info().Str("adaptive", l.Name).Int("from", step.Before).Int("to", step.Limit).Str("cause", string(step.Cause)).Msg("limit moved")
+	}
+	return err
+}
+
+// nudge lets Redis see what is due of a limit that its loop leaves alone.
+func (s *Scheduler) nudge(ctx context.Context, version int64, seen store.Adaptation, limit int, cause string) error {
+	_, err := s.store.Adapt(ctx, store.Adapt{Owner: s.owner, Version: version, Gate: seen.Gate, Limit: limit, Cause: cause})
+	if errors.Is(err, store.ErrNotHolder) || errors.Is(err, store.ErrStale) || errors.Is(err, store.ErrNotAdaptive) {
+		return nil
 	}
 	return err
 }

@@ -96,6 +96,15 @@ func TestLimitsMoveByOneOfManySchedulers(t *testing.T) {
 		t.Fatal(err)
 	}
 	await(t, "the new min", func() bool { return limit() == 3 })
+	if _, err := s.Override(t.Context(), store.DownstreamGate("smtp"), 17, 2*time.Second, store.Intervention{}); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	time.Sleep(time.Second) //nolint:forbidigo // five looks, none of which may move it
+	if n := limit(); n != 17 && time.Since(began) < 2*time.Second {
+		t.Errorf("overridden by 17 it is %d", n)
+	}
+	await(t, "the end of that", func() bool { return limit() == 3 })
 	put(nil)
 	if n := limit(); n != 40 {
 		t.Errorf("when nothing moves it any more it is %d", n)

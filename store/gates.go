@@ -281,6 +281,8 @@ type Adaptation struct {
 	Raised, Lowered int64
 	// Frozen is who keeps the loop from moving the limit; nil for nobody.
 	Frozen *Intervention
+	// Override is what an operator, Frozen, has put in force for a time; nil for nothing.
+	Override *Override
 	// Held is how many of the downstream's jobs workers hold, Paused whether an operator has paused the downstream.
 	Held   int
 	Paused bool
@@ -298,6 +300,34 @@ type Adaptation struct {
 	// Uneven says that a partition has another limit than the first, as when the process died that wrote it.
 	Uneven bool
 }
+
+// Override says of a limit that an operator has put in force until when, and what comes back then.
+type Override struct {
+	Until time.Time
+	Back  int
+}
+
+// OutOfRange is the error of a limit that is asked for beyond Least and Most.
+func (a *Adaptation) OutOfRange(limit int) error {
+	unit := 1.0
+	if a.IsRate() {
+		unit = RateUnit
+	}
+	text := func(n int) string { return strconv.FormatFloat(float64(n)/unit, 'f', -1, 64) }
+	return &admission.FieldError{Field: "limit", Value: text(limit), Allowed: text(a.Least) + " to " + text(a.Most) + ", between which the policy lets it move"}
+}
+
+// The causes of an Adaptation that are an operator's.
+const (
+	CauseOverride     = "override"
+	CauseOverrideOver = "override_over"
+)
+
+// Bounds of how long an override lasts.
+const (
+	MinOverride = time.Second
+	MaxOverride = 7 * 24 * time.Hour
+)
 
 // Adapt is what a loop makes of a limit.
 type Adapt struct {
@@ -318,6 +348,9 @@ const (
 	AuditAdapt  = "adapt"
 	AuditFreeze = "freeze"
 	AuditThaw   = "thaw"
+	// AuditOverride is an operator who puts a limit in force for a time, AuditOverrideEnd one who ends that.
+	AuditOverride    = "override"
+	AuditOverrideEnd = "override_end"
 )
 
 // AdaptAuthor is the author of an AuditAdapt.

@@ -207,6 +207,10 @@ type Gates interface {
 	// one is ErrNotAdaptive.
 	Adaptations(ctx context.Context) ([]Adaptation, error)
 	Freeze(ctx context.Context, gate GateName, frozen bool, by Intervention) (was bool, err error)
+	// Override puts a limit in force instead of that of its loop, for MinOverride to MaxOverride: between Adaptation.Least and Most, else nothing is
+	// done. Then the one of before comes back by itself, with the loop's next look. A duration of zero ends it. The number is that of Adapt, 0
+	// where there was nothing to end. ErrNotAdaptive is of what does not move.
+	Override(ctx context.Context, gate GateName, limit int, duration time.Duration, by Intervention) (number int64, err error)
 }
 
 // Policies is the versions of the policy and who did what.

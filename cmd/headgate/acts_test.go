@@ -35,6 +35,8 @@ func TestEveryCommandThatChangesSomethingIsAudited(t *testing.T) {
 		{line: "breaker reset smtp --reason why", action: "reset"},
 		{line: "adaptive freeze mail-out --reason why", action: "freeze", name: "d:smtp", before: p.adaptive},
 		{line: "adaptive thaw mail-out --reason why", action: "thaw", name: "d:smtp"},
+		{line: "adaptive override mail-out --limit 12 --for 10m --reason why", action: "override", name: "d:smtp"},
+		{line: "adaptive override mail-out --off --reason why", action: "override_end", name: "d:smtp"},
 		{line: "tenant set acme --tier basic --reason why", action: "policy"},
 		{line: "limit set acme --tokens 5 --per 1s --burst 5 --reason why", action: "policy"},
 	} {

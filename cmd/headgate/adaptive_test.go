@@ -73,6 +73,34 @@ func TestAdaptiveCommands(t *testing.T) {
 		t.Errorf("%s", explained)
 	}
 	p.run(cli.ExitOK, "adaptive thaw mail-out")
+	if out := p.run(cli.ExitNothing, "adaptive override mail-out --off"); !strings.Contains(out.stderr, "is not set for a time") {
+		t.Errorf("%s", out.stderr)
+	}
+	for line, want := range map[string]string{
+		"--limit 12": "invalid --for 0s: allowed is 1s to 168h0m0s", "--limit 12 --for 10m --off": "invalid --off true",
+		"--limit 41 --for 10m": "invalid limit 41: allowed is 5 to 40", "--limit 1.5 --for 10m": "invalid limit 1.5: allowed is a whole number", "--for 10m": "invalid limit 0",
+	} {
+		if out := p.run(cli.ExitUsage, "adaptive override mail-out "+line); !strings.Contains(out.stderr, want) {
+			t.Errorf("%s: %s", line, out.stderr)
+		}
+	}
+	p.run(cli.ExitOK, "adaptive override mail-out --limit 12 --for 10m --reason calm")
+	list = p.run(cli.ExitOK, "adaptive list").stdout
+	explained = p.run(cli.ExitOK, "explain downstream smtp").stdout
+	for _, part := range []string{"has 12 running at a time in force", ", set until", "calm, when 23 comes back", "override mail-out --off"} {
+		if !strings.Contains(explained, part) {
+			t.Errorf("no %q in\n%s", part, explained)
+		}
+	}
+	for _, part := range []string{"12", "set until", "calm"} {
+		if !strings.Contains(list, part) {
+			t.Errorf("no %q in\n%s", part, list)
+		}
+	}
+	p.run(cli.ExitOK, "adaptive override mail-out --off")
+	if one, _ := p.object(cli.ExitOK, "adaptive list --json")["adaptive"].([]any)[0].(map[string]any); one["limit"] != 23.0 || one["override"] != nil || one["frozen"] != nil {
+		t.Errorf("%v", one)
+	}
 }
 
 // TestADispatchThatMovesIsTold in jobs a second, by the list, as JSON and in the explanation of its downstream.

@@ -211,6 +211,7 @@ var causeWords = map[Cause]string{
 	CauseOutOfRange: "it was not between min and max",
 	CauseRefused:    "the receiver refused calls as too many", CauseSettling: "what is seen is still of the rate before",
 	CauseRecover: "back to where calls were refused", CauseBeyond: "no call is refused, so gently beyond where calls were",
+	"override": "an operator has set it for a time", "override_over": "what an operator had set for a time is over",
 	CausePushback: "the receiver asks for less",
 	CauseFew:      "few enough calls are refused",
 }

@@ -107,6 +107,9 @@ func ofAdaptive(a *store.Adaptation, rule *Rule) Reason {
 			a.Name, v.InWords(float64(a.InForce())/store.RateUnit), v.InWords(v.Min), v.InWords(v.Max), v.InWords(v.Dispatch))
 	}
 	switch {
+	case a.Override != nil:
+		reason.Text += ", set until " + clock(a.Override.Until) + forcedBy(a.Frozen.Author) + because(a.Frozen.Reason) + ", when " + v.InWords(v.Override.Back) + " comes back"
+		reason.Change = "headgate adaptive override " + a.Name + " --off"
 	case a.Frozen != nil:
 		reason.Text += ", frozen since " + clock(a.Frozen.Since) + forcedBy(a.Frozen.Author) + because(a.Frozen.Reason)
 		reason.Change = "headgate adaptive thaw " + a.Name

@@ -311,72 +311,6 @@ func (m *model) moved(name string, wanted bound) int {
 	return a.Limit
 }
 
-// Adapt moves a limit, as store.Timers.Adapt.
-func (p *Partition) Adapt(_ context.Context, to store.Adapt) (number int64, err error) {
-	p.write(func(m *model, now int64) { number, err = m.adapt(now, &to) })
-	return number, err
-}
-
-func (m *model) adapt(now int64, to *store.Adapt) (number int64, err error) {
-	name, a := string(to.Gate), m.adaptive[string(to.Gate)]
-	switch {
-	case to.Number == 0 && m.promoter != to.Owner:
-		return 0, store.ErrNotHolder
-	case to.Number == 0 && m.version != to.Version:
-		return 0, fmt.Errorf("%w: version %d is in force, not %d", store.ErrStale, m.version, to.Version)
-	case a == nil:
-		return 0, fmt.Errorf("%w: %s", store.ErrNotAdaptive, name)
-	}
-	note := m.gateNotes[name]
-	limit, _ := m.ownLimit(name)
-	if a.Frozen != nil && !(a.IsRate() && to.Limit == a.Limit) || !a.IsRate() && m.inForce(name) != a.Limit || limit != 0 && note.until != 0 || to.Number != 0 && to.Number < a.number {
-		return 0, nil
-	}
-	c := m.begin(now)
-	a.number++
-	if to.Number != 0 {
-		a.number = to.Number
-	}
-	a.Cause, a.At = to.Cause, time.UnixMicro(now)
-	limit = a.Clamp(to.Limit)
-	eases := a.Push > 0 && m.filled >= a.Eased.UnixMicro()
-	if eases {
-		if a.Push--; a.Push < admission.PressureLow {
-			a.Push = 0
-		}
-		a.Eased = time.UnixMicro(m.filled).Add(store.PushStep)
-	}
-	if limit == a.Limit {
-		if eases {
-			m.setRate(name, a.inForce(), true)
-			c.Freed(name)
-			c.WakeFreed()
-			m.fill(c, now)
-		}
-		return a.number, nil
-	}
-	if limit > a.Limit {
-		a.Raised++
-	} else {
-		a.Lowered++
-	}
-	a.Before, a.Limit, a.Why, a.Changed = a.Limit, limit, to.Cause, time.UnixMicro(now)
-	if a.IsRate() {
-		m.setRate(name, a.inForce(), true)
-	} else {
-		m.setCap(name, limit, true)
-	}
-	if to.Number == 0 && now-a.toldAt >= store.AdaptAuditEvery.Microseconds() {
-		by := store.Intervention{Author: store.AdaptAuthor, Reason: a.inWords(a.told) + " to " + a.inWords(limit) + ": " + to.Cause}
-		m.record(now, by, store.AuditAdapt, name, m.room.Gates[name].Held, 0)
-		a.told, a.toldAt = limit, now
-	}
-	c.Freed(name)
-	c.WakeFreed()
-	m.fill(c, now)
-	return a.number, nil
-}
-
 // Freeze keeps a limit from moving by itself, or lets it go on, as store.Gates.Freeze.
 func (p *Partition) Freeze(_ context.Context, gate store.GateName, frozen bool, by store.Intervention) (was bool, err error) {
 	if err := by.Validate(); err != nil {
@@ -393,7 +327,7 @@ func (p *Partition) Freeze(_ context.Context, gate store.GateName, frozen bool, 
 		}
 		m.begin(now)
 		action := store.AuditThaw
-		a.Frozen = nil
+		a.Frozen, a.Override = nil, nil
 		if frozen {
 			held := heldSinceNow(by, now)
 			action, a.Frozen = store.AuditFreeze, &store.Intervention{Author: held.author, Reason: held.reason, Since: time.UnixMicro(held.since)}
@@ -401,6 +335,57 @@ func (p *Partition) Freeze(_ context.Context, gate store.GateName, frozen bool, 
 		m.record(now, by, action, string(gate), 0, 0)
 	})
 	return was, err
+}
+
+// Override puts a limit in force instead of that of its loop, or ends that, as store.Partition.Override.
+func (p *Partition) Override(_ context.Context, gate store.GateName, limit int, duration time.Duration, by store.Intervention) (number int64, err error) {
+	if err := by.Validate(); err != nil {
+		return 0, err
+	}
+	p.write(func(m *model, now int64) { number, err = m.override(now, string(gate), limit, duration, by) })
+	return number, err
+}
+
+func (m *model) override(now int64, name string, limit int, duration time.Duration, by store.Intervention) (int64, error) {
+	a := m.adaptive[name]
+	switch {
+	case a == nil || m.room.Gates[name] == nil || m.room.Gates[name].Default:
+		return 0, fmt.Errorf("%w: %s", store.ErrNotAdaptive, name)
+	case duration == 0 && a.Override == nil:
+		return 0, nil
+	case duration > 0 && (limit < a.Least || limit > a.Most):
+		return 0, a.OutOfRange(limit)
+	}
+	c := m.begin(now)
+	action, cause := store.AuditOverrideEnd, store.CauseOverrideOver
+	if duration == 0 {
+		limit = a.Clamp(a.Override.Back)
+		a.Frozen, a.Override = nil, nil
+	} else {
+		back := a.Limit
+		if a.Override != nil {
+			back = a.Override.Back
+		}
+		held := heldSinceNow(by, now)
+		a.Frozen = &store.Intervention{Author: held.author, Reason: held.reason, Since: time.UnixMicro(held.since)}
+		a.Override = &store.Override{Until: time.UnixMicro(now).Add(duration.Truncate(time.Microsecond)), Back: back}
+		action, cause = store.AuditOverride, store.CauseOverride
+	}
+	a.number++
+	a.Cause, a.At = cause, time.UnixMicro(now)
+	if limit != a.Limit {
+		a.Before, a.Limit, a.Why, a.Changed = a.Limit, limit, cause, time.UnixMicro(now)
+		if a.IsRate() {
+			m.setRate(name, a.inForce(), true)
+		} else {
+			m.setCap(name, limit, true)
+		}
+		c.Freed(name)
+	}
+	m.record(now, by, action, name, m.room.Gates[name].Held, duration)
+	c.WakeFreed()
+	m.fill(c, now)
+	return a.number, nil
 }
 
 // Adaptations returns every limit that moves by itself, by its gate.
@@ -411,6 +396,10 @@ func (p *Partition) Adaptations(context.Context) (all []store.Adaptation, err er
 			if one.Frozen != nil {
 				frozen := *one.Frozen
 				one.Frozen = &frozen
+			}
+			if one.Override != nil {
+				override := *one.Override
+				one.Override = &override
 			}
 			if g := m.room.Gates[name]; g != nil {
 				one.Held, one.Paused = g.Held, g.Rate == nil && !g.Default && g.Limit == 0

@@ -2,11 +2,13 @@ package memory
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/fairqueue"
 	"github.com/headgate/headgate/internal/memory/internal/names"
 	"github.com/headgate/headgate/store"
@@ -273,4 +275,74 @@ func (p *Partition) NoteTick(_ context.Context, name string, tick time.Time) err
 		}
 	})
 	return nil
+}
+
+// Adapt moves a limit, as store.Timers.Adapt.
+func (p *Partition) Adapt(_ context.Context, to store.Adapt) (number int64, err error) {
+	p.write(func(m *model, now int64) { number, err = m.adapt(now, &to) })
+	return number, err
+}
+
+func (m *model) adapt(now int64, to *store.Adapt) (number int64, err error) {
+	name, a := string(to.Gate), m.adaptive[string(to.Gate)]
+	switch {
+	case to.Number == 0 && m.promoter != to.Owner:
+		return 0, store.ErrNotHolder
+	case to.Number == 0 && m.version != to.Version:
+		return 0, fmt.Errorf("%w: version %d is in force, not %d", store.ErrStale, m.version, to.Version)
+	case a == nil:
+		return 0, fmt.Errorf("%w: %s", store.ErrNotAdaptive, name)
+	}
+	if o := a.Override; o != nil && to.Number == 0 && now >= o.Until.UnixMicro() {
+		a.Frozen, a.Override = nil, nil
+		to.Limit, to.Cause = o.Back, store.CauseOverrideOver
+	}
+	note := m.gateNotes[name]
+	limit, _ := m.ownLimit(name)
+	if a.Frozen != nil && !(a.IsRate() && to.Limit == a.Limit) || !a.IsRate() && m.inForce(name) != a.Limit || limit != 0 && note.until != 0 || to.Number != 0 && to.Number < a.number {
+		return 0, nil
+	}
+	c := m.begin(now)
+	a.number++
+	if to.Number != 0 {
+		a.number = to.Number
+	}
+	a.Cause, a.At = to.Cause, time.UnixMicro(now)
+	limit = a.Clamp(to.Limit)
+	eases := a.Push > 0 && m.filled >= a.Eased.UnixMicro()
+	if eases {
+		if a.Push--; a.Push < admission.PressureLow {
+			a.Push = 0
+		}
+		a.Eased = time.UnixMicro(m.filled).Add(store.PushStep)
+	}
+	if limit == a.Limit {
+		if eases {
+			m.setRate(name, a.inForce(), true)
+			c.Freed(name)
+			c.WakeFreed()
+			m.fill(c, now)
+		}
+		return a.number, nil
+	}
+	if limit > a.Limit {
+		a.Raised++
+	} else {
+		a.Lowered++
+	}
+	a.Before, a.Limit, a.Why, a.Changed = a.Limit, limit, to.Cause, time.UnixMicro(now)
+	if a.IsRate() {
+		m.setRate(name, a.inForce(), true)
+	} else {
+		m.setCap(name, limit, true)
+	}
+	if to.Number == 0 && now-a.toldAt >= store.AdaptAuditEvery.Microseconds() {
+		by := store.Intervention{Author: store.AdaptAuthor, Reason: a.inWords(a.told) + " to " + a.inWords(limit) + ": " + to.Cause}
+		m.record(now, by, store.AuditAdapt, name, m.room.Gates[name].Held, 0)
+		a.told, a.toldAt = limit, now
+	}
+	c.Freed(name)
+	c.WakeFreed()
+	m.fill(c, now)
+	return a.number, nil
 }

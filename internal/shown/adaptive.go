@@ -3,9 +3,11 @@ package shown
 import (
 	"context"
 	"fmt"
+	"math"
 	"strconv"
 	"time"
 
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/control"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/store"
@@ -36,6 +38,8 @@ type Adaptive struct {
 	Raised  int64      `json:"raised"`
 	Lowered int64      `json:"lowered"`
 	Frozen  *Frozen    `json:"frozen,omitempty"`
+	// Override is until when an operator, Frozen, has set Limit, and what comes back then.
+	Override *Override `json:"override,omitempty"`
 	// Pushback is how much the receiver asks for less, and InForce what of Limit is left by it; absent where it does not.
 	Pushback string  `json:"pushback,omitempty"`
 	InForce  float64 `json:"in_force,omitempty"`
@@ -46,6 +50,12 @@ type Frozen struct {
 	Author string     `json:"author,omitempty"`
 	Reason string     `json:"reason,omitempty"`
 	Since  *time.Time `json:"since,omitempty"`
+}
+
+// Override is a limit that an operator has set for a time.
+type Override struct {
+	Until *time.Time `json:"until"`
+	Back  float64    `json:"back"`
 }
 
 // Adaptives are all of them.
@@ -82,6 +92,9 @@ func AdaptiveOf(a *store.Adaptation) Adaptive {
 	} else {
 		v.MaxRunning = a.Own
 	}
+	if o := a.Override; o != nil {
+		v.Override = &Override{Stamp(o.Until), of(o.Back)}
+	}
 	if a.Frozen != nil {
 		v.Frozen = &Frozen{a.Frozen.Author, a.Frozen.Reason, Stamp(a.Frozen.Since)}
 	}
@@ -102,6 +115,19 @@ func FindAdaptive(ctx context.Context, s store.Deployment, name string) (store.G
 	return "", err
 }
 
+// OverrideLimit returns a limit that an operator wants, in jobs at a time or jobs a second, as the store takes it.
+func OverrideLimit(gate store.GateName, limit float64) (int, error) {
+	unit := 1.0
+	if kind, _ := gate.Split(); kind == store.KindDownstreamRate {
+		unit = store.RateUnit
+	}
+	whole := math.Round(limit * unit)
+	if !(whole >= 1 && whole <= math.MaxInt32*store.RateUnit) || unit == 1 && whole != limit {
+		return 0, &admission.FieldError{Field: "limit", Value: strconv.FormatFloat(limit, 'g', -1, 64), Allowed: "a whole number of jobs at a time, or of a dispatch jobs a second, above 0"}
+	}
+	return int(whole), nil
+}
+
 // InWords tells one of its limits for people: a number, of a rate with /s behind it.
 func (v Adaptive) InWords(limit float64) string {
 	if v.Moves == policy.MovesDispatch {
@@ -115,6 +141,8 @@ func (v Adaptive) LastStep() string {
 	switch {
 	case v.Pushback != "":
 		return "the receiver pushes back, " + v.Pushback + ": " + v.InWords(v.InForce) + " of it are in force"
+	case v.Override != nil:
+		return "set by an operator for a time"
 	case v.Frozen != nil:
 		return "frozen"
 	case v.Looked == nil:

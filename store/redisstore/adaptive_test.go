@@ -286,6 +286,70 @@ func TestAMovedRateStands(t *testing.T) {
 	}
 }
 
+// TestAnOverriddenLimit stands in all partitions whatever the loop finds and whatever is edited, until its time is over or it is ended; then what
+// the loop had found is back.
+func TestAnOverriddenLimit(t *testing.T) {
+	t.Parallel()
+	for _, parts := range []int{1, 3} {
+		b := newAdaptiveBench(t, redistest.Shared(t).Client(t), parts)
+		balancer := b.store.NewBalancer()
+		inForce := func(what string, want int) {
+			t.Helper()
+			if balancer != nil {
+				check(t, balancer.Step(t.Context()))
+			}
+			b.inForce(what, want)
+		}
+		override := func(limit int, duration time.Duration) (int64, error) {
+			return b.store.Override(t.Context(), smtpGate, limit, duration, store.Intervention{Author: "ada", Reason: "calm"})
+		}
+		if _, err := override(9, time.Minute); !errors.Is(err, store.ErrNotAdaptive) {
+			t.Errorf("of nothing: %v", err)
+		}
+		b.put(movingCap(60, 6, 54))
+		check(t, b.adapt("one", 30))
+		if n, err := override(0, 0); n != 0 || err != nil {
+			t.Errorf("nothing to end: %d, %v", n, err)
+		}
+		for _, limit := range []int{5, 55} {
+			if _, err := override(limit, time.Minute); err == nil || err.Error() != fmt.Sprintf("invalid limit %d: allowed is 6 to 54, between which the policy lets it move", limit) {
+				t.Errorf("got %v", err)
+			}
+		}
+		_, err := override(12, time.Minute)
+		check(t, err)
+		inForce("overridden", 12)
+		check(t, b.adapt("one", 48))
+		b.put(movingCap(60, 6, 54), store.Cap{Gate: store.QueueGate("mail"), Limit: 7})
+		check(t, b.adapt("one", 48))
+		inForce("after steps and an edit", 12)
+		_, err = override(18, time.Second)
+		check(t, err)
+		inForce("overridden once more", 18)
+		all, err := b.store.Adaptations(t.Context())
+		if err != nil || all[0].Override == nil || all[0].Override.Back != 30 || all[0].Frozen.Author != "ada" || all[0].Frozen.Reason != "calm" {
+			t.Fatalf("%+v, %v", all, err)
+		}
+		for time.Now().Before(all[0].Override.Until.Add(10 * time.Millisecond)) {
+			time.Sleep(10 * time.Millisecond)
+		}
+		check(t, b.adapt("one", 30))
+		inForce("after its time", 30)
+		_, err = override(12, time.Minute)
+		check(t, err)
+		if n, err := override(0, 0); n == 0 || err != nil {
+			t.Errorf("ended: %d, %v", n, err)
+		}
+		inForce("after its end", 30)
+		check(t, b.adapt("one", 48))
+		inForce("moves again", 48)
+		page, err := b.store.Audit(t.Context(), store.AuditQuery{Action: store.AuditOverride})
+		if err != nil || len(page.Entries) != 3 || page.Entries[0].Reason != "calm" || page.Entries[0].For != time.Minute {
+			t.Errorf("%+v, %v", page.Entries, err)
+		}
+	}
+}
+
 // TestWithoutAdaptiveLimitsNothingIsAsked: not one command, nor a byte of a reply, of who promotes and of who edits.
 func TestWithoutAdaptiveLimitsNothingIsAsked(t *testing.T) {
 	t.Parallel()

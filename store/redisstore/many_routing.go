@@ -204,7 +204,12 @@ func (d *many) Adapt(ctx context.Context, to store.Adapt) (number int64, err err
 		return 0, err
 	}
 	to.Number = number
-	return number, d.each(func(i int, part *Partition) error {
+	return number, d.follow(ctx, to)
+}
+
+// follow brings the other partitions to where the first one has a limit.
+func (d *many) follow(ctx context.Context, to store.Adapt) error {
+	return d.each(func(i int, part *Partition) error {
 		if i == 0 {
 			return nil
 		}
@@ -240,6 +245,24 @@ func (d *many) NoteLoad(ctx context.Context, to store.LoadNote) error {
 // Freeze implements Deployment: the first partition decides what others follow.
 func (d *many) Freeze(ctx context.Context, gate store.GateName, frozen bool, by store.Intervention) (was bool, err error) {
 	return d.parts[0].Freeze(ctx, gate, frozen, by)
+}
+
+// Override implements Deployment: what the first partition has decided the others follow.
+func (d *many) Override(ctx context.Context, gate store.GateName, limit int, duration time.Duration, by store.Intervention) (number int64, err error) {
+	number, err = d.parts[0].Override(ctx, gate, limit, duration, by)
+	if err != nil || number == 0 {
+		return number, err
+	}
+	all, err := d.parts[0].Adaptations(ctx)
+	if err != nil {
+		return number, err
+	}
+	for i := range all {
+		if all[i].Gate == gate {
+			err = d.follow(ctx, store.Adapt{Gate: gate, Limit: all[i].Limit, Cause: all[i].Cause, Number: number})
+		}
+	}
+	return number, err
 }
 
 // Holds implements Deployment.

@@ -327,8 +327,15 @@ func (w *walk) adapt() {
 	if w.number("rate", 0, 2) == 2 {
 		to.Gate, to.Limit = store.DownstreamRateGate("api"), to.Limit*store.RateUnit*7/6
 	}
-	freezes, by := w.number("freezes", 0, 4), w.by()
+	freezes, by := w.number("freezes", 0, 6), w.by()
+	duration := time.Duration(w.number("override", 0, 3)) * 2 * time.Second
 	w.resend = func() {
+		if freezes > 4 {
+			w.replied("override", func(s store.Partition) redistest.Reply {
+				return redistest.Replied(s.Override(w.ctx, to.Gate, to.Limit, duration, by))
+			})
+			return
+		}
 		if freezes > 2 {
 			w.replied("freeze", func(s store.Partition) redistest.Reply {
 				return redistest.Replied(s.Freeze(w.ctx, to.Gate, freezes == 4, by))

@@ -127,11 +127,13 @@ func (a *API) tenant(r *route.Request) (*route.Answer, error) {
 
 // adaptiveRoutes are those of limits that move by themselves. One holds back jobs of every tenant, so they are the deployment's.
 func (a *API) adaptiveRoutes() []route.Route {
-	const frozen = "/api/v1/adaptive/{name}/freeze"
+	const frozen, overridden = "/api/v1/adaptive/{name}/freeze", "/api/v1/adaptive/{name}/override"
 	return []route.Route{
 		see("/api/v1/adaptive", a.adaptives),
 		operate(http.MethodPut, frozen, a.freeze),
 		operate(http.MethodDelete, frozen, a.thaw),
+		operate(http.MethodPut, overridden, a.override),
+		operate(http.MethodDelete, overridden, a.endOverride),
 	}
 }
 
@@ -162,6 +164,44 @@ func (a *API) thaw(r *route.Request) (*route.Answer, error) {
 		return nil, problem.New(problem.NotFound, "%s is not frozen: GET /api/v1/adaptive tells what is", r.PathValue("name"))
 	}
 	return route.Done(), nil
+}
+
+type overrideAsk struct {
+	Limit  float64 `json:"limit"`
+	For    string  `json:"for"`
+	Reason string  `json:"reason"`
+}
+
+func (a *API) override(r *route.Request) (*route.Answer, error) {
+	var ask overrideAsk
+	if err := r.Decode(&ask); err != nil {
+		return nil, err
+	}
+	duration, err := route.Duration("/for", ask.For, store.MinOverride, store.MaxOverride)
+	if err != nil {
+		return nil, err
+	}
+	gate, err := shown.FindAdaptive(r.Context(), a.config.Store, r.PathValue("name"))
+	if err != nil {
+		return nil, err
+	}
+	limit, err := shown.OverrideLimit(gate, ask.Limit)
+	if err == nil {
+		_, err = a.config.Store.Override(r.Context(), gate, limit, duration, intervention(r, ask.Reason))
+	}
+	return route.Done(), err
+}
+
+func (a *API) endOverride(r *route.Request) (*route.Answer, error) {
+	gate, err := shown.FindAdaptive(r.Context(), a.config.Store, r.PathValue("name"))
+	if err != nil {
+		return nil, err
+	}
+	was, err := a.config.Store.Override(r.Context(), gate, 0, 0, intervention(r, r.URL.Query().Get("reason")))
+	if err == nil && was == 0 {
+		return nil, problem.New(problem.NotFound, "the limit of %s is not set for a time: GET /api/v1/adaptive tells what is", r.PathValue("name"))
+	}
+	return route.Done(), err
 }
 
 func (a *API) setFrozen(r *route.Request, frozen bool, reason string) (was bool, err error) {

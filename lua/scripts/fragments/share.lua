@@ -122,7 +122,7 @@ local function hunger(name)
 end
 
 -- adaptive: limits that move by themselves between bounds of the policy. `adaptive` maps the gate of each to ADAPTIVE below, joined by |,
--- and behind them who froze it and why, as a hold has it (audit.lua), or nothing. `own` is the policy's limit, `limit` what is in force
+-- and behind them who froze it and why, as a hold has it (audit.lua), or nothing; of what an operator has set for a time also \2until|back. `own` is the policy's limit, `limit` what is in force
 -- instead: over all partitions, where several share it. `number` grows with each look of the loop, `told` is the limit that the audit last
 -- told, at told_at. `na` says how many there are. Of a rate the four are in RATE_UNIT of a job a second, and `name` is
 -- burst~push~eased~name: the burst of the policy in this partition, how much its receiver pushes back, a place in PUSHED or 0, and when that
@@ -164,6 +164,12 @@ end
 
 -- adaptive_count returns how many there are. Unlike state_num it leaves a field that is to go as it is.
 local function adaptive_count() return tonumber(state_get('na') or 0) end
+
+-- adaptive_overridden returns until when an operator has set a limit, and what comes back then; nothing where none has.
+local function adaptive_overridden(a)
+  local until_us, back = match(a.frozen, '\2(%d+)|(%d+)$')
+  return tonumber(until_us), tonumber(back)
+end
 
 local function adaptive_clamp(a, limit) return math.max(a.least, math.min(limit, a.most)) end
 

@@ -10,6 +10,7 @@
 -- Reply {"moved" | "more", number} or {"kept", 0}, {"held", 0}, {"stale", version in force} or {"none", 0}; kept is of one that an operator has frozen
 --   or set otherwise, or of a number that is older than the last
 -- A rate whose receiver pushes back is eased by a step where that is due; of one that is frozen that is all, for the limit that it has.
+-- What an operator has set for a time, and whose time is over, goes back.
 -- Never leaves the bounds of the policy, whatever limit is asked for, nor tells the audit more often than TELL_EVERY.
 -- @flag allow-oom
 -- @relief
@@ -35,6 +36,10 @@ function scripts.adapt(KEYS, ARGV)
   end
   local a, g, s = adaptive_read(NAME), gate(NAME), share_read(NAME)
   if not a then return { 'none', '0' } end
+  local until_us, back = adaptive_overridden(a)
+  if until_us and now >= until_us and NUMBER == 0 then
+    a.frozen, LIMIT, CAUSE = '', back, 'override_over'
+  end
   if a.frozen ~= '' and not (a.burst and LIMIT == a.limit) or adaptive_by_others(a, g, s) or NUMBER ~= 0 and NUMBER < a.number then return { 'kept', '0' } end
   a.number = NUMBER == 0 and a.number + 1 or NUMBER
   a.cause, a.at = CAUSE, now

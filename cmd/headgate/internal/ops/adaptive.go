@@ -21,12 +21,12 @@ func NewAdaptive() *cobra.Command {
 		Use: "adaptive", Short: "See limits that move by themselves, and stop them", Args: cli.NoArgs,
 		Long: `Limits of downstreams that the policy lets move by themselves (adaptive, see
 docs/guides/adaptive-limits.md): what is in force, and why it moved last. freeze keeps one where it
-is until thaw.`,
+is until thaw, override puts another in force for a time.`,
 		Example: `  headgate adaptive list --redis localhost:6379
   headgate adaptive freeze mail-out --reason "their maintenance" --redis localhost:6379`,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(newAdaptiveList(), newFreeze("freeze", "Keep a limit from moving", true), newFreeze("thaw", "Let a limit move again", false))
+	c.AddCommand(newAdaptiveList(), newFreeze("freeze", "Keep a limit from moving", true), newFreeze("thaw", "Let a limit move again", false), newOverride())
 	return c
 }
 
@@ -65,7 +65,11 @@ func writeAdaptives(to io.Writer, all shown.Adaptives, now time.Time) {
 	for _, a := range all.Adaptive {
 		step := a.LastStep()
 		if a.Frozen != nil {
-			step = "frozen by " + held(a.Frozen.Author) + " since " + sinceWhen(a.Frozen.Since, now)
+			step = "frozen by "
+			if a.Override != nil {
+				step = "set until " + a.Override.Until.UTC().Format(time.DateTime) + "Z, then " + a.InWords(a.Override.Back) + ", by "
+			}
+			step += held(a.Frozen.Author) + " since " + sinceWhen(a.Frozen.Since, now)
 			if a.Frozen.Reason != "" {
 				step += ", " + cli.Tame(a.Frozen.Reason, cli.ShownText)
 			}
@@ -129,5 +133,78 @@ func freeze(ctx context.Context, c *cobra.Command, s store.Deployment, o *cli.Op
 		} else {
 			fmt.Fprintf(to, "the limit of %s moves again\n", gate.Words())
 		}
+	})
+}
+
+// overrideView is what override did.
+type overrideView struct {
+	Name  string         `json:"name"`
+	Gate  store.GateName `json:"gate"`
+	Limit float64        `json:"limit,omitempty"`
+	For   string         `json:"for,omitempty"`
+	Off   bool           `json:"off"`
+}
+
+func newOverride() *cobra.Command {
+	var o cli.Operator
+	var reason string
+	var limit float64
+	var duration time.Duration
+	var off bool
+	c := &cobra.Command{
+		Use: "override NAME", Short: "Put a limit in force for a time", Args: cli.OneArg("NAME"),
+		Long: `Puts a limit in force instead of what its loop has found, between its min and max, for a time in which
+the loop leaves it alone. Then the one of before comes back by itself. --off ends it before that.
+
+Exit code 3 says that the policy has no adaptive limit of that name, or that there is nothing to end.`,
+		Example: `  headgate adaptive override mail-out --limit 12 --for 10m --reason "they asked for it" --redis localhost:6379
+  headgate adaptive override mail-out --off --redis localhost:6379`,
+		RunE: func(c *cobra.Command, args []string) error {
+			set := c.Flags().Changed("limit") || c.Flags().Changed("for")
+			switch {
+			case off && set:
+				return cli.FieldError("off", "true", "neither --limit nor --for beside it")
+			case !off && (duration < store.MinOverride || duration > store.MaxOverride):
+				return cli.FieldError("for", duration.String(), store.MinOverride.String()+" to "+store.MaxOverride.String())
+			}
+			if err := cli.CheckReason(reason); err != nil {
+				return err
+			}
+			return o.With(c, func(ctx context.Context, s store.Deployment) error {
+				return override(ctx, c, s, &o, args[0], limit, duration, cli.By(reason))
+			})
+		},
+	}
+	o.Add(c)
+	c.Flags().Float64Var(&limit, "limit", 0, "`N` jobs at a time, or of a dispatch jobs a second")
+	c.Flags().DurationVar(&duration, "for", 0, "`DURATION` such as 10m, 1s to 168h")
+	c.Flags().BoolVar(&off, "off", false, "end it: what its loop had found is in force again")
+	cli.ReasonFlag(c, &reason)
+	return c
+}
+
+func override(ctx context.Context, c *cobra.Command, s store.Deployment, o *cli.Operator, name string, limit float64, duration time.Duration, by store.Intervention) error {
+	gate, err := shown.FindAdaptive(ctx, s, name)
+	if err != nil {
+		return err
+	}
+	whole := 0
+	if duration > 0 {
+		if whole, err = shown.OverrideLimit(gate, limit); err != nil {
+			return cli.Usage(err)
+		}
+	}
+	number, err := s.Override(ctx, gate, whole, duration, by)
+	if err != nil {
+		return err
+	}
+	if duration == 0 {
+		if number == 0 {
+			return cli.Nothing("the limit of %s is not set for a time: headgate adaptive list tells what is", name)
+		}
+		return o.Print(c, overrideView{Name: name, Gate: gate, Off: true}, func(to io.Writer) { fmt.Fprintf(to, "the limit of %s moves again\n", gate.Words()) })
+	}
+	return o.Print(c, overrideView{name, gate, limit, duration.String(), false}, func(to io.Writer) {
+		fmt.Fprintf(to, "the limit of %s is %g for %s\n", gate.Words(), limit, duration)
 	})
 }

@@ -50,6 +50,29 @@ func (s *Bounds) Freeze(ctx context.Context, gate store.GateName, frozen bool, b
 	return err == nil && reply[0] == "was", err
 }
 
+// Override puts a limit in force instead of that of its loop, or ends that.
+func (s *Bounds) Override(ctx context.Context, gate store.GateName, limit int, duration time.Duration, by store.Intervention) (number int64, err error) {
+	if err := by.Validate(); err != nil {
+		return 0, err
+	}
+	action := store.AuditOverride
+	if duration == 0 {
+		action = store.AuditOverrideEnd
+	}
+	reply, err := s.conn.Run(ctx, "override", s.conn.Now, string(gate), limit, codec.Micros(duration), codec.InterventionText(by, action))
+	if err != nil {
+		return 0, err
+	}
+	switch reply[0] {
+	case "none":
+		return 0, fmt.Errorf("%w: %s", store.ErrNotAdaptive, gate)
+	case "range":
+		a := store.Adaptation{Gate: gate, Least: int(redisconn.Whole(reply[1])), Most: int(redisconn.Whole(reply[2]))}
+		return 0, a.OutOfRange(limit)
+	}
+	return redisconn.Whole(reply[1]), nil
+}
+
 // Adaptations returns every limit that moves by itself, by its gate. Where there is none it is one read, else two.
 func (s *Bounds) Adaptations(ctx context.Context) ([]store.Adaptation, error) {
 	base := s.conn.Partition.Base()
@@ -151,6 +174,10 @@ func parseAdaptation(gate, text string) (a store.Adaptation, err error) {
 	}
 	if frozen := parts[rowFrozen]; frozen != "" {
 		a.Frozen = &store.Intervention{}
+		if at := strings.LastIndex(frozen, "\x02"); at > strings.LastIndex(frozen, "\x01") {
+			until, back, _ := strings.Cut(frozen[at+1:], "|")
+			a.Override, frozen = &store.Override{Until: timeOf(redisconn.Whole(until)), Back: int(redisconn.Whole(back))}, frozen[:at]
+		}
 		a.Frozen.Reason, a.Frozen.Author, a.Frozen.Since = codec.ParseHoldReason(frozen)
 	}
 	return a, nil
