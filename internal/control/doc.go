@@ -46,9 +46,9 @@
 // much more it would take. So there is a ceiling, at which it last refused, and a way back to it: with t the intervals since then,
 //
 //	cut       more than 1 % of the calls were refused: ceiling = what got through, rate = 0.95 of that
-//	way back  rate = ceiling·(1 + 0.05·((t-6)/6)³)
+//	way back  rate = ceiling·(1 + 0.05·((t-10)/10)³), from t = 20 on 1.1 times as much with each look
 //
-// the curve of CUBIC (RFC 9438, section 4.2): soon near the ceiling, long at it, gently beyond, and the faster the longer nothing is refused there,
+// the curve of CUBIC (RFC 9438, section 4.2): soon near the ceiling, long at it, gently beyond; and where nothing is refused 5 % beyond it, faster,
 // since then the receiver has become another one. What got through is the rate itself less the part refused: with a rate that binds, counts
 // over a time say the same with more noise. Then:
 //

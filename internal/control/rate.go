@@ -51,10 +51,12 @@ const (
 	// fewCalls is among how many calls a single refused one says nothing: what is seen then adds up.
 	fewCalls = 1 / refusedMost
 	// margin is how far below the ceiling a cut goes, and plateau how many intervals the way back takes.
-	margin, plateau = 0.05, 6
+	margin, plateau = 0.05, 10
 	// usedLeast is which part of the limit has to be used for a higher one to make sense; from boundFrom on the limit is taken for
 	// what the calls came at.
 	usedLeast, boundFrom = 0.75, 0.9
+	// another is by what a rate grows in an interval once nothing is refused a margin beyond the ceiling: the receiver has become another one.
+	another = 1.1
 	// growMost is by what a rate grows at most at a time, rateBand the part below which a change is not made.
 	growMost, rateBand = 2, 0.005
 )
@@ -127,13 +129,18 @@ func (r *Rate) Tick(in int, s Sample) Step {
 	case came < usedLeast*float64(r.force):
 		return r.to(r.limit, CauseNotBound)
 	}
-	r.looks += math.Max(1, float64(s.Over)/float64(r.config.Interval))
+	passed := math.Max(1, float64(s.Over)/float64(r.config.Interval))
+	r.looks += passed
 	u := (r.looks - plateau) / plateau
 	cause := CauseRecover
 	if u > 0 {
 		cause = CauseBeyond
 	}
-	return r.to(math.Max(r.limit, math.Min(r.limit*growMost, r.ceiling*(1+margin*u*u*u))), cause)
+	to := r.ceiling * (1 + margin*u*u*u)
+	if u > 1 {
+		to = r.limit * math.Pow(another, passed)
+	}
+	return r.to(math.Max(r.limit, math.Min(r.limit*growMost, to)), cause)
 }
 
 // cut goes a margin below what got through, which is the new ceiling. Of what was refused one call is left out of account: a single one
