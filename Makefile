@@ -176,6 +176,10 @@ outage-return: deps ## Take Redis away under open loads at four distances and th
 # Further flags for `make breaks`, as in: make breaks BREAKFLAGS='-run worker/'
 BREAKFLAGS ?= -sound -table docs/BREAKS.md
 
+.PHONY: dispatch-rate
+dispatch-rate: deps ## Let a dispatch rate find what a receiver takes that answers 429 above 40 a second, then 20, then 40 again. A minute.
+	HEADGATE_DISPATCH_RATE=1 $(GO) test ./worker -run '^TestADispatchFindsTheRateOfItsReceiver$$' -count 1 -v
+
 .PHONY: big
 big: deps ## Load 1,000,000 jobs, 300,000 lanes and 20,000 tenants with caps, and fail where any call holds Redis up for 5 ms. Some minutes; on a quiet machine.
 	HEADGATE_BIG=100 $(GO) test $(TESTCOMPILE) ./admin -run TestNothingHoldsRedisUp -count 1 -v -timeout 30m
