@@ -122,6 +122,7 @@ var State = []Field{
 	{"dead:REASON", "jobs that became dead letters, by why"},
 	{"retried", "retries"},
 	{"stranded", "jobs taken back from workers whose lease ended"},
+	{"lt", "last token of a lease in the ready streams that are gone"},
 	{"gen", "the generation of `ended:N` that is filled"},
 	{"en", "ids in it"},
 	{"eo", "ids in the one before"},

@@ -118,9 +118,37 @@ local function pool_unlist(field, gone)
   state_set(field, #left > 0 and table.concat(left, ' ') or false)
 end
 
+-- entry_id_parts returns milliseconds and number of the id of an entry.
+local function entry_id_parts(id)
+  local ms, n = match(id, '^(%d+)%-(%d+)$')
+  return tonumber(ms), tonumber(n)
+end
+
+-- entry_ids_keep notes the last id of a ready stream that goes, and entry_ids_go_on has a new one begin behind all that were: an id is a lease's
+-- token, and a stream that is made anew in the same millisecond, or by a clock that has stepped back, would give it to another job.
+local function entry_ids_keep(ready)
+  local info = redis.call('XINFO', 'STREAM', ready)
+  for i = 1, #info, 2 do
+    if info[i] == 'last-generated-id' then
+      local ms, n = entry_id_parts(info[i + 1])
+      local most_ms, most = entry_id_parts(state_get('lt') or '0-0')
+      if ms > most_ms or ms == most_ms and n > most then state_set('lt', info[i + 1]) end
+    end
+  end
+end
+
+local function entry_ids_go_on(ready)
+  local ms, n = match(state_get('lt') or '', '^(%d+)%-(%d+)$')
+  if not ms then return end
+  local id = format('%s-%d', ms, n + 1)
+  redis.call('XADD', ready, id, 'j', '')
+  redis.call('XDEL', ready, id)
+end
+
 -- pool_close forgets a pool without workers and without entries.
 local function pool_close(pool)
   if pool.slots > 0 or redis.call('XLEN', pool.key) > 0 then return end
+  entry_ids_keep(pool.key)
   redis.call('UNLINK', pool.key)
   redis.call('ZREM', keys.due, 'c' .. pool.id)
   pool_unlist('pools', pool.id)

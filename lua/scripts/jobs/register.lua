@@ -21,6 +21,7 @@ function scripts.register(KEYS, ARGV)
   local pool = pool_open(POOL)
   if not pool then
     redis.call('XGROUP', 'CREATE', call.prefix .. 'ready:' .. POOL, GROUP, '0', 'MKSTREAM')
+    entry_ids_go_on(call.prefix .. 'ready:' .. POOL)
     local first = match(QUEUES, '=(%d+)')
     state_set('pool:' .. POOL, format('0|%s|1|%s|%s', MODE, first, QUEUES))
     call.pools[POOL] = nil
