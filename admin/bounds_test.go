@@ -52,13 +52,6 @@ func (l *line) get(path, credential string) (status int, closes bool) {
 	return response.StatusCode, response.Close
 }
 
-// over waits until the server has closed the connection.
-func (l *line) over() bool {
-	l.tb.Helper()
-	_, err := l.reader.ReadByte()
-	return err != nil
-}
-
 const health = "/api/v1/health/live"
 
 // TestWhoHasACredentialKeepsTheirConnection: with all places taken, those that were idle longest without one make room.

@@ -126,7 +126,8 @@ func TestWhatCallsFailedByIsForOperators(t *testing.T) {
 	smtp := map[string]string{"downstream": "smtp"}
 	for who, sees := range map[string]bool{"viewer": false, "operator": true, "admin": true} {
 		for _, question := range []ask{
-			{op: "GET /api/v1/breakers/{downstream}", path: smtp}, {op: "GET /api/v1/breakers", query: "state=closed"},
+			{op: "GET /api/v1/breakers/{downstream}", path: smtp},
+			{op: "GET /api/v1/breakers", query: "state=closed"},
 			{op: "GET /api/v1/explain/{kind}/{name}", path: map[string]string{"kind": "downstream", "name": "smtp"}},
 		} {
 			text, err := json.Marshal(p.want(http.StatusOK, who, question).object(t))

@@ -70,7 +70,8 @@ func TestAJobIsToldItsLimits(t *testing.T) {
 		status         int
 		policy, left   string
 	}{
-		{"operator", "a", http.StatusCreated, `"global";q=100;w=1;headgate-burst=50, ` + own, ""}, {"acme-admin", "a", http.StatusOK, own, ""},
+		{"operator", "a", http.StatusCreated, `"global";q=100;w=1;headgate-burst=50, ` + own, ""},
+		{"acme-admin", "a", http.StatusOK, own, ""},
 		{"acme-admin", "b", http.StatusTooManyRequests, own, `"acme";r=0;t=86400`},
 	} {
 		got := p.want(row.status, row.credential, job(row.id))

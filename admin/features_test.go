@@ -80,7 +80,8 @@ func (p *plant) features() {
 		path  string
 		names map[string]string
 	}{
-		{"/api/v1/queues/{queue}", map[string]string{"queue": "mail"}}, {"/api/v1/tenants/{tenant}", map[string]string{"tenant": "acme"}},
+		{"/api/v1/queues/{queue}", map[string]string{"queue": "mail"}},
+		{"/api/v1/tenants/{tenant}", map[string]string{"tenant": "acme"}},
 		{"/api/v1/tenants/{tenant}/queues/{queue}", map[string]string{"tenant": "acme", "queue": "mail"}},
 	} {
 		for _, what := range []string{"/pause", "/suspension"} {

@@ -68,8 +68,11 @@ func TestAScopeTellsItsTotalsAndFigures(t *testing.T) {
 	p := newPlant(t, nil)
 	p.put("admin", ask{op: "PUT /api/v1/policy", body: `{"tenants":{"acme":{"limit":{"tokens":1,"per":"1h","burst":4}}}}`})
 	_, err := p.store.Count(t.Context(), []store.ScopeCount{
-		{Scope: "acme", Allowed: 6, Refused: 4, Tokens: 30}, {Scope: "acme:mail", Allowed: 9, Refused: 1, Tokens: 10}, {Scope: "acme:mail:high", Allowed: 8, Refused: 1, Tokens: 9},
-		{Scope: admission.Global, Allowed: 15, Refused: 5, Tokens: 40}, {Scope: "idle:mail", Allowed: 1},
+		{Scope: "acme", Allowed: 6, Refused: 4, Tokens: 30},
+		{Scope: "acme:mail", Allowed: 9, Refused: 1, Tokens: 10},
+		{Scope: "acme:mail:high", Allowed: 8, Refused: 1, Tokens: 9},
+		{Scope: admission.Global, Allowed: 15, Refused: 5, Tokens: 40},
+		{Scope: "idle:mail", Allowed: 1},
 	})
 	must(t, err)
 	p.want(http.StatusOK, "operator", ask{op: "POST /api/v1/rate-limit/check", body: `{"scope":"acme","tokens":4}`})

@@ -106,8 +106,10 @@ func TestAServerThatUsesTooMuchTakesNoNewCalls(t *testing.T) {
 	memory.memory.Store(110 << 20)
 	soon(t, "the guard", func() bool { return log.count("no new work is taken") == 1 })
 	for _, a := range []ask{
-		{op: "POST /api/v1/jobs", body: `{"tenant":"acme","queue":"mail","type":"welcome","payload":{}}`}, {op: "GET /api/v1/census"},
-		{op: "POST /api/v1/rate-limit/check", body: `{"tenant":"acme","queue":"mail"}`}, at("leases", `{"max":1}`),
+		{op: "POST /api/v1/jobs", body: `{"tenant":"acme","queue":"mail","type":"welcome","payload":{}}`},
+		{op: "GET /api/v1/census"},
+		{op: "POST /api/v1/rate-limit/check", body: `{"tenant":"acme","queue":"mail"}`},
+		at("leases", `{"max":1}`),
 		{op: "POST /api/v1/workers", body: `{"queues":[{"queue":"mail"}],"slots":2,"lease":"1m"}`},
 	} {
 		got := p.want(http.StatusServiceUnavailable, "operator", a)

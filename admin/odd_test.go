@@ -117,8 +117,11 @@ func TestADamagedTimeSpoilsNoPage(t *testing.T) {
 		t.Errorf("%s", letters.body)
 	}
 	for _, a := range []ask{
-		{op: "GET /api/v1/jobs"}, {op: "GET /api/v1/jobs", query: "place=later"}, {op: "GET /api/v1/dead-letters/{tenant}/{id}", path: map[string]string{"tenant": "acme", "id": "d1"}},
-		{op: "GET /api/v1/jobs/{tenant}/{id}", path: map[string]string{"tenant": "acme", "id": "later"}}, {op: "GET /api/v1/explain/{kind}/{name}", path: map[string]string{"kind": "job", "name": "acme:later"}},
+		{op: "GET /api/v1/jobs"},
+		{op: "GET /api/v1/jobs", query: "place=later"},
+		{op: "GET /api/v1/dead-letters/{tenant}/{id}", path: map[string]string{"tenant": "acme", "id": "d1"}},
+		{op: "GET /api/v1/jobs/{tenant}/{id}", path: map[string]string{"tenant": "acme", "id": "later"}},
+		{op: "GET /api/v1/explain/{kind}/{name}", path: map[string]string{"kind": "job", "name": "acme:later"}},
 	} {
 		p.want(http.StatusOK, "viewer", a)
 	}

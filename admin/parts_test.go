@@ -60,7 +60,8 @@ func TestListsOfThePolicyComeInPages(t *testing.T) {
 		op, query, list, name string
 		want, pages           int
 	}{
-		{"GET /api/v1/tenants", "", "tenants", "tenant", 25, 3}, {"GET /api/v1/tenants", "tier=basic", "tenants", "tenant", 13, 2},
+		{"GET /api/v1/tenants", "", "tenants", "tenant", 25, 3},
+		{"GET /api/v1/tenants", "tier=basic", "tenants", "tenant", 13, 2},
 		{"GET /api/v1/queue-settings", "", "parts", "name", 25, 3},
 	} {
 		all, pages := read(row.op, row.query, row.list, row.name)

@@ -13,9 +13,8 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/headgate/headgate/admission"
-
 	"github.com/headgate/headgate/admin/internal/route"
+	"github.com/headgate/headgate/admission"
 )
 
 // yard is turns and what is in them.

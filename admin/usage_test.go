@@ -21,7 +21,7 @@ func (p *plant) keepUsage() {
 }
 
 // usage is what the API shows of it: lines of tenant, queue, jobs, calls and tokens.
-func (p *plant) usage(who string, query string) (lines [][]any, cursor string) {
+func (p *plant) usage(who, query string) (lines [][]any, cursor string) {
 	p.tb.Helper()
 	page := p.want(http.StatusOK, who, ask{op: "GET /api/v1/usage", query: query}).object(p.tb)
 	for _, one := range page["usage"].([]any) {

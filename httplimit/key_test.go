@@ -84,8 +84,12 @@ func TestARouteIsItsPattern(t *testing.T) {
 		mux.Handle(pattern, note)
 	}
 	for _, row := range []struct{ host, path, want string }{
-		{"x", "/orders/1", "GET-/orders/_id_"}, {"x", "/orders/2", "GET-/orders/_id_"}, {"x", "/orders/%3Aa", "GET-/orders/_id_"},
-		{"x", "/static/a/b/c", "/static/_rest..._"}, {"example.org", "/", "example.org/_-_"}, {"x", "/nothing/here", httplimit.Unrouted},
+		{"x", "/orders/1", "GET-/orders/_id_"},
+		{"x", "/orders/2", "GET-/orders/_id_"},
+		{"x", "/orders/%3Aa", "GET-/orders/_id_"},
+		{"x", "/static/a/b/c", "/static/_rest..._"},
+		{"example.org", "/", "example.org/_-_"},
+		{"x", "/nothing/here", httplimit.Unrouted},
 	} {
 		seen = nil
 		var outer string

@@ -107,9 +107,17 @@ func TestALimitWithoutABurstHoldsWhatComesInASecond(t *testing.T) {
 		`{"tokens":200,"per":"1s"}`: 200, `{"tokens":500,"per":"1m"}`: 9, `{"tokens":10,"per":"1h"}`: 1, `{"rate_per_second":7}`: 7, `{"tokens":1000000000,"per":"1ms"}`: admission.MaxLimitTokens,
 	}
 	at := [][]string{
-		{"global"}, {"tiers", "standard", "limit"}, {"tiers", "standard", "queues", "mail", "limit"}, {"tiers", "standard", "queues", "mail", "priority_limits", "high"},
-		{"tenants", "acme", "limit"}, {"tenants", "acme", "dispatch"}, {"queue_limits", "acme:mail"}, {"priority_limits", "acme:mail:high"},
-		{"queues", "mail", "each_tenant", "limit"}, {"queues", "mail", "each_tenant", "priority_limits", "high"}, {"downstreams", "smtp", "dispatch"},
+		{"global"},
+		{"tiers", "standard", "limit"},
+		{"tiers", "standard", "queues", "mail", "limit"},
+		{"tiers", "standard", "queues", "mail", "priority_limits", "high"},
+		{"tenants", "acme", "limit"},
+		{"tenants", "acme", "dispatch"},
+		{"queue_limits", "acme:mail"},
+		{"priority_limits", "acme:mail:high"},
+		{"queues", "mail", "each_tenant", "limit"},
+		{"queues", "mail", "each_tenant", "priority_limits", "high"},
+		{"downstreams", "smtp", "dispatch"},
 	}
 	for written, want := range limits {
 		for _, path := range at {

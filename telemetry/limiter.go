@@ -69,8 +69,10 @@ func (m limiterMetrics) Collect(to chan<- prometheus.Metric) {
 			desc  *prometheus.Desc
 			value float64
 		}{
-			{limiterHeld, float64(level.Held)}, {limiterBurst, float64(level.Bound.Burst)},
-			{limiterRate, float64(level.Bound.Rate)}, {limiterBoundLeased, float64(level.Bound.Leased)},
+			{limiterHeld, float64(level.Held)},
+			{limiterBurst, float64(level.Bound.Burst)},
+			{limiterRate, float64(level.Bound.Rate)},
+			{limiterBoundLeased, float64(level.Bound.Leased)},
 		} {
 			to <- prometheus.MustNewConstMetric(gauge.desc, prometheus.GaugeValue, gauge.value, level.Level.String())
 		}

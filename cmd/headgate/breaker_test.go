@@ -91,7 +91,8 @@ func TestBreakerCommands(t *testing.T) {
 	}
 	text := p.run(cli.ExitOK, "breaker show smtp").stdout
 	for _, want := range []string{
-		"12 times: dial tcp 10.0.0.1:25: connection  [2Jrefused", "22, 45.45 % well, 7.27 ms in the mean", "open on 10 failures in a row, or 50 % failed", "Breaker of downstream smtp: open since ", ", until ", ", failure rate\n", "none", "12 of 22 failed", "1, of them 1 in a row", "ada", "bob"} {
+		"12 times: dial tcp 10.0.0.1:25: connection  [2Jrefused", "22, 45.45 % well, 7.27 ms in the mean", "open on 10 failures in a row, or 50 % failed", "Breaker of downstream smtp: open since ", ", until ", ", failure rate\n", "none", "12 of 22 failed", "1, of them 1 in a row", "ada", "bob",
+	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}

@@ -18,7 +18,6 @@ import (
 	"time"
 
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-
 	"github.com/prometheus/procfs"
 
 	"github.com/headgate/headgate"

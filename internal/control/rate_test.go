@@ -51,7 +51,7 @@ const (
 
 // rateCourse runs a controller over a receiver whose rate moves twice, 40, 20, 40 calls a second, and returns the errors of those phases
 // in which too little got through or too much was refused.
-func rateCourse(c ticker, r *receiver, limit int, settled int) error {
+func rateCourse(c ticker, r *receiver, limit, settled int) error {
 	var bad []error
 	for _, rate := range []float64{40, 20, 40} {
 		r.rate = rate

@@ -133,11 +133,6 @@ func timedAfter(list *sorted.List[*modelJob], at int64, raw []byte, n int) (jobs
 	return jobs
 }
 
-// cameAlone reports of the only job that a call admits whether it is in a lane and owns nothing but its record (fairqueue.Pass.JoinedAlone).
-func cameAlone(j *modelJob, redriven bool) bool {
-	return j.where == inLane && !redriven && !j.counted && !j.Dated && j.release == "" && len(j.stored.Payload) <= store.LargePayload
-}
-
 // jobsAfter returns the first n jobs by raw key after one.
 func (m *model) jobsAfter(raw string, n int) []*modelJob {
 	first := &lastFirst{}

@@ -35,8 +35,11 @@ func TestWaitsAreTold(t *testing.T) {
 		limit int
 		kind  store.WaitKind
 	}{
-		{store.QueueGate("mail"), 0, store.WaitPause}, {store.TenantGate("acme"), 1, store.WaitCap}, {store.TenantQueueGate("acme", "mail"), 0, store.WaitPause},
-		{store.DownstreamGate("smtp"), 0, store.WaitPause}, {store.DownstreamGate("sms"), 1, store.WaitCap},
+		{store.QueueGate("mail"), 0, store.WaitPause},
+		{store.TenantGate("acme"), 1, store.WaitCap},
+		{store.TenantQueueGate("acme", "mail"), 0, store.WaitPause},
+		{store.DownstreamGate("smtp"), 0, store.WaitPause},
+		{store.DownstreamGate("sms"), 1, store.WaitCap},
 	}
 	for _, g := range gates {
 		p.same("gate "+string(g.name), func(s store.Partition) any {
@@ -167,7 +170,8 @@ func TestWhatAPolicyHoldsBack(t *testing.T) {
 				},
 			},
 			Caps: []store.Cap{
-				{Gate: store.TenantGate(store.Every), Limit: 2}, {Gate: store.QueueGate("mail"), Limit: 4},
+				{Gate: store.TenantGate(store.Every), Limit: 2},
+				{Gate: store.QueueGate("mail"), Limit: 4},
 				{Gate: store.TenantRateGate("bakery"), Rate: admission.Limit{Tokens: 1, Per: time.Minute, Burst: 1}},
 				{Gate: store.DownstreamRateGate("smtp"), Rate: admission.Limit{Tokens: 3, Per: time.Second, Burst: 2}},
 			},

@@ -24,8 +24,14 @@ func BenchmarkCheckInSQL(b *testing.B) {
 			n    int
 		}{
 			{"headgate", newChecks, 80_000},
-			{"postgresql", func(b *testing.B) func(context.Context, string) error { b.Helper(); return newRows(b, dbtest.PostgreSQL(b), "$1", "$2") }, 8000},
-			{"mariadb", func(b *testing.B) func(context.Context, string) error { b.Helper(); return newRows(b, dbtest.MariaDB(b), "?", "?") }, 8000},
+			{"postgresql", func(b *testing.B) func(context.Context, string) error {
+				b.Helper()
+				return newRows(b, dbtest.PostgreSQL(b), "$1", "$2")
+			}, 8000},
+			{"mariadb", func(b *testing.B) func(context.Context, string) error {
+				b.Helper()
+				return newRows(b, dbtest.MariaDB(b), "?", "?")
+			}, 8000},
 		} {
 			b.Run(fmt.Sprintf("tenants=%d/%s", tenants, row.name), func(b *testing.B) {
 				for b.Loop() {

@@ -275,6 +275,7 @@ func (b between) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		return err
 	}
 }
+
 func (b between) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
 }

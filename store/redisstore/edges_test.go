@@ -29,8 +29,10 @@ func newEdge(t *testing.T) *goneYard {
 func TestARefusalNamesTheFirstMomentThatAdmits(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []admission.Limit{
-		admission.PerSecond(1), admission.PerSecond(3).WithBurst(2), admission.PerSecond(7).WithBurst(5), {Tokens: 7, Per: time.Minute, Burst: 1},
-		{Tokens: 11, Per: 13 * time.Second, Burst: 3}, admission.PerSecond(999_983).WithBurst(1),
+		admission.PerSecond(1), admission.PerSecond(3).WithBurst(2), admission.PerSecond(7).WithBurst(5),
+		{Tokens: 7, Per: time.Minute, Burst: 1},
+		{Tokens: 11, Per: 13 * time.Second, Burst: 3},
+		admission.PerSecond(999_983).WithBurst(1),
 	} {
 		y := newEdge(t)
 		q := ofTenant("acme", limit.Burst)

@@ -152,8 +152,13 @@ func TestADebtIsRefilledLikeAnythingElse(t *testing.T) {
 		left  buckets.Micro
 		wait  time.Duration
 	}{
-		{0, -10_000_000, 1100 * time.Millisecond}, {500 * time.Millisecond, -5_000_000, 600 * time.Millisecond}, {time.Second, 0, 100 * time.Millisecond},
-		{1099 * time.Millisecond, 990_000, time.Millisecond}, {1100 * time.Millisecond, 1_000_000, 0}, {2 * time.Second, 10_000_000, 0}, {time.Hour, 10_000_000, 0},
+		{0, -10_000_000, 1100 * time.Millisecond},
+		{500 * time.Millisecond, -5_000_000, 600 * time.Millisecond},
+		{time.Second, 0, 100 * time.Millisecond},
+		{1099 * time.Millisecond, 990_000, time.Millisecond},
+		{1100 * time.Millisecond, 1_000_000, 0},
+		{2 * time.Second, 10_000_000, 0},
+		{time.Hour, 10_000_000, 0},
 	} {
 		at(step.after)
 		_, answers, err := s.Check(t.Context(), 0, true, []store.Question{q})

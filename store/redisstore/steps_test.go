@@ -24,8 +24,10 @@ import (
 // manyTenants is an update that gives so many tenants a cap, a weight and a bound of their own.
 func manyTenants(version int64, tenants, limit int) store.PolicyUpdate {
 	u := edit(version, fmt.Sprintf(`{"version":%d}`, version))
-	u.Queues = []store.QueueSettings{{Queue: "mail", Classes: admission.DefaultClasses(), Horizon: time.Hour, Overflow: store.Overflow{Policy: store.Reject, MaxJobs: 1000 + limit},
-		Tiers: map[string]store.Overflow{"gold": {Policy: store.Reject, MaxJobs: 2000 + limit}}}}
+	u.Queues = []store.QueueSettings{{
+		Queue: "mail", Classes: admission.DefaultClasses(), Horizon: time.Hour, Overflow: store.Overflow{Policy: store.Reject, MaxJobs: 1000 + limit},
+		Tiers: map[string]store.Overflow{"gold": {Policy: store.Reject, MaxJobs: 2000 + limit}},
+	}}
 	u.Tiers = map[string]string{}
 	u.Caps = []store.Cap{{Gate: store.TenantGate(store.Every), Limit: limit + 100}}
 	u.Weights = []store.TenantWeight{{Class: admission.High, Weight: admission.Weight(limit)}}
@@ -292,6 +294,7 @@ func (s seen) DialHook(next redis.DialHook) redis.DialHook { return next }
 func (s seen) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error { s.see(cmd); return next(ctx, cmd) }
 }
+
 func (s seen) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		for _, cmd := range cmds {

@@ -1,13 +1,6 @@
 package redisstore
 
 import (
-	"github.com/headgate/headgate/store/redisstore/internal/breakers"
-	"github.com/headgate/headgate/store/redisstore/internal/gates"
-	"github.com/headgate/headgate/store/redisstore/internal/jobs"
-	"github.com/headgate/headgate/store/redisstore/internal/limits"
-	"github.com/headgate/headgate/store/redisstore/internal/looking"
-	"github.com/headgate/headgate/store/redisstore/internal/policies"
-
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +14,12 @@ import (
 	"github.com/headgate/headgate/internal/redisclient"
 	"github.com/headgate/headgate/internal/redisconn"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore/internal/breakers"
+	"github.com/headgate/headgate/store/redisstore/internal/gates"
+	"github.com/headgate/headgate/store/redisstore/internal/jobs"
+	"github.com/headgate/headgate/store/redisstore/internal/limits"
+	"github.com/headgate/headgate/store/redisstore/internal/looking"
+	"github.com/headgate/headgate/store/redisstore/internal/policies"
 )
 
 // Partition runs the scripts of one partition in Redis. It may be used by several goroutines. It never resends a command by itself.

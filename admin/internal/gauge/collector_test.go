@@ -204,7 +204,8 @@ func TestPressureIsShownByQueue(t *testing.T) {
 	requests, err := Register(registry, s)
 	must(t, err)
 	queues := []store.QueueSettings{
-		{Queue: "mail", Classes: admission.DefaultClasses(), Horizon: time.Hour}, {Queue: "old", Classes: admission.DefaultClasses(), Horizon: time.Hour},
+		{Queue: "mail", Classes: admission.DefaultClasses(), Horizon: time.Hour},
+		{Queue: "old", Classes: admission.DefaultClasses(), Horizon: time.Hour},
 		{Queue: "other", Classes: admission.DefaultClasses(), Horizon: time.Hour},
 	}
 	must(t, s.PutPolicy(t.Context(), store.PolicyUpdate{Version: 1, Edit: "e", Text: []byte("{}"), Window: time.Minute, Queues: queues, Pressured: []string{"mail", "old"}}))

@@ -6,11 +6,12 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/headgate/headgate/cmd/headgate/internal/cli"
-	"github.com/headgate/headgate/cmd/headgate/internal/relay"
 	"github.com/redis/go-redis/v9/logging"
 	"github.com/spf13/cobra"
 	_ "modernc.org/sqlite" // the driver "sqlite"
+
+	"github.com/headgate/headgate/cmd/headgate/internal/cli"
+	"github.com/headgate/headgate/cmd/headgate/internal/relay"
 )
 
 func main() {

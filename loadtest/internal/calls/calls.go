@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
-
 	"github.com/headgate/headgate/loadtest/internal/figures"
 	"github.com/headgate/headgate/loadtest/internal/load"
 )

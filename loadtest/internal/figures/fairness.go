@@ -9,7 +9,6 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/fairness"
-
 	"github.com/headgate/headgate/loadtest/internal/load"
 )
 

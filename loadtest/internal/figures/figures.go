@@ -5,10 +5,8 @@ import (
 	"slices"
 
 	"github.com/headgate/headgate/admission"
-
 	"github.com/headgate/headgate/loadtest/internal/load"
 	"github.com/headgate/headgate/loadtest/internal/record"
-
 	"github.com/headgate/headgate/store"
 )
 

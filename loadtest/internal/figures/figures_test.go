@@ -10,10 +10,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/headgate/headgate/admission"
-
 	"github.com/headgate/headgate/loadtest/internal/load"
 	"github.com/headgate/headgate/loadtest/internal/record"
-
 	"github.com/headgate/headgate/store"
 )
 

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
-
 	"github.com/headgate/headgate/loadtest/internal/load"
 	"github.com/headgate/headgate/loadtest/internal/record"
 )

@@ -10,16 +10,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/admission"
-	"github.com/headgate/headgate/internal/dbtest"
-	"github.com/headgate/headgate/internal/outboxtest"
-	"github.com/headgate/headgate/outbox"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 	"github.com/riverqueue/river/rivermigrate"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/dbtest"
+	"github.com/headgate/headgate/internal/outboxtest"
+	"github.com/headgate/headgate/outbox"
 )
 
 func TestMain(m *testing.M) { outboxtest.Main(m) }

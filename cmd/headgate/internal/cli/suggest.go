@@ -23,8 +23,12 @@ func NoArgs(c *cobra.Command, args []string) error {
 
 // verbs are words for one thing, of which a command has one.
 var verbs = [][]string{
-	{"show", "get", "describe", "info", "view", "list", "ls", "top"}, {"unset", "delete", "remove", "rm", "purge", "cancel"}, {"set", "update", "edit", "change"},
-	{"check", "validate", "dry-run"}, {"redrive", "retry"}, {"why", "explain"},
+	{"show", "get", "describe", "info", "view", "list", "ls", "top"},
+	{"unset", "delete", "remove", "rm", "purge", "cancel"},
+	{"set", "update", "edit", "change"},
+	{"check", "validate", "dry-run"},
+	{"redrive", "retry"},
+	{"why", "explain"},
 }
 
 // mostMeant is how many commands are named at most.

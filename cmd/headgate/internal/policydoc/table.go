@@ -48,8 +48,12 @@ var objects = []object{
 		name: "", title: "Policy",
 		doc: "Which limits, weights and bounds are in force for whom. `headgate policy set FILE` stores one as JSON.",
 		fields: append([]field{
-			{"version", whole{low: 0, high: 1<<53 - 1}, "whatever version is in force is replaced, unless settings would be lost",
-				"The version that the document was made from. Where another one is in force by now, nothing is stored."},
+			{
+				"version",
+				whole{low: 0, high: 1<<53 - 1},
+				"whatever version is in force is replaced, unless settings would be lost",
+				"The version that the document was made from. Where another one is in force by now, nothing is stored.",
+			},
 			{"global", limit, "no limit", "Limit of the whole deployment. Every job and every check pays here, then at its tenant, queue and class."},
 		}, append(ruleFields(named{tierName, of("tier"), []string{policy.StandardTier}}, "the three of the built-in policy: premium 400 tokens a second (burst 100), standard 200 (50), basic 100 (25)"),
 			field{"queues", named{keys: orAny, value: of("queue")}, "every queue goes by the defaults", "Queues that have something of their own. `*` is each queue that is not named here: it has the default `classes`, and neither `max_running`, `max_running_per_tenant` nor `pressure`."},
@@ -62,8 +66,12 @@ var objects = []object{
 			field{"observe", list{0, policy.MaxObserved, anyScope}, "none", "Scopes whose decisions are always counted; others are while they are among the busiest."},
 			field{"usage", of("usage"), "none is kept", "Usage is kept by tenant, queue and day (UTC), for 35 days: `headgate usage` shows it. `{}` is enough. What this costs is told in [costs](guides/costs.md#usage)."},
 			field{"rollout", of("rollout"), "none", "A candidate that is in force for a part of the tenants. `headgate policy rollout` writes it."},
-			field{"dedup_window", span{policy.MinDedupWindow, policy.MaxDedupWindow}, "30s",
-				"How long at least the id of a job is remembered after the job has ended: sent again meanwhile, it is a duplicate."},
+			field{
+				"dedup_window",
+				span{policy.MinDedupWindow, policy.MaxDedupWindow},
+				"30s",
+				"How long at least the id of a job is remembered after the job has ended: sent again meanwhile, it is a duplicate.",
+			},
 			field{"$schema", text{}, "no matter", "Where an editor finds the schema of the file. It is not kept."},
 		)...),
 	},
@@ -114,8 +122,12 @@ var objects = []object{
 			{"horizon", span{policy.MinHorizon, policy.MaxHorizon}, "1h", "Places jobs without a deadline among those of their tenant with one, as if theirs were this long after their arrival."},
 			{"expired_policy", choice{string(policy.DeadLetter), string(policy.Drop)}, "`dead_letter`", "What becomes of a job that did not start before its deadline: kept as a dead letter, or forgotten. It is counted either way."},
 			{"max_wait", span{policy.MinMaxWait, policy.MaxMaxWait}, "no bound", "Longest that a job may wait from its arrival, or its own time, on, also while something holds it back; then it expires."},
-			{"doomed_percent", whole{policy.MinDoomedPercent, policy.MaxDoomedPercent, true}, "none is refused for it",
-				"Refuses a job on arrival, with the reason `doomed`, whose predicted wait is above so many percent of what it may wait by its deadline or `max_wait`. [Overload](guides/overload.md#what-would-start-too-late) tells how."},
+			{
+				"doomed_percent",
+				whole{policy.MinDoomedPercent, policy.MaxDoomedPercent, true},
+				"none is refused for it",
+				"Refuses a job on arrival, with the reason `doomed`, whose predicted wait is above so many percent of what it may wait by its deadline or `max_wait`. [Overload](guides/overload.md#what-would-start-too-late) tells how.",
+			},
 			{"poison_limit", whole{1, policy.MaxPoisonLimit, true}, "3", "Workers that may be lost while they are known to run a job; then the job is a dead letter."},
 			{"keep_dead", span{policy.MinKeepDead, policy.MaxKeepDead}, "as long as `max_dead` allows", "How long a dead letter is kept."},
 			{"max_dead", whole{1, policy.MaxMaxDead, true}, "100,000", "Most dead letters. Beyond, the oldest of the tenant that has the most go."},
@@ -145,9 +157,13 @@ var objects = []object{
 		name: "overflow", title: "overflow",
 		doc: "A bound on the jobs of a tenant that live: waiting, for later or running; dead letters and spilled ones apart. `max_jobs`, `max_bytes` or both are needed beside a policy other than `none`.",
 		fields: []field{
-			{"policy", choice{string(policy.NoBound), string(policy.Reject), string(policy.DropOldest), string(policy.Spillover)}, "`none`",
+			{
+				"policy",
+				choice{string(policy.NoBound), string(policy.Reject), string(policy.DropOldest), string(policy.Spillover)},
+				"`none`",
 				"What becomes of a job for which there is no room. `reject` refuses it; `drop_oldest` makes a dead letter of the tenant's oldest waiting job, never of a class above the newcomer's; " +
-					"`spillover` keeps it aside and brings it back in order; `none` lets it in. Over all queues of a tenant only `none` and `reject` may be."},
+					"`spillover` keeps it aside and brings it back in order; `none` lets it in. Over all queues of a tenant only `none` and `reject` may be.",
+			},
 			{"max_jobs", whole{1, policy.MaxOverflowJobs, true}, "no bound", "Most jobs."},
 			{"max_bytes", whole{1, policy.MaxOverflowBytes, true}, "no bound", "Most bytes of jobs as they are stored: payload, headers, names and some 40 bytes."},
 			{"max_spilled", whole{1, policy.MaxMaxSpilled, true}, "10,000", "Most jobs that are kept aside; with `spillover` alone."},
@@ -189,10 +205,18 @@ var objects = []object{
 		doc: "Lets the `max_running` or the `dispatch` of a downstream move by itself, between `min` and `max`. [Adaptive limits](guides/adaptive-limits.md) tells how.",
 		fields: []field{
 			{"of", moved, "refused", "Whose limit: one of `downstreams`, which has what `moves` names. Each limit has one at most that moves it."},
-			{"moves", choice{policy.MovesMaxRunning, policy.MovesDispatch}, "`max_running`",
-				"Which limit: `max_running` moves by run times and failures, `dispatch` by how many calls the receiver refuses as too many. `controller`, `max_run_time` and `max_failures` are of the former alone."},
-			{"controller", choice{string(policy.Gradient), string(policy.AIMD)}, "`gradient`",
-				"`gradient` looks for the limit from which on throughput grows no more. `aimd` grows until calls take longer than `max_run_time` or more than `max_failures` of them fail, and cuts."},
+			{
+				"moves",
+				choice{policy.MovesMaxRunning, policy.MovesDispatch},
+				"`max_running`",
+				"Which limit: `max_running` moves by run times and failures, `dispatch` by how many calls the receiver refuses as too many. `controller`, `max_run_time` and `max_failures` are of the former alone.",
+			},
+			{
+				"controller",
+				choice{string(policy.Gradient), string(policy.AIMD)},
+				"`gradient`",
+				"`gradient` looks for the limit from which on throughput grows no more. `aimd` grows until calls take longer than `max_run_time` or more than `max_failures` of them fail, and cuts.",
+			},
 			{"min", whole{low: 1, high: policy.MaxMaxRunning}, "refused", "Below which it never goes: jobs at a time, or jobs in the `per` of the `dispatch`."},
 			{"max", whole{1, policy.MaxMaxRunning, true}, "the downstream's own", "Above which it never goes; not above the downstream's own."},
 			{"interval", span{policy.MinAdaptiveInterval, policy.MaxAdaptiveInterval}, "5s", "How often it is looked. Several times as long as a job runs."},
@@ -220,8 +244,12 @@ var objects = []object{
 		fields: []field{
 			{"target_wait", span{time.Millisecond, policy.MaxTargetWait}, "the wait does not count", "Longest wait wanted of a job that comes now. As long a wait counts as 1."},
 			{"max_depth", whole{1, policy.MaxOverflowJobs, true}, "the depth does not count", "Most waiting jobs wanted. As many count as 1."},
-			{"weights", named{keys: signal, value: share{}}, "wait 0.7 and depth 0.3, or the one that is bounded alone",
-				"How much each counts. They add up to 1. `slots` is the part of the workers' slots that has a job, `cpu` and `memory` what the worker uses that uses most. These two, `run_p95` and `failed` need a `load`."},
+			{
+				"weights",
+				named{keys: signal, value: share{}},
+				"wait 0.7 and depth 0.3, or the one that is bounded alone",
+				"How much each counts. They add up to 1. `slots` is the part of the workers' slots that has a job, `cpu` and `memory` what the worker uses that uses most. These two, `run_p95` and `failed` need a `load`.",
+			},
 			{"target_run", span{time.Millisecond, policy.MaxTargetWait}, "run times do not count", "How long all but one in twenty runs may take. As long counts as 1, with the weight of `run_p95`."},
 			{"max_failed", share{}, "failed runs do not count", "Part of the runs that may fail. As many count as 1, with the weight of `failed`."},
 			{"interval", span{policy.MinAdaptiveInterval, policy.MaxAdaptiveInterval}, "1s", "How often it is measured."},
@@ -291,8 +319,12 @@ func ruleFields(tiers named, noTiers string) []field {
 		{"tenants", named{keys: tenantName, value: of("tenant")}, "every tenant is in tier `standard`", "Tenants that have something of their own."},
 		{"queue_limits", named{keys: inQueue, value: limit}, "no limits", "Limits of one tenant's jobs in one queue, each by both names, instead of what `each_tenant` of the queue or `queues` of its tier say. A job pays there beside its tenant's limit. A queue over all tenants has no limit; its `max_running` bounds what it runs at a time."},
 		{"priority_limits", named{keys: inClass, value: limit}, "no limits", "Limits of one class of one tenant's jobs in one queue. A job pays there beside the queue's limit."},
-		{"overflows", named{keys: bounded, value: of("overflow")}, "the `overflow` of queues alone",
-			"Bounds of waiting jobs: of one tenant in one queue, instead of its tier's and the queue's; of each tenant in each queue that has none (`*:*`); of a tenant over all its queues, instead of its tier's; of each other tenant whose tier has none (`*`)."},
+		{
+			"overflows",
+			named{keys: bounded, value: of("overflow")},
+			"the `overflow` of queues alone",
+			"Bounds of waiting jobs: of one tenant in one queue, instead of its tier's and the queue's; of each tenant in each queue that has none (`*:*`); of a tenant over all its queues, instead of its tier's; of each other tenant whose tier has none (`*`).",
+		},
 		{"max_running", named{keys: inQueue, value: whole{low: 1, high: policy.MaxMaxRunning}}, "the `max_running_per_tenant` of queues alone", "Most jobs of one tenant in one queue that workers hold at a time, over all workers."},
 	}
 }

@@ -19,7 +19,6 @@ type Semaphores struct {
 // semaphore is one that somebody uses.
 type semaphore struct {
 	kept    int64 // until when
-	seq     int64
 	version int64
 	max     int
 	held    int

@@ -138,8 +138,16 @@ func updateFields(u *store.PolicyUpdate, copied []byte, digest string) []updateF
 		restored = strconv.FormatInt(u.Restored, 10)
 	}
 	return []updateField{
-		{"version", u.Version}, {"text", u.Text}, {"window", codec.Micros(u.Window)}, {"edit", u.Edit}, {"author", u.Author}, {"reason", u.Reason},
-		{"restored", restored}, {"changes", u.Changes}, {"copy", copied}, {"digest", digest},
+		{"version", u.Version},
+		{"text", u.Text},
+		{"window", codec.Micros(u.Window)},
+		{"edit", u.Edit},
+		{"author", u.Author},
+		{"reason", u.Reason},
+		{"restored", restored},
+		{"changes", u.Changes},
+		{"copy", copied},
+		{"digest", digest},
 	}
 }
 
