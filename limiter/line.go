@@ -114,6 +114,9 @@ func (l *Limiter) ask(ctx context.Context, t *ticket) (Verdict, error) {
 	if int64(now) < l.shut.Load() {
 		return l.answerBlind(ctx, t, t.way, now), nil
 	}
+	if ctx.Err() != nil { // Nobody hears the answer: nothing is charged for it.
+		return Verdict{}, context.Cause(ctx)
+	}
 	if err := l.send(ctx, t); err != nil {
 		return Verdict{}, err
 	}
