@@ -185,21 +185,27 @@ func (l *Loop) slew(to float64) float64 {
 	return math.Max(math.Min(l.limit*(1-downMost), l.limit-leastStep), math.Min(to, most))
 }
 
-// to brings the limit to where it is to go, as far as it may be, and into force unless too little changes.
-func (l *Loop) to(to float64, why Cause) Step {
-	l.limit = math.Max(float64(l.config.Min), math.Min(to, float64(l.config.Max)))
-	step := Step{Limit: l.force, Before: l.force, Cause: why}
-	near := int(math.Round(l.limit))
-	if near == l.force {
-		return step
-	}
-	atEnd := near == l.config.Min || near == l.config.Max
-	if math.Abs(float64(near-l.force)) < deadBand*float64(l.force) && !atEnd {
-		step.Cause = CauseDeadBand
-		return step
-	}
-	l.force, step.Limit = near, near
+// to brings the limit to where it is to go, and into force.
+func (l *Loop) to(to float64, why Cause) (step Step) {
+	l.limit, step = settle(to, l.force, l.config.Min, l.config.Max, deadBand, why)
+	l.force = step.Limit
 	return step
+}
+
+// settle returns where a limit is that is to go somewhere, as far as it may be, and the step by which that comes into force: none, where less
+// than a part of what is in force would change, but at an end of the range.
+func settle(to float64, force, least, most int, band float64, why Cause) (limit float64, step Step) {
+	limit = math.Max(float64(least), math.Min(to, float64(most)))
+	step = Step{Limit: force, Before: force, Cause: why}
+	near := int(math.Round(limit))
+	switch atEnd := near == least || near == most; {
+	case near == force:
+	case math.Abs(float64(near-force)) < band*float64(force) && !atEnd:
+		step.Cause = CauseDeadBand
+	default:
+		step.Limit = near
+	}
+	return limit, step
 }
 
 // causeWords tell causes to people.

@@ -158,19 +158,9 @@ func (r *Rate) cut(s Sample, came float64) Step {
 	return r.to(through*(1-margin), CauseRefused)
 }
 
-// to brings the limit to where it is to go, as far as it may be, and into force unless too little changes.
-func (r *Rate) to(to float64, why Cause) Step {
-	r.limit = math.Max(float64(r.config.Min), math.Min(to, float64(r.config.Max)))
-	step := Step{Limit: r.force, Before: r.force, Cause: why}
-	near := int(math.Round(r.limit))
-	if near == r.force {
-		return step
-	}
-	atEnd := near == r.config.Min || near == r.config.Max
-	if math.Abs(float64(near-r.force)) < rateBand*float64(r.force) && !atEnd {
-		step.Cause = CauseDeadBand
-		return step
-	}
-	r.force, step.Limit = near, near
+// to brings the limit to where it is to go, and into force.
+func (r *Rate) to(to float64, why Cause) (step Step) {
+	r.limit, step = settle(to, r.force, r.config.Min, r.config.Max, rateBand, why)
+	r.force = step.Limit
 	return step
 }

@@ -155,13 +155,8 @@ func (f *Figures) count(r *Run) {
 	}
 	untold := 0
 	if c := r.Account.Census; c != nil {
-		died := int(c.Dead)
-		for reason, n := range c.Died {
-			if reason == string(store.EndedExpired) || reason == "queue_timeout" {
-				f.Expired += int(n)
-			}
-		}
-		died = max(died, total(c.Died))                   // The oldest letters are dropped for want of room.
+		f.Expired = int(c.Died["expired"] + c.Died["queue_timeout"])
+		died := max(int(c.Dead), total(c.Died))           // The oldest letters are dropped for want of room.
 		untold = max(0, min(pending-f.Held, died-f.Dead)) // A worker that loses Redis's answer does not know that the attempt was the last.
 	}
 	f.Dead += untold

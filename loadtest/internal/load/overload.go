@@ -88,19 +88,20 @@ func shed(b *builder) {
 		queue.MaxWait = b.plan.Overload.MaxWait
 		p.Queues[name] = queue
 	}
-	b.plan.Unshed = clonePolicy(p)
+	unshed := *p
+	unshed.Queues = maps.Clone(p.Queues)
+	b.plan.Unshed = &unshed
+	classes := b.plan.Classes
+	several := len(classes) > 1 // Of one class alone none has others above it.
 	for name, queue := range p.Queues {
 		queue.DoomedPercent = 100
-		queue.Reserved = &policy.Reserved{Classes: []admission.Priority{b.plan.Classes[0].Name}, Percent: 100 - othersPercent/len(b.plan.Queues), Lend: true}
-		queue.Pressure = &policy.PressureRules{TargetWait: b.plan.Overload.MaxWait, Interval: policy.MinAdaptiveInterval}
+		if several {
+			queue.Reserved = &policy.Reserved{Classes: []admission.Priority{classes[0].Name}, Percent: 100 - othersPercent/len(b.plan.Queues), Lend: true}
+			queue.Pressure = &policy.PressureRules{TargetWait: b.plan.Overload.MaxWait, Interval: policy.MinAdaptiveInterval}
+		}
 		p.Queues[name] = queue
 	}
-	classes := b.plan.Classes
-	if len(classes) == 1 {
-		for name, queue := range p.Queues { // A class is either never refused or has others above it.
-			queue.Pressure, queue.Reserved = nil, nil
-			p.Queues[name] = queue
-		}
+	if !several {
 		return
 	}
 	s := &policy.Shedding{Tiers: tiers, Reserve: []admission.Priority{classes[0].Name}, At: map[string][]string{}}
@@ -115,11 +116,4 @@ func shed(b *builder) {
 	s.At["MEDIUM"] = []string{least}
 	s.At["CRITICAL"] = all
 	p.Shedding = s
-}
-
-// clonePolicy copies what shed changes of a policy.
-func clonePolicy(p *policy.Policy) *policy.Policy {
-	copied := *p
-	copied.Queues = maps.Clone(p.Queues)
-	return &copied
 }
