@@ -2,18 +2,12 @@ package relay
 
 import (
 	"context"
-	"fmt"
-	"slices"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
 	"github.com/headgate/headgate/cmd/headgate/internal/cli"
-	"github.com/headgate/headgate/cmd/headgate/internal/config"
 	"github.com/headgate/headgate/cmd/headgate/internal/database"
-	"github.com/headgate/headgate/cmd/headgate/internal/logs"
-	"github.com/headgate/headgate/cmd/headgate/internal/scrape"
 	"github.com/headgate/headgate/outbox"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
@@ -60,10 +54,8 @@ Exit codes: 0 it was told to stop, or has moved all with --once, 1 a failure, 2 
   headgate outbox --redis localhost:6379 --database-file /run/secrets/database --metrics :9092`,
 		RunE: func(c *cobra.Command, _ []string) error { return f.run(c) },
 	}
-	f.Add(c.Flags())
+	addMetered(c, &f.Target, "relay")
 	c.PersistentFlags().StringVar(&f.from.File, "database-file", "", "`FILE` with the address of the database (by default $"+DatabaseVariable+" is the address)")
-	c.Flags().String("metrics", "", "`HOST:PORT` at which to serve the relay's own metrics, /metrics, to whoever reaches it")
-	f.Paths = append(slices.Clone(f.Paths), config.PathMetrics)
 	c.Flags().BoolVar(&f.once, "once", false, "move what may be moved now, and end")
 	c.AddCommand(newStatus(&f), newRedrive(&f))
 	return c
@@ -78,39 +70,29 @@ func (f *outboxFlags) run(c *cobra.Command) error {
 
 // move runs the relay.
 func (f *outboxFlags) move(c *cobra.Command, db *database.DB) error {
-	log := logs.New(c.ErrOrStderr(), f.Loaded.Logs())
-	logger, registry := log.Logger(logs.Producer), prometheus.NewRegistry()
-	metrics, err := scrape.Listen(c.Context(), f.Loaded.Config.Metrics.Address, registry, log, logs.Producer)
-	if err != nil {
-		return fmt.Errorf("serve metrics: %w", err)
-	}
-	return f.With(c.Context(), c.ErrOrStderr(), func(ctx context.Context, s store.Deployment) error {
+	return metered(c, &f.Target, func(ctx context.Context, s *serving) error {
 		if err := outbox.Dialect(db.Dialect).Migrate(ctx, db.DB); err != nil {
 			return err
 		}
-		p, err := producer.New(s, producer.Config{Logger: logger})
+		p, err := producer.New(s.store, producer.Config{Logger: s.logger})
 		if err != nil {
 			return err
 		}
 		r, err := outbox.NewRelay(db.DB, p, outbox.Config{
 			Dialect: outbox.Dialect(db.Dialect),
-			Window:  func(ctx context.Context) (time.Duration, error) { return dedupWindow(ctx, s) },
-			OnError: func(err error) { logger.Error().Err(err).Msg("outbox is not moved for now") },
+			Window:  func(ctx context.Context) (time.Duration, error) { return dedupWindow(ctx, s.store) },
+			OnError: func(err error) { s.logger.Error().Err(err).Msg("outbox is not moved for now") },
 		})
 		if err != nil {
 			return err
 		}
-		if err := registry.Register(telemetry.Outbox(r)); err != nil {
-			return err
-		}
-		defer metrics.Start(ctx)()
 		move := r.Run
 		if f.once {
 			move = r.Once
 		}
-		err = move(ctx)
+		err = s.run(ctx, telemetry.Outbox(r), move)
 		done := r.Stats()
-		logger.Info().Uint64("admitted", done.Admitted).Uint64("duplicates", done.Duplicates).Uint64("refused", done.Refused).
+		s.logger.Info().Uint64("admitted", done.Admitted).Uint64("duplicates", done.Duplicates).Uint64("refused", done.Refused).
 			Uint64("dead", done.Dead).Msg("outbox stopped")
 		return err
 	})

@@ -2,21 +2,14 @@ package relay
 
 import (
 	"context"
-	"fmt"
-	"slices"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
 	"github.com/headgate/headgate/cmd/headgate/internal/cli"
-	"github.com/headgate/headgate/cmd/headgate/internal/config"
 	"github.com/headgate/headgate/cmd/headgate/internal/database"
-	"github.com/headgate/headgate/cmd/headgate/internal/logs"
-	"github.com/headgate/headgate/cmd/headgate/internal/scrape"
 	"github.com/headgate/headgate/mirror"
 	"github.com/headgate/headgate/outbox"
-	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/telemetry"
 )
 
@@ -67,11 +60,9 @@ Exit codes: 0 it was told to stop, or has copied all with --once, 1 a failure, 2
 			return f.to.With(func(db *database.DB) error { return f.copy(c, db) })
 		},
 	}
-	f.Add(c.Flags())
+	addMetered(c, &f.Target, "mirror")
 	c.PersistentFlags().StringVar(&f.to.Address, "to", "", "`ADDRESS` of the database, without a password")
 	c.PersistentFlags().StringVar(&f.to.File, "database-file", "", "`FILE` with the address of the database (by default $"+MirrorVariable+" is the address)")
-	c.Flags().String("metrics", "", "`HOST:PORT` at which to serve the mirror's own metrics, /metrics, to whoever reaches it")
-	f.Paths = append(slices.Clone(f.Paths), config.PathMetrics)
 	c.Flags().BoolVar(&f.once, "once", false, "copy what there is, and end")
 	c.AddCommand(newMirrorStatus(&f))
 	return c
@@ -79,31 +70,21 @@ Exit codes: 0 it was told to stop, or has copied all with --once, 1 a failure, 2
 
 // copy runs the mirror.
 func (f *mirrorFlags) copy(c *cobra.Command, db *database.DB) error {
-	log := logs.New(c.ErrOrStderr(), f.Loaded.Logs())
-	logger, registry := log.Logger(logs.Producer), prometheus.NewRegistry()
-	metrics, err := scrape.Listen(c.Context(), f.Loaded.Config.Metrics.Address, registry, log, logs.Producer)
-	if err != nil {
-		return fmt.Errorf("serve metrics: %w", err)
-	}
-	return f.With(c.Context(), c.ErrOrStderr(), func(ctx context.Context, s store.Deployment) error {
+	return metered(c, &f.Target, func(ctx context.Context, s *serving) error {
 		d := outbox.Dialect(db.Dialect)
 		if err := mirror.Migrate(ctx, d, db.DB); err != nil {
 			return err
 		}
-		m, err := mirror.New(db.DB, s, f.config(d, &logger))
+		m, err := mirror.New(db.DB, s.store, f.config(d, &s.logger))
 		if err != nil {
 			return err
 		}
-		if err := registry.Register(telemetry.Mirror(m)); err != nil {
-			return err
-		}
-		defer metrics.Start(ctx)()
 		run := m.Run
 		if f.once {
 			run = m.Once
 		}
-		err = run(ctx)
-		done := logger.Info()
+		err = s.run(ctx, telemetry.Mirror(m), run)
+		done := s.logger.Info()
 		stats := m.Stats()
 		for _, source := range mirror.Sources {
 			done.Uint64(source, stats.Sources[source].Rows)
