@@ -102,7 +102,25 @@ bench-diff: ## Compare the rounds of the last `make bench` with those committed,
 	@for file in $(KEPT_FILE) $(ROUNDS_FILE); do \
 		[ -f $$file ] || { echo "$$file is missing: make bench writes bin/bench/rounds.txt, make bench-keep the other"; exit 1; }; \
 	done
-	@$(GO) run $(BENCHSTAT) committed=$(KEPT_FILE) now=$(ROUNDS_FILE)
+	@$(GO) run $(BENCHSTAT) -ignore pkg committed=$(KEPT_FILE) now=$(ROUNDS_FILE)
+
+# What `make bench-turns` runs of both commits.
+TURNS ?= Check$$|LightTenant|EnqueueToHandler|Enqueue$$|EnqueueBatch|Drain$$|DrainByTenants|Memory|BucketMemory|Fairness
+
+.PHONY: bench-turns
+bench-turns: deps ## Compare commit OLD with this one by ROUNDS rounds of both in turns, four minutes each, so that both have the same machine; six rounds or more tell a change from noise.
+	@rm -rf bin/turns && mkdir -p $(dir $(ROUNDS_FILE)) && git worktree prune && git worktree add --quiet --detach bin/turns $(OLD)
+	@for of in bin/turns .; do \
+		$(GO) test -C $$of/loadtest/peers -c -o bench.test . && $(GO) test -C $$of/limiter -c -o bench.test .; \
+	done; rm -f $(dir $(ROUNDS_FILE))old.txt $(dir $(ROUNDS_FILE))new.txt
+	@for round in $$(seq $(ROUNDS)); do for of in bin/turns:old .:new; do \
+		echo "round $$round of $(ROUNDS), $${of#*:}" >&2; \
+		{ cd $(CURDIR)/$${of%:*}/loadtest/peers && ./bench.test -test.run '^$$' -test.bench '^Benchmark($(TURNS))' -test.benchtime 1x; \
+		  cd $(CURDIR)/$${of%:*}/limiter && ./bench.test -test.run '^$$' -test.bench Local -test.benchmem; \
+		} >> $(dir $(ROUNDS_FILE))$${of#*:}.txt; \
+	done; done
+	@rm -f loadtest/peers/bench.test limiter/bench.test; git worktree remove --force bin/turns
+	@$(GO) run $(BENCHSTAT) -ignore pkg old=$(dir $(ROUNDS_FILE))old.txt new=$(dir $(ROUNDS_FILE))new.txt
 
 .PHONY: bench-keep
 bench-keep: ## Take the rounds of the last `make bench` as those to be committed and compared with.
@@ -181,8 +199,8 @@ dispatch-rate: deps ## Let a dispatch rate find what a receiver takes that answe
 	HEADGATE_DISPATCH_RATE=1 $(GO) test ./worker -run '^TestADispatchFindsTheRateOfItsReceiver$$' -count 1 -v
 
 .PHONY: big
-big: deps ## Load 1,000,000 jobs, 300,000 lanes and 20,000 tenants with caps, and fail where any call holds Redis up for 5 ms. Some minutes; on a quiet machine.
-	HEADGATE_BIG=100 $(GO) test $(TESTCOMPILE) ./admin -run TestNothingHoldsRedisUp -count 1 -v -timeout 30m
+big: deps ## Load 1,000,000 jobs, 300,000 lanes and 20,000 tenants with caps, and fail where a call of the API or of any command holds Redis up for 5 ms. Some minutes; on a quiet machine.
+	HEADGATE_BIG=100 $(GO) test $(TESTCOMPILE) ./admin ./cmd/headgate -run 'TestNothingHoldsRedisUp|TestNoCommandHoldsRedisUp' -p 1 -count 1 -v -timeout 30m
 
 .PHONY: breaks
 breaks: deps ## Put each deliberate fault of internal/breaks/list into the code and run the test that must go red; writes docs/BREAKS.md. An hour or so.

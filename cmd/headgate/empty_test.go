@@ -14,7 +14,7 @@ func TestAnEmptyListIsNoFailure(t *testing.T) {
 	p := newPlant(t)
 	for _, line := range []string{
 		"queue list", "queue settings", "tenant list", "tenant list --tier basic", "downstream list", "breaker list", "job list", "dead list",
-		"policy history", "audit", "key list",
+		"policy history", "audit", "key list", "usage",
 	} {
 		if line == "key list" {
 			if out := runHeadgate(t.Context(), "key", "list"); out.code != cli.ExitOK || out.stdout != "" || !strings.Contains(out.stderr, "headgate: there is no key") {

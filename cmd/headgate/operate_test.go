@@ -71,26 +71,34 @@ func (p *plant) enqueue(ids ...string) {
 
 var mailPool = store.Pool{Queues: []store.QueueWeight{{Queue: "mail", Weight: 1}}}
 
-// kill makes a worker take n jobs and make dead letters of them.
-func (p *plant) kill(n int) {
+// kill makes a worker take n jobs of queue mail and make dead letters of them.
+func (p *plant) kill(n int) { p.killIn("mail", n) }
+
+// killIn is kill of a queue.
+func (p *plant) killIn(queue string, n int) {
 	p.t.Helper()
-	ctx := p.t.Context()
-	_, err := p.store.Partitions()[0].Register(ctx, "w", mailPool, n, time.Minute)
-	must(p.t, err)
-	leases, err := p.store.Partitions()[0].Read(ctx, "w", mailPool.ID(), n, -1, false)
-	must(p.t, err)
-	if len(leases) != n {
-		p.t.Fatalf("%d leases, want %d", len(leases), n)
-	}
-	for _, l := range leases {
-		_, _, err := p.store.Partitions()[0].Finish(ctx, mailPool.ID(), "w", []store.Finish{{
-			Token: l.Token, Key: admission.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}, Outcome: store.Kill, Reason: "discarded", Text: "bad\x1b[2J address",
-		}})
+	ctx, partition := p.t.Context(), p.store.Partitions()[0]
+	pool := store.Pool{Queues: []store.QueueWeight{{Queue: queue, Weight: 1}}}
+	for n > 0 {
+		some := min(n, 500)
+		_, err := partition.Register(ctx, "w", pool, some, time.Minute)
 		must(p.t, err)
-	}
-	for more := true; more; {
-		more, err = p.store.Partitions()[0].Reclaim(ctx, "w")
+		leases, err := partition.Read(ctx, "w", pool.ID(), some, -1, false)
 		must(p.t, err)
+		if len(leases) == 0 {
+			p.t.Fatalf("%d more leases wanted", n)
+		}
+		for _, l := range leases {
+			_, _, err := partition.Finish(ctx, pool.ID(), "w", []store.Finish{{
+				Token: l.Token, Key: admission.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}, Outcome: store.Kill, Reason: "discarded", Text: "bad\x1b[2J address",
+			}})
+			must(p.t, err)
+		}
+		for more := true; more; {
+			more, err = partition.Reclaim(ctx, "w")
+			must(p.t, err)
+		}
+		n -= len(leases)
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 func TestUsageFromTheCommandLine(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t)
-	if out := p.run(cli.ExitNothing, "usage"); !strings.Contains(out.stderr, "no usage is kept: a policy with {\"usage\": {}} has it kept") {
+	if out := p.run(cli.ExitOK, "usage"); !strings.Contains(out.stderr, "no usage is kept: a policy with {\"usage\": {}} has it kept") {
 		t.Errorf("%q", out.stderr)
 	}
 	_, err := rollout.Change(t.Context(), p.store, rollout.Edit{Author: "ada", Expected: rollout.AnyVersion}, func(current policy.Policy) (policy.Policy, error) {
@@ -25,7 +25,7 @@ func TestUsageFromTheCommandLine(t *testing.T) {
 		return current, nil
 	})
 	must(t, err)
-	if out := p.run(cli.ExitNothing, "usage"); !strings.Contains(out.stderr, "usage is kept, and none was like that") {
+	if out := p.run(cli.ExitOK, "usage"); !strings.Contains(out.stderr, "usage is kept, and none was like that") {
 		t.Errorf("%q", out.stderr)
 	}
 	version, err := p.store.PolicyInForce(t.Context())
@@ -58,7 +58,7 @@ func TestUsageFromTheCommandLine(t *testing.T) {
 	if out := p.run(cli.ExitOK, "usage --csv --queue llm --from "+day+" --to "+day); out.stdout != want {
 		t.Errorf("%q, want %q", out.stdout, want)
 	}
-	p.run(cli.ExitNothing, "usage --queue mail")
+	p.run(cli.ExitOK, "usage --queue mail")
 	for args, says := range map[string]string{
 		"usage --from 2026-13-01": "from", "usage --csv --json": "csv", "usage --from 2026-11-02 --to 2026-11-01": "to", "usage --tenant a:b": "tenant",
 	} {

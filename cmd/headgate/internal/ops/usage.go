@@ -27,9 +27,7 @@ func NewUsage() *cobra.Command {
 the policy has usage kept ("usage": {}), for 35 days and the one under way: what was reserved, what it
 has cost (committed: what was told, and what was reserved where nothing was told, or not yet), what
 came back and what was added. A job counts on the day on which it entered; * stands for what is not
-counted by itself (see docs/guides/costs.md).
-
-Exit code 3 says that nothing is kept of it.`,
+counted by itself (see docs/guides/costs.md). Where nothing is kept it says how to have it kept.`,
 		Example: `  headgate usage --redis localhost:6379
   headgate usage --tenant acme --from 2026-11-01 --to 2026-11-30 --csv --redis localhost:6379
   headgate usage --queue llm --json --redis localhost:6379`,
@@ -57,7 +55,7 @@ Exit code 3 says that nothing is kept of it.`,
 				if err := o.Print(c, all, func(to io.Writer) { writeUsage(to, all.Usage) }); err != nil || len(all.Usage) > 0 {
 					return err
 				}
-				return nothingKept(ctx, s)
+				return sayNothingKept(ctx, c, s)
 			})
 		},
 	}
@@ -71,16 +69,18 @@ Exit code 3 says that nothing is kept of it.`,
 	return c
 }
 
-// nothingKept says whether usage is kept at all, and how to have it kept.
-func nothingKept(ctx context.Context, s store.Deployment) error {
+// sayNothingKept says whether usage is kept at all, and how to have it kept.
+func sayNothingKept(ctx context.Context, c *cobra.Command, s store.Deployment) error {
 	inForce, err := rollout.Current(ctx, s)
 	switch {
 	case err != nil:
 		return err
 	case inForce.Usage == nil:
-		return cli.Nothing(`no usage is kept: a policy with {"usage": {}} has it kept from then on, as by headgate policy merge FILE`)
+		cli.None(c, `no usage is kept: a policy with {"usage": {}} has it kept from then on, as by headgate policy merge FILE`)
+	default:
+		cli.None(c, "usage is kept, and none was like that")
 	}
-	return cli.Nothing("usage is kept, and none was like that")
+	return nil
 }
 
 func writeUsage(to io.Writer, all []shown.Usage) {
