@@ -3,6 +3,7 @@ package admin_test
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -154,9 +155,7 @@ func combined(all []map[string]string, name string, values []string) []map[strin
 	for _, way := range all {
 		for _, value := range values {
 			next := map[string]string{name: value}
-			for k, v := range way {
-				next[k] = v
-			}
+			maps.Copy(next, way)
 			more = append(more, next)
 		}
 	}

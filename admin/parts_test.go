@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strconv"
 	"testing"
 )
 
@@ -86,7 +87,7 @@ func TestALimitIsShownAsItWasPutLast(t *testing.T) {
 		limit := fmt.Sprintf(`{"tokens":%d,"per":"1s","burst":1}`, tokens)
 		p.put("admin", ask{op: "PUT /api/v1/rate-limit/config/{scope}", path: acme.path, body: limit})
 		for _, server := range []*plant{p, other} {
-			if got := server.want(http.StatusOK, "viewer", acme); !bytes.Contains(got.body, []byte(`"own":`+limit)) || got.header.Get("Etag") != fmt.Sprintf("%q", fmt.Sprint(tokens)) {
+			if got := server.want(http.StatusOK, "viewer", acme); !bytes.Contains(got.body, []byte(`"own":`+limit)) || got.header.Get("Etag") != fmt.Sprintf("%q", strconv.Itoa(tokens)) {
 				t.Errorf("after %s: %s, %s", limit, got.body, got.header.Get("Etag"))
 			}
 		}

@@ -2,6 +2,7 @@ package fairqueue
 
 import (
 	"math"
+	"slices"
 	"strconv"
 )
 
@@ -63,10 +64,8 @@ func (c *Pass) JoinedAlone(j *Job) {
 		return
 	}
 	for _, p := range c.room.Pools {
-		for _, name := range p.Queues {
-			if name == q.name {
-				return
-			}
+		if slices.Contains(p.Queues, q.name) {
+			return
 		}
 	}
 	q.pace.busy = true

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -118,7 +119,7 @@ func TestLimitsAndBreakersHold(t *testing.T) {
 			return nil
 		})
 		for i := range 40 {
-			enqueue(t, hg, headgate.Job{Args: welcome{fmt.Sprint(i)}, Downstream: "smtp", MaxAttempts: 25})
+			enqueue(t, hg, headgate.Job{Args: welcome{strconv.Itoa(i)}, Downstream: "smtp", MaxAttempts: 25})
 		}
 		hg.Breaker("smtp").State(t.Context()) // It is followed from now on.
 		hg.Advance(5 * time.Second)

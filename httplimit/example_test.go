@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -66,8 +67,8 @@ type router struct {
 
 func (r *router) Use(middlewares ...func(http.Handler) http.Handler) {
 	r.handler = &r.ServeMux
-	for i := len(middlewares) - 1; i >= 0; i-- {
-		r.handler = middlewares[i](r.handler)
+	for _, middleware := range slices.Backward(middlewares) {
+		r.handler = middleware(r.handler)
 	}
 }
 

@@ -327,8 +327,8 @@ func (b *blind) answerAll(made *Together, ways []*way, now breaker.Instant, memb
 		made.Answers[i].Verdict = admission.Verdict{
 			Decision: admission.Refused, Reason: verdict.Reason, Scope: verdict.Scope, TokensLeft: verdict.TokensLeft, Burst: verdict.Burst, RetryAfter: verdict.RetryAfter,
 		}
-		for j := len(undone) - 1; j >= 0; j-- {
-			undone[j]()
+		for _, u := range slices.Backward(undone) {
+			u()
 		}
 		return mode
 	}

@@ -37,7 +37,7 @@ func TestEveryNameIsThere(t *testing.T) {
 	word := regexp.MustCompile(`^[A-Za-z_]`)
 	for file, s := range files() {
 		has := map[string]bool{}
-		for _, name := range strings.Fields(language) {
+		for name := range strings.FieldsSeq(language) {
 			has[name] = true
 		}
 		for _, name := range declared(s.text) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -246,7 +247,7 @@ func TestAnotherCallGoesOutWhereItIsFull(t *testing.T) {
 	var running sync.WaitGroup
 	enqueue := func(n int) {
 		running.Go(func() {
-			if _, err := p.Enqueue(t.Context(), testJob(fmt.Sprint(n))); err != nil {
+			if _, err := p.Enqueue(t.Context(), testJob(strconv.Itoa(n))); err != nil {
 				t.Error(err)
 			}
 		})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"testing"
 	"time"
 
@@ -68,7 +69,7 @@ func TestATenantMayHaveAsMuchWaitingAsIsLeftFree(t *testing.T) {
 			}
 			// Half of all, then half of the rest, and so on: there is room for who comes last.
 			for i, want := range []int{50, 25, 13, 6, 3} {
-				if got := fill(fmt.Sprint(i)); got != want {
+				if got := fill(strconv.Itoa(i)); got != want {
 					t.Errorf("tenant %d has %d waiting, want %d", i, got, want)
 				}
 			}

@@ -1,8 +1,8 @@
 package producer
 
 import (
-	"fmt"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -38,7 +38,7 @@ func TestTenantsTakeTurns(t *testing.T) {
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"push": func(t *rapid.T) {
-				tenant := fmt.Sprint(rapid.IntRange(0, 4).Draw(t, "tenant"))
+				tenant := strconv.Itoa(rapid.IntRange(0, 4).Draw(t, "tenant"))
 				x := waitingTicket(tenant, rapid.IntRange(1, 3).Draw(t, "jobs"), 10)
 				if len(lists[tenant]) == 0 {
 					ring = append(ring, tenant)

@@ -1,7 +1,7 @@
 package scheduler_test
 
 import (
-	"fmt"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -48,7 +48,7 @@ func TestLimitsMoveByOneOfManySchedulers(t *testing.T) {
 	newBench(t, s.Partitions()[0])
 	for i := range 60 {
 		j := admission.NewJob("acme", "mail", "send", nil)
-		j.ID, j.Downstream = fmt.Sprint(i), "smtp"
+		j.ID, j.Downstream = strconv.Itoa(i), "smtp"
 		none := admission.Limit{Disabled: true}
 		if _, err := s.Partitions()[0].Admit(t.Context(), 0, []store.Candidate{{Job: &j, Class: 1, Limits: &[admission.Levels]admission.Limit{none, none, none, none}}}); err != nil {
 			t.Fatal(err)

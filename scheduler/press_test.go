@@ -1,7 +1,7 @@
 package scheduler_test
 
 import (
-	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -40,7 +40,7 @@ func TestQueuesArePressedByWhatWaits(t *testing.T) {
 		t.Helper()
 		n++
 		j := admission.NewJob("acme", "mail", "send", nil)
-		j.ID, j.Priority = fmt.Sprint(n), admission.DefaultClasses()[class].Name
+		j.ID, j.Priority = strconv.Itoa(n), admission.DefaultClasses()[class].Name
 		none := admission.Limit{Disabled: true}
 		verdicts, err := s.Partitions()[0].Admit(t.Context(), version, []store.Candidate{{
 			Job: &j, Class: class, Limits: &[admission.Levels]admission.Limit{none, none, none, none}, ShedFrom: from, Tier: "basic",

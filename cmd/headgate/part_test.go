@@ -102,7 +102,7 @@ func TestEightOperatorsAtOnce(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t)
 	var all sync.WaitGroup
-	for _, tenant := range strings.Fields("a b c d e f g h") {
+	for tenant := range strings.FieldsSeq("a b c d e f g h") {
 		all.Go(func() { p.run(cli.ExitOK, "tenant set "+tenant+" --max-running 3") })
 	}
 	all.Wait()

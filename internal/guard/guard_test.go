@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -313,9 +314,7 @@ func TestCgroups(t *testing.T) {
 	both := func(of ...map[string]string) map[string]string {
 		all := map[string]string{}
 		for _, one := range of {
-			for name, text := range one {
-				all[name] = text
-			}
+			maps.Copy(all, one)
 		}
 		return all
 	}

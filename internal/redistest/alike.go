@@ -37,7 +37,7 @@ func scrub(v reflect.Value) reflect.Value {
 	switch v.Kind() { //nolint:exhaustive // the others hold nothing
 	case reflect.Interface:
 		if !v.IsNil() {
-			if err, ok := v.Interface().(error); ok {
+			if err, ok := reflect.TypeAssert[error](v); ok {
 				out.Set(reflect.ValueOf(failure(err.Error())))
 				return out
 			}

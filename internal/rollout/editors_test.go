@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -16,7 +17,7 @@ import (
 // runs is an edit of how many jobs of a tenant run.
 func runs(tenant string, most int) func(policy.Policy) (policy.Policy, error) {
 	return func(current policy.Policy) (policy.Policy, error) {
-		return current.With(json.RawMessage(fmt.Sprint(most)), "tenants", tenant, "max_running")
+		return current.With(json.RawMessage(strconv.Itoa(most)), "tenants", tenant, "max_running")
 	}
 }
 

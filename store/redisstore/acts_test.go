@@ -254,7 +254,7 @@ func TestHoldsSayWho(t *testing.T) {
 		if want := []string{"downstream dispatch", "queue dispatch", "queue enqueue", "tenant dispatch", "tenant_queue dispatch"}; !slices.Equal(got, want) {
 			t.Errorf("%v, want %v", got, want)
 		}
-		v, err := s.of("acme").Admit(ctx, 0, []store.Candidate{{Job: ptr(mail("acme", "a")), Class: 1, Limits: &[admission.Levels]admission.Limit{}}})
+		v, err := s.of("acme").Admit(ctx, 0, []store.Candidate{{Job: new(mail("acme", "a")), Class: 1, Limits: &[admission.Levels]admission.Limit{}}})
 		check(t, err)
 		if v[0].Reason != admission.ReasonPaused || v[0].Detail != ada.Reason {
 			t.Errorf("a producer is told %q", v[0].Detail)
@@ -262,7 +262,8 @@ func TestHoldsSayWho(t *testing.T) {
 	}
 }
 
-func ptr[T any](v T) *T { return &v }
+//go:fix inline
+func ptr[T any](v T) *T { return new(v) }
 
 // between calls do after each command of a client.
 type between struct{ do func() }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -50,7 +51,7 @@ func (b *adaptiveBench) promote(owner string) store.Promotion {
 // put stores a policy of some caps.
 func (b *adaptiveBench) put(caps ...store.Cap) {
 	b.t.Helper()
-	u := store.PolicyUpdate{Expected: b.version, Version: b.version + 1, Text: []byte("{}"), Caps: caps, Edit: fmt.Sprint(b.version), Before: b.before}
+	u := store.PolicyUpdate{Expected: b.version, Version: b.version + 1, Text: []byte("{}"), Caps: caps, Edit: strconv.FormatInt(b.version, 10), Before: b.before}
 	check(b.t, b.store.PutPolicy(b.t.Context(), u))
 	b.version, b.before = b.version+1, &u
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -51,7 +52,7 @@ func (y *yard) known() policies.Settings {
 	gates, err := y.store.Gates(y.tb.Context())
 	check(y.tb, err)
 	for _, g := range gates {
-		all[policies.SettingKey{Kind: policies.SettingGate, Name: string(g.Name)}] = fmt.Sprint(g.Limit)
+		all[policies.SettingKey{Kind: policies.SettingGate, Name: string(g.Name)}] = strconv.Itoa(g.Limit)
 	}
 	return all
 }

@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -151,7 +152,7 @@ func (r *reader) operation(path, method string) (*Operation, error) {
 		body, where := r.follow(append(place, "requestBody"))
 		o.bodyNeeded, _ = at(body, "required").(bool)
 		var err error
-		schema := append(where[:len(where):len(where)], "content", "application/json", "schema")
+		schema := append(slices.Clip(where), "content", "application/json", "schema")
 		if o.body, err = r.compile(schema); err != nil {
 			return nil, err
 		}

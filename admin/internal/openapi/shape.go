@@ -1,6 +1,9 @@
 package openapi
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"slices"
+)
 
 // shape is what of a schema bounds how a body is read. The nil shape is that of a value that is free, or not allowed at all.
 type shape struct {
@@ -31,13 +34,13 @@ func (r *reader) shape(place []string) *shape {
 	}
 	s := &shape{members: map[string]*shape{}}
 	for name := range members(at(node, "properties")) {
-		s.members[name] = r.shape(append(where[:len(where):len(where)], "properties", name))
+		s.members[name] = r.shape(append(slices.Clip(where), "properties", name))
 	}
 	switch rest := at(node, "additionalProperties").(type) {
 	case bool:
 		s.closed = !rest
 	case map[string]any:
-		s.others = r.shape(append(where[:len(where):len(where)], "additionalProperties"))
+		s.others = r.shape(append(slices.Clip(where), "additionalProperties"))
 	}
 	switch {
 	case s.closed:
@@ -46,7 +49,7 @@ func (r *reader) shape(place []string) *shape {
 		s.mostMembers = bound(node, "maxProperties")
 	}
 	if at(node, "items") != nil {
-		s.items, s.mostItems = r.shape(append(where[:len(where):len(where)], "items")), bound(node, "maxItems")
+		s.items, s.mostItems = r.shape(append(slices.Clip(where), "items")), bound(node, "maxItems")
 	}
 	return s
 }

@@ -18,7 +18,7 @@ It needs nothing: without --redis it starts redis-server or valkey-server from P
 itself, or, where there is none, does with its own memory. On a Redis of yours it writes
 under a prefix of its own and removes that at the end.`
 
-// NewCommand returns the command headgate
+// NewCommand returns the command headgate.
 func NewCommand() *cobra.Command {
 	var f cli.PlayFlags
 	var config Config

@@ -17,7 +17,7 @@ import (
 	"github.com/headgate/headgate/policy"
 )
 
-// replayFlags are the flags of headgate
+// replayFlags are the flags of headgate.
 type replayFlags struct {
 	cli.PlayFlags
 
@@ -47,7 +47,7 @@ class for 20 dispatches each or more; 1 is perfectly even. Waits are given in ti
 dispatches: how many jobs went to a worker between a job's admission and its own turn. A light
 tenant has at most the median number of jobs.`
 
-// NewCommand returns the command headgate
+// NewCommand returns the command headgate.
 func NewCommand() *cobra.Command {
 	f := &replayFlags{}
 	c := &cobra.Command{

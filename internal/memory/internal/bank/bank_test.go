@@ -1,7 +1,7 @@
 package bank
 
 import (
-	"fmt"
+	"strconv"
 	"testing"
 	"time"
 
@@ -34,7 +34,7 @@ func TestBucketsThatAreFullAreForgotten(t *testing.T) {
 	b := New()
 	c := begin(&b, second)
 	for i := range 20 {
-		take(t, c, "acme", fmt.Sprint(i), admission.Admitted)
+		take(t, c, "acme", strconv.Itoa(i), admission.Admitted)
 	}
 	take(t, c, "bakery", "mail", admission.Admitted)
 	if !c.Commit() || b.set.Len() != 21 || b.Left("acme", second) != 6*second || b.Left("nobody", second) != 0 {
@@ -68,8 +68,8 @@ func TestAChargeIsTakenBack(t *testing.T) {
 	c = begin(&b, 500_000)
 	take(t, c, "acme", "mail", admission.Refused)
 	for i := range 3 * fewTouched {
-		take(t, c, "acme", fmt.Sprint(i), admission.Admitted)
-		take(t, c, "acme", fmt.Sprint(i), admission.Refused)
+		take(t, c, "acme", strconv.Itoa(i), admission.Admitted)
+		take(t, c, "acme", strconv.Itoa(i), admission.Refused)
 	}
 	c.Back()
 	if c.Commit() || b.set.Len() != 1 || b.set.Bucket("acme:mail") != before {
@@ -83,7 +83,7 @@ func TestFullBucketsMakeRoom(t *testing.T) {
 	b := New()
 	c := begin(&b, 1)
 	for i := range 2 * manyBuckets {
-		take(t, c, "acme", fmt.Sprint(i), admission.Admitted)
+		take(t, c, "acme", strconv.Itoa(i), admission.Admitted)
 	}
 	c.Commit()
 	b.KeepFor(1e9, 1)
