@@ -50,7 +50,7 @@ func (c *Client) Limiter(config LimiterConfig) (*Limiter, error) {
 type Allowed struct {
 	// Scope is the one whose limit that is; empty where no limit is on the way, or Redis did not answer.
 	Scope Scope
-	// Remaining is what its bucket has left of Burst, and Reset how long that takes to fill again. Of a check that was answered from tokens on lease
+	// Remaining is what its bucket has left of Burst, and Reset how long that takes to fill again, of fixed windows until the next one begins. Of a check that was answered from tokens on lease
 	// Remaining is what this process has of them, a lower bound.
 	Remaining, Burst Tokens
 	Reset            time.Duration
@@ -67,7 +67,9 @@ func (l *Limiter) Check(ctx context.Context, r Request) (Allowed, error) {
 	}
 	if v.Admitted {
 		allowed := Allowed{Scope: v.Scope, Remaining: v.TokensLeft, Burst: v.Burst}
-		if missing := v.Burst - v.TokensLeft; missing > 0 && v.Rate > 0 {
+		if missing := v.Burst - v.TokensLeft; missing > 0 && !v.Window.IsZero() {
+			allowed.Reset = v.Window.UntilNext(time.Now())
+		} else if missing > 0 && v.Rate > 0 {
 			allowed.Reset = time.Duration(min(float64(missing)/float64(v.Rate)*float64(time.Second), float64(math.MaxInt64/2)))
 		}
 		return allowed, nil

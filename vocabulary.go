@@ -29,7 +29,7 @@ type (
 	// Weight is a tenant's share of service in a class.
 	Weight = admission.Weight
 	// Limit is a token bucket: Tokens come in evenly over Per, and Burst is what it holds, and what may pass at once; Disabled is none.
-	// PerSecond, PerMinute and PerHour make one.
+	// PerSecond, PerMinute and PerHour make one. FixedWindow makes a quota: all of its Tokens come back as its next Window begins.
 	Limit = admission.Limit
 	// Level is how deep a Scope is: LevelGlobal, LevelTenant, LevelQueue or LevelPriority.
 	Level = admission.Level
@@ -191,6 +191,13 @@ func DefaultClasses() []Class { return admission.DefaultClasses() }
 // PerSecond returns a limit of so many tokens a second, of which as many may be taken at once: PerSecond(200) holds 200. Another burst is said
 // by WithBurst, as in PerSecond(200).WithBurst(400). A second argument is the burst, too, as PerSecond of 0.1 took it; it will go.
 func PerSecond(tokens Tokens, burst ...Tokens) Limit { return admission.PerSecond(tokens, burst...) }
+
+// FixedWindow returns a limit of so many tokens in each window: "24h" and "month" by the calendar of a zone, other lengths from "1s" to "744h" in
+// UTC, from an anchor on such as "06:00"; "" is midnight, and UTC. FixedWindow(1000, "24h", "", "Europe/Berlin") is new at midnight in Berlin. The
+// error is a *FieldError.
+func FixedWindow(tokens Tokens, window, anchor, zone string) (Limit, error) {
+	return admission.FixedWindow(tokens, window, anchor, zone)
+}
 
 // PerMinute returns a limit of so many tokens a minute, of which what comes in a second may be taken at once: PerMinute(500) holds 9, and
 // PerMinute(500).WithBurst(100) holds 100.

@@ -12,8 +12,7 @@ import (
 // throttle has a bucket for each caller, of those that package buckets describes. They are in this process: a server
 // whose Redis is away is guarded all the same.
 type throttle struct {
-	limit buckets.Limit
-	burst admission.Tokens
+	limit admission.Limit
 	mu    struct {
 		sync.Mutex
 
@@ -26,13 +25,13 @@ type throttle struct {
 }
 
 func newThrottle(limit admission.Limit) *throttle {
-	t := &throttle{limit: buckets.LimitOf(limit), burst: limit.Burst}
+	t := &throttle{limit: limit}
 	t.mu.names = map[string]bool{}
 	return t
 }
 
-func (t *throttle) path(name string) []buckets.LevelLimit {
-	return []buckets.LevelLimit{{Scope: admission.Scope(name), Limit: t.limit}}
+func (t *throttle) path(name string, now buckets.Instant) []buckets.LevelLimit {
+	return []buckets.LevelLimit{{Scope: admission.Scope(name), Limit: buckets.LimitAt(t.limit, now)}}
 }
 
 // take charges a call, or as many tokens as it costs, at most the burst; where the bucket holds less it returns how long to wait.
@@ -45,7 +44,7 @@ func (t *throttle) take(name string, cost admission.Tokens) (wait time.Duration,
 		return time.Second, false
 	}
 	t.mu.names[name] = true
-	verdict := t.mu.set.Take(now, 0, t.path(name), min(cost, t.burst))
+	verdict := t.mu.set.Take(now, 0, t.path(name, now), min(cost, t.limit.Burst))
 	return verdict.RetryAfter, verdict.Decision == admission.Admitted
 }
 
@@ -54,7 +53,8 @@ func (t *throttle) take(name string, cost admission.Tokens) (wait time.Duration,
 func (t *throttle) owe(name string, cost admission.Tokens) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.mu.set.Debit(buckets.InstantOf(time.Now()), 0, t.path(name)[0], cost)
+	now := buckets.InstantOf(time.Now())
+	t.mu.set.Debit(now, 0, t.path(name, now)[0], cost)
 }
 
 // sweepEvery is the pause after a sweep in vain: one looks at all buckets, and those that come meanwhile wait anyway.
@@ -66,8 +66,8 @@ func (t *throttle) sweepLocked(now buckets.Instant) bool {
 		return false
 	}
 	for name := range t.mu.names {
-		step := t.path(name)[0]
-		if t.mu.set.LevelAt(now, 0, step) >= t.limit.Burst {
+		step := t.path(name, now)[0]
+		if t.mu.set.LevelAt(now, 0, step) >= step.Limit.Burst {
 			t.mu.set.Put(step.Scope, buckets.Bucket{})
 			delete(t.mu.names, name)
 		}

@@ -185,7 +185,7 @@ func TestManyRefusalsAreHeld(t *testing.T) {
 		if took := time.Since(began); took < holdFor/2 || took > holdFor*3/2 {
 			t.Errorf("one more took %s", took)
 		}
-		for s.refusals.mu.set.LevelAt(0, 0, s.refusals.path("evil")[0]) > 0 {
+		for s.refusals.mu.set.LevelAt(0, 0, s.refusals.path("evil", 0)[0]) > 0 {
 			s.hold(t.Context(), w, "evil")
 		}
 		ended, end := context.WithCancel(t.Context())

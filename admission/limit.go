@@ -20,7 +20,8 @@ type Weight int64
 // MaxWeight is the largest Weight.
 const MaxWeight Weight = 1000
 
-// Limit is one token bucket's configuration: Tokens refill evenly over Per, up to Burst.
+// Limit is one token bucket's configuration: Tokens refill evenly over Per, up to Burst. With a Window they come back all at once, as the next
+// window begins: FixedWindow makes such a limit.
 type Limit struct {
 	// Tokens refill over Per: 1 to 1e9.
 	Tokens Tokens
@@ -30,6 +31,8 @@ type Limit struct {
 	Burst Tokens
 	// Disabled says that the scope has no bucket: nothing is checked or charged there.
 	Disabled bool
+	// Window is when a limit of fixed windows begins anew, zero for a token bucket. With one Burst is Tokens, and Per its length, of a month 31 days.
+	Window Window
 }
 
 // Bounds of a Limit.
@@ -73,12 +76,28 @@ func (l Limit) DefaultBurst() Tokens {
 	if l.Tokens < 1 || l.Per <= 0 {
 		return 1
 	}
+	if !l.Window.IsZero() {
+		return l.Tokens
+	}
 	return Tokens(min(math.Ceil(float64(l.Rate())), float64(MaxLimitTokens)))
 }
 
-// Rate returns the refill rate.
+// Rate returns the refill rate, of fixed windows the average.
 func (l Limit) Rate() TokensPerSecond {
 	return TokensPerSecond(float64(l.Tokens) * float64(time.Second) / float64(l.Per))
+}
+
+// UntilFull returns how long from a time on it takes until all tokens are there again where so many are left: until the bucket is full, or
+// the next window begins; none where nothing is missing.
+func (l Limit) UntilFull(left float64, at time.Time) time.Duration {
+	missing := float64(l.Burst) - left
+	switch {
+	case missing <= 0:
+		return 0
+	case !l.Window.IsZero():
+		return l.Window.UntilNext(at)
+	}
+	return time.Duration(missing/float64(l.Rate())*1e6) * time.Microsecond
 }
 
 // Level is the depth of a scope in the hierarchy of buckets.

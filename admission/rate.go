@@ -28,6 +28,9 @@ func (r TokensPerSecond) Words(thing string) string {
 // Words writes what refills, "100 tokens a second", "7 tokens in 1m30s".
 func (l Limit) Words() string {
 	tokens := counted(strconv.FormatInt(int64(l.Tokens), 10), "token")
+	if !l.Window.IsZero() {
+		return tokens + l.Window.Words()
+	}
 	for _, p := range ratePers {
 		if p.per == l.Per {
 			return tokens + " a" + article(p.word) + " " + p.word

@@ -181,6 +181,9 @@ func (l Limit) Validate(path string) error {
 	if l.Tokens < 1 || l.Tokens > MaxLimitTokens {
 		bad = append(bad, intError(path+".tokens", int64(l.Tokens), 1, int64(MaxLimitTokens), "tokens"))
 	}
+	if !l.Window.IsZero() {
+		return errors.Join(append(bad, l.validateWindow(path))...)
+	}
 	if l.Burst < 0 || l.Burst > MaxLimitTokens || l.Burst == 0 && len(bad) == 0 && l.Per >= MinLimitPer {
 		bad = append(bad, intError(path+".burst", int64(l.Burst), 1, int64(MaxLimitTokens), "tokens"))
 	}

@@ -17,13 +17,18 @@ type Bucket struct {
 	Fill Span
 	// Rate is the refill rate in force when the bucket was written, in tokens a second; zero only when absent.
 	Rate admission.TokensPerSecond
+	// Quota is what a fixed window holds as it begins, zero of a token bucket: see Windowed.
+	Quota Micro
 }
 
 // Absent reports whether the bucket is not stored.
-func (b Bucket) Absent() bool { return b.Rate == 0 }
+func (b Bucket) Absent() bool { return b.Rate == 0 && b.Quota == 0 }
 
-// newBucket returns what is stored for a level at a stamp under a limit.
-func newBucket(level Micro, stamp Instant, limit Limit) Bucket {
+// NewBucket returns what is stored for a level and a stamp, as Settle returns them, under a limit.
+func NewBucket(level Micro, stamp Instant, limit Limit) Bucket {
+	if limit.Window != nil {
+		return Bucket{Level: level, Stamp: stamp, Fill: limit.Window.Length, Quota: limit.Burst}
+	}
 	fill := Span(math.Ceil(float64(limit.Burst-level) / float64(limit.Rate)))
 	return Bucket{Level: level, Stamp: stamp, Fill: fill, Rate: limit.Rate}
 }
@@ -32,8 +37,14 @@ func newBucket(level Micro, stamp Instant, limit Limit) Bucket {
 // level, which is now or a little before it. changed is the time of the latest policy change; a time before the
 // stamp says that nothing changed since. The package documentation derives the six steps.
 func Settle(now, changed Instant, stored Bucket, limit Limit) (Micro, Instant) {
+	if limit.Window != nil {
+		return limit.settleWindow(now, changed, stored)
+	}
 	if stored.Absent() {
 		return limit.Burst, now
+	}
+	if stored.Windowed() { // Of a policy before this one: what it left is refilled from the change on.
+		stored = Bucket{Level: stored.Level, Fill: math.MaxInt64}
 	}
 	stamp := min(stored.Stamp, now)
 	elapsed := Span(now - stamp)
@@ -69,9 +80,17 @@ func Settle(now, changed Instant, stored Bucket, limit Limit) (Micro, Instant) {
 // so B-c after it, and at most B-c+R·elapsed at any time since. So c-R·elapsed more would never have been above B, whatever else was taken
 // or given back. With a note of the level L that the reservation left it would have held at most L+R·elapsed and what was given back since,
 // so B less that is room as well.
+//
+// A fixed window gets back what was reserved in it, and nothing of what was in the one before.
 func TrueUp(level Micro, limit Limit, reserved, actual admission.Tokens, elapsed Span, room Micro) Micro {
 	if actual > reserved {
 		return max(level-MicroOf(actual-reserved), min(level, -limit.Burst))
+	}
+	if w := limit.Window; w != nil {
+		if w.At-Instant(elapsed) < w.Start {
+			return level
+		}
+		return max(level, min(limit.Burst, level+MicroOf(reserved-actual)))
 	}
 	owed := min(MicroOf(reserved-actual), max(0, MicroOf(reserved)-limit.Came(elapsed), room))
 	return max(level, min(limit.Burst, level+owed))
@@ -83,9 +102,12 @@ func reaches(level Micro, gained float64, burst Micro) bool {
 	return gained >= float64(burst-level)
 }
 
-// waitFor returns the time from now until a settled level reaches cost at the limit's rate, at least 1 µs. The
-// level is below cost and cost is within the burst.
-func waitFor(now Instant, level Micro, stamp Instant, cost Micro, rate admission.TokensPerSecond) Span {
+// waitFor returns the time from now until a settled level reaches cost, at least 1 µs. The level is below cost and cost is within the burst.
+func (l Limit) waitFor(now Instant, level Micro, stamp Instant, cost Micro) Span {
+	if l.Window != nil {
+		return l.waitWindow(level, stamp, cost)
+	}
+	rate := l.Rate
 	missing := float64(cost - level)
 	wait := max(Span(stamp-now)+Span(math.Ceil(missing/float64(rate))), 1)
 	if math.Floor(float64(float64(wait+Span(now-stamp))*float64(rate))) < missing {

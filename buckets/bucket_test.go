@@ -23,7 +23,7 @@ func TestSettleFollowsItsSixSteps(t *testing.T) {
 	t.Parallel()
 	at := func(seconds float64) Instant { return Instant(seconds * float64(second)) }
 	// Written at 100 s with 20 tokens of 50 under 10 a second: full at 103 s.
-	stored := newBucket(MicroOf(20), at(100), limitOf(10, 50))
+	stored := NewBucket(MicroOf(20), at(100), limitOf(10, 50))
 	cases := []struct {
 		name         string
 		stored       Bucket
@@ -44,7 +44,7 @@ func TestSettleFollowsItsSixSteps(t *testing.T) {
 		{"a lowered rate counts for all the time", stored, limitOf(1, 50), at(104), at(105), MicroOf(25), at(105)},
 		{"a change ahead of now counts as now", stored, limitOf(20, 500), at(200), at(102), MicroOf(40), at(102)},
 		{"a change before the stamp is no change", stored, limitOf(20, 500), at(1), at(102), MicroOf(60), at(102)},
-		{"a rate for ages does not overflow", newBucket(0, 0, limitOf(1, 50)), limitOf(1e12, 1e9), 0, 1 << 52, MicroOf(1e9), 1 << 52},
+		{"a rate for ages does not overflow", NewBucket(0, 0, limitOf(1, 50)), limitOf(1e12, 1e9), 0, 1 << 52, MicroOf(1e9), 1 << 52},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -60,7 +60,7 @@ func TestSettleFollowsItsSixSteps(t *testing.T) {
 func TestSettleLeavesTheRemainderOfTimeInTheStamp(t *testing.T) {
 	t.Parallel()
 	limit := LimitOf(admission.Limit{Tokens: 1, Per: 24 * time.Hour, Burst: 10}) // a micro-token in 86,400 µs
-	stored := newBucket(0, 0, limit)
+	stored := NewBucket(0, 0, limit)
 	if level, stamp := Settle(86_399, 0, stored, limit); level != 0 || stamp != 0 {
 		t.Errorf("before the first micro-token Settle = (%d, %d), want (0, 0)", level, stamp)
 	}
@@ -103,7 +103,7 @@ func TestABucketIsFullAfterItsFillAndNotMuchEarlier(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := drawLimit(t, "limit")
 		level := Micro(rapid.Int64Range(0, int64(limit.Burst)-1).Draw(t, "level"))
-		stored := newBucket(level, someInstant, limit)
+		stored := NewBucket(level, someInstant, limit)
 		full := someInstant + Instant(stored.Fill)
 		if got, _ := Settle(full, 0, stored, limit); got != limit.Burst {
 			t.Fatalf("at its fill the bucket holds %d of %d", got, limit.Burst)

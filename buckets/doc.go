@@ -34,6 +34,10 @@
 // A level that reaches the burst becomes (B, now). Every quantity is an integer below 2⁵³, exact in a double,
 // and each product is rounded on its own: no fused multiply-add.
 //
+// A limit of fixed windows has no rate: a window holds all of its tokens as it begins, by the calendar, and the next one does again (LimitAt, OpenWindow).
+// Of it (left, end, length, quota) is stored, and Settle says what of that counts in the window of now. With the end as the name of a window, at
+// most the quota is admitted in each, and twice the quota in as long a time. A step of the clock may add one window's tokens.
+//
 // # What holds
 //
 // Rounding gives away at most 2⁻⁵² of what was refilled. A charge loses less than one micro-token, and less than

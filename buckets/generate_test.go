@@ -51,5 +51,5 @@ func drawBucket(t *rapid.T, label string, now Instant, limit Limit) Bucket {
 	if kind == 2 {
 		stamp = now + Instant(drawSpan(t, label+" ahead"))
 	}
-	return newBucket(level, stamp, written)
+	return NewBucket(level, stamp, written)
 }

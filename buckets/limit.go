@@ -12,9 +12,11 @@ type Limit struct {
 	Rate admission.TokensPerSecond
 	// Burst is the capacity, 1 to 1e9 tokens.
 	Burst Micro
+	// Window is the one that a limit of fixed windows is in, which LimitAt finds out; nil for a token bucket.
+	Window *OpenWindow
 }
 
-// LimitOf returns the limit that an enabled and valid headgate.Limit describes.
+// LimitOf returns the token bucket that an enabled and valid headgate.Limit describes. LimitAt does of fixed windows, too.
 func LimitOf(limit admission.Limit) Limit {
 	return Limit{Rate: limit.Rate(), Burst: MicroOf(limit.Burst)}
 }
@@ -31,7 +33,7 @@ type LevelLimit struct {
 }
 
 // AppendPath appends the enabled limits of a job's four levels to path, outermost first, and returns it. The
-// array is indexed by headgate.Level, as policy resolves it.
+// array is indexed by headgate.Level, as policy resolves it. Each is what LimitOf says of it.
 func AppendPath(path []LevelLimit, limits [admission.Levels]admission.Limit, tenant, queue string, class admission.Priority) []LevelLimit {
 	for i, limit := range limits {
 		if limit.Disabled {

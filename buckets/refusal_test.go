@@ -70,7 +70,7 @@ func TestARefusalChangesNothingAndNamesTheRightScope(t *testing.T) {
 		}
 		for _, step := range path {
 			held, stamp := Settle(someInstant, changed, before[step.Scope], step.Limit)
-			if now := set.stored[step.Scope]; now != newBucket(held-MicroOf(cost), stamp, step.Limit) {
+			if now := set.stored[step.Scope]; now != NewBucket(held-MicroOf(cost), stamp, step.Limit) {
 				t.Fatalf("scope %s held %d and now stores %+v", step.Scope, held, now)
 			}
 		}
@@ -101,7 +101,7 @@ func TestWaitingAsToldIsEnough(t *testing.T) {
 			t.Fatalf("told to wait %d µs and refused again: %+v", wait, later)
 		}
 		for _, step := range path {
-			if stored := set.Bucket(step.Scope); !stored.Absent() && stored != newBucket(stored.Level, stored.Stamp, step.Limit) {
+			if stored := set.Bucket(step.Scope); !stored.Absent() && stored != NewBucket(stored.Level, stored.Stamp, step.Limit) {
 				return // a bucket written under a lower burst may be full earlier, and then has the raised one at once
 			}
 		}
@@ -116,7 +116,7 @@ func TestWaitGrowsByAMicrosecondWhereTheQuotientWasRoundedDown(t *testing.T) {
 	t.Parallel()
 	limit := LimitOf(admission.Limit{Tokens: 24, Per: 4824 * time.Millisecond, Burst: 30})
 	var set Set
-	set.Put("acme", newBucket(261_000, 0, limit))
+	set.Put("acme", NewBucket(261_000, 0, limit))
 	path := []LevelLimit{{"acme", limit}}
 	const wait = 5_173_540
 	if got := set.Peek(0, 0, path, 26).RetryAfter; got != wait*time.Microsecond {
@@ -131,7 +131,7 @@ func TestWaitIsOneMicrosecondShortWhereTwoRoundingsMeet(t *testing.T) {
 	t.Parallel()
 	limit := Limit{Rate: 0.00026371308016877635, Burst: MicroOf(1000)}
 	var set Set
-	set.Put("acme", newBucket(42_229_888, 0, limit))
+	set.Put("acme", NewBucket(42_229_888, 0, limit))
 	path := []LevelLimit{{"acme", limit}}
 	const now, wait = Instant(73_350_612_672), 289_809_652_032
 	if got := set.Peek(now, 0, path, 138).RetryAfter; got != wait*time.Microsecond {
@@ -151,7 +151,7 @@ func TestAfterTheClockWentBackABucketStandsStillUntilItIsCharged(t *testing.T) {
 	limit := limitOf(1, 10)
 	path := []LevelLimit{{"acme", limit}}
 	set := &Set{}
-	set.Put("acme", newBucket(MicroOf(1), 3600*second, limit))
+	set.Put("acme", NewBucket(MicroOf(1), 3600*second, limit))
 	for _, now := range []Instant{0, 2 * second, 100 * second} {
 		want := admission.Verdict{
 			Reason: admission.ReasonLimited, Scope: "acme", TokensLeft: 1, Burst: 10, RetryAfter: 2 * time.Second,

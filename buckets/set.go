@@ -38,7 +38,7 @@ func (s *Set) Take(now, changed Instant, path []LevelLimit, cost admission.Token
 		s.stored = make(map[admission.Scope]Bucket)
 	}
 	for i, step := range path {
-		s.stored[step.Scope] = newBucket(way[i].level-MicroOf(cost), way[i].stamp, step.Limit)
+		s.stored[step.Scope] = NewBucket(way[i].level-MicroOf(cost), way[i].stamp, step.Limit)
 	}
 	return verdict
 }
@@ -63,7 +63,7 @@ func (s *Set) Peek(now, changed Instant, path []LevelLimit, cost admission.Token
 // What the bucket lacks is a level below zero, a debt that is refilled before it holds anything again.
 func (s *Set) Debit(now, changed Instant, step LevelLimit, cost admission.Tokens) {
 	level, stamp := Settle(now, changed, s.stored[step.Scope], step.Limit)
-	s.Put(step.Scope, newBucket(level-MicroOf(cost), stamp, step.Limit))
+	s.Put(step.Scope, NewBucket(level-MicroOf(cost), stamp, step.Limit))
 }
 
 // LevelAt returns what the bucket of one scope holds at now.
@@ -132,7 +132,7 @@ func (s *Set) judge(way *settledPath, now, changed Instant, path []LevelLimit, c
 		if level >= needed {
 			continue
 		}
-		wait := waitFor(now, level, stamp, needed, step.Limit.Rate)
+		wait := step.Limit.waitFor(now, level, stamp, needed)
 		if wait <= longest {
 			continue
 		}

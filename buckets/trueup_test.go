@@ -35,7 +35,7 @@ func (l *ledger) enter(cost admission.Tokens) {
 func (l *ledger) end(w *reservation, actual admission.Tokens) {
 	level, stamp := Settle(l.now(), 0, l.set.Bucket(l.step.Scope), l.step.Limit)
 	to := TrueUp(level, l.step.Limit, w.reserved, actual, Span(l.now()-w.at), 0)
-	l.set.Put(l.step.Scope, newBucket(to, stamp, l.step.Limit))
+	l.set.Put(l.step.Scope, NewBucket(to, stamp, l.step.Limit))
 	w.ended, w.back, w.beyond = len(l.moments)-1, max(0, to-level), max(0, level-to)
 }
 

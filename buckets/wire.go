@@ -20,10 +20,13 @@ const (
 
 // MarshalText returns the bucket as "level:stamp:fill:rate": three integers in micro-tokens, microseconds since
 // the Unix epoch and microseconds, and the rate in tokens a second as C's and Lua's "%.17g" print it. It reports
-// every field that is out of range; an absent bucket has no text.
+// every field that is out of range; an absent bucket has no text. A window is always packed.
 func (b Bucket) MarshalText() ([]byte, error) {
 	if err := b.validate(); err != nil {
 		return nil, err
+	}
+	if b.Windowed() {
+		return b.packWindow(), nil
 	}
 	text := make([]byte, 0, 64)
 	text = strconv.AppendInt(text, int64(b.Level), 10)
@@ -48,8 +51,12 @@ const packedSize = 26
 // headgate.ErrInvalid.
 //
 // A packed bucket is 26 bytes, numbers with their highest byte first: the stamp in 7, the level in 7 with a sign, the burst in
-// whole tokens in 4, the rate as a double in 8. Its first byte is below that of a digit or a minus until the year 2370.
+// whole tokens in 4, the rate as a double in 8. Its first byte is below that of a digit or a minus until the year 2370. A window is 29 bytes, a
+// "w" and then its end, what is left of it, its length and what it held as it began, each in 7.
 func Parse(text string) (Bucket, error) {
+	if len(text) == windowSize && text[0] == windowLetter {
+		return unpackWindow(text)
+	}
 	if len(text) == packedSize && text[0] < '-' {
 		return unpack(text)
 	}
@@ -71,16 +78,45 @@ func Parse(text string) (Bucket, error) {
 	return bucket, nil
 }
 
-func unpack(packed string) (Bucket, error) {
-	number := func(from, to int) (n int64) {
-		for _, b := range []byte(packed[from:to]) {
-			n = n<<8 | int64(b)
+// Bytes of a packed window: a letter, and four numbers of sevenBytes.
+const (
+	windowLetter = 'w'
+	sevenBytes   = 7
+	windowSize   = 1 + 4*sevenBytes
+)
+
+func (b Bucket) packWindow() []byte {
+	packed := append(make([]byte, 0, windowSize), windowLetter)
+	for _, n := range []int64{int64(b.Stamp), int64(b.Level), int64(b.Fill), int64(b.Quota)} {
+		for at := sevenBytes - 1; at >= 0; at-- {
+			packed = append(packed, byte(n>>(8*at)))
 		}
-		return n
 	}
+	return packed
+}
+
+func unpackWindow(packed string) (Bucket, error) {
+	number := func(i int) int64 { return bigEndian(packed, 1+i*sevenBytes, 1+(i+1)*sevenBytes) << 8 >> 8 }
+	b := Bucket{Stamp: Instant(number(0)), Level: Micro(number(1)), Fill: Span(number(2)), Quota: Micro(number(3))}
+	if err := b.validate(); err != nil {
+		return Bucket{}, err
+	}
+	return b, nil
+}
+
+// bigEndian is the number in some bytes of a text.
+func bigEndian(text string, from, to int) (n int64) {
+	for _, b := range []byte(text[from:to]) {
+		n = n<<8 | int64(b)
+	}
+	return n
+}
+
+func unpack(packed string) (Bucket, error) {
+	number := func(from, to int) int64 { return bigEndian(packed, from, to) }
 	level := Micro(number(7, 14) << 8 >> 8) // with the sign of the highest of its seven bytes
 	limit := Limit{Rate: admission.TokensPerSecond(math.Float64frombits(uint64(number(18, 26)))), Burst: MicroOf(admission.Tokens(number(14, 18)))}
-	bucket := newBucket(level, Instant(number(0, 7)), limit)
+	bucket := NewBucket(level, Instant(number(0, 7)), limit)
 	if err := bucket.validate(); err != nil {
 		return Bucket{}, err
 	}
@@ -119,7 +155,9 @@ func (b Bucket) validate() error {
 	check("bucket level", int64(b.Level), -int64(maxMicro), int64(maxMicro), "micro-tokens")
 	check("bucket stamp", int64(b.Stamp), 0, maxExact, "µs since the Unix epoch")
 	check("bucket fill", int64(b.Fill), 0, maxExact, "µs")
-	if rate := float64(b.Rate); math.IsNaN(rate) || rate < minRate || rate > maxRate {
+	if b.Quota != 0 {
+		check("window's tokens", int64(b.Quota), int64(MicroPerToken), int64(maxMicro), "micro-tokens")
+	} else if rate := float64(b.Rate); math.IsNaN(rate) || rate < minRate || rate > maxRate {
 		allowed := fmt.Sprintf("%.17g to %.17g tokens per second", minRate, maxRate)
 		bad = append(bad, &admission.FieldError{Field: "bucket rate", Value: fmt.Sprintf("%.17g", rate), Allowed: allowed})
 	}

@@ -42,7 +42,7 @@ func TestPackedBucketsAreReadAsTheirTexts(t *testing.T) {
 		limit := drawLimit(t, "limit")
 		burst := admission.Tokens(limit.Burst / MicroOf(1))
 		level := Micro(rapid.Int64Range(-int64(limit.Burst), int64(limit.Burst)).Draw(t, "level"))
-		want := newBucket(level, someInstant, limit)
+		want := NewBucket(level, someInstant, limit)
 		if got, err := Parse(packed(someInstant, level, burst, limit.Rate)); err != nil || got != want {
 			t.Fatalf("%+v, %v, want %+v", got, err, want)
 		}

@@ -156,7 +156,7 @@ func (i *Interceptor) tell(ctx context.Context, verdict limiter.Verdict, retryAf
 	if level == admission.LevelGlobal && c.Tenant != nil {
 		return
 	}
-	b := limitheader.Bucket{Name: level.String(), Rate: verdict.Rate, Burst: verdict.Burst, Left: float64(verdict.TokensLeft)}
+	b := limitheader.Bucket{Name: level.String(), Rate: verdict.Rate, Burst: verdict.Burst, Left: float64(verdict.TokensLeft), Window: verdict.Window}
 	_ = grpc.SetHeader(ctx, metadata.Pairs(policyName, b.Policy(), limitName, b.Limit(retryAfter))) // Whoever went away hears nothing.
 }
 

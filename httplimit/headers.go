@@ -27,8 +27,8 @@ type told struct {
 
 func one(value string) []string { return []string{value} }
 
-func (k *toldKey) text(retryAfter time.Duration) *told {
-	bucket := limitheader.Bucket{Name: k.level.String(), Rate: k.rate, Burst: k.burst, Left: float64(k.left)}
+func (k *toldKey) text(window admission.Window, retryAfter time.Duration) *told {
+	bucket := limitheader.Bucket{Name: k.level.String(), Rate: k.rate, Burst: k.burst, Left: float64(k.left), Window: window}
 	full := bucket.UntilFull()
 	return &told{
 		policy: one(bucket.Policy()), limit: one(bucket.Limit(retryAfter)),
@@ -50,11 +50,13 @@ func (m *Middleware) tell(w http.ResponseWriter, verdict limiter.Verdict, retryA
 	if verdict.Source == limiter.Leased {
 		key.left = coarse(key.left)
 	}
-	t, ok := m.told.get(key)
-	if !ok || retryAfter > 0 {
-		if t = key.text(retryAfter); retryAfter == 0 {
-			m.told.put(key, t)
-		}
+	var t *told
+	if !verdict.Window.IsZero() { // Its text changes with the time.
+		t = key.text(verdict.Window, retryAfter)
+	} else if known, ok := m.told.get(key); ok && retryAfter == 0 {
+		t = known
+	} else if t = key.text(admission.Window{}, retryAfter); retryAfter == 0 {
+		m.told.put(key, t)
 	}
 	header := w.Header()
 	if !c.NoRateLimit {

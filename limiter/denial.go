@@ -23,6 +23,10 @@ type denial struct {
 	burst    admission.Tokens
 	// at is before the call that was refused. Until pause everything is refused that left does not cover.
 	at, pause breaker.Instant
+	// window is that of a limit of fixed windows, which refused cost, and has left no more until another one begins.
+	window admission.Window
+	cost   admission.Tokens
+	until  breaker.Instant
 }
 
 // refuses reports whether cost is still too much at now, and for how long it will be.
@@ -36,6 +40,10 @@ func (d *denial) refuses(now breaker.Instant, inForce *policy.Compiled, cost adm
 	case cost > d.burst:
 		return 0, false
 	}
+	if d.until != 0 { // What costs less than what was refused may have to wait less for a debt to be paid.
+		wait := d.until.Sub(now)
+		return wait, cost >= d.cost && wait > 0
+	}
 	missing := buckets.MicroOf(cost) - d.left
 	if missing <= 0 {
 		return 0, false
@@ -48,5 +56,5 @@ func (d *denial) refuses(now breaker.Instant, inForce *policy.Compiled, cost adm
 // tell writes the refusal that the denial gives, into a zero Verdict: copies of one cost more than all else.
 func (d *denial) tell(v *Verdict, scope admission.Scope, retryAfter time.Duration) {
 	v.Source, v.Reason, v.Scope = Cached, d.reason, scope
-	v.TokensLeft, v.Burst, v.Rate, v.RetryAfter = d.left.Tokens(), d.burst, d.rate, retryAfter
+	v.TokensLeft, v.Burst, v.Rate, v.Window, v.RetryAfter = d.left.Tokens(), d.burst, d.rate, d.window, retryAfter
 }

@@ -15,6 +15,9 @@ type Guarantee struct {
 	// Rate and Burst are the policy's: over all time at most Burst + Rate·t is admitted.
 	Rate  admission.TokensPerSecond
 	Burst admission.Tokens
+	// Window is that of a limit of fixed windows: at most Burst is admitted in each, and so twice as much in as long a time that a beginning lies
+	// in.
+	Window admission.Window
 	// Parts is how many partitions of the deployment divide the limit among them: a check has no more than the part of its
 	// tenant's. It is 1 but for the global scope.
 	Parts int
@@ -46,7 +49,7 @@ func (l *Limiter) Guarantee(ctx context.Context, name admission.Scope) (Guarante
 		return Guarantee{Scope: name, Unlimited: true}, nil
 	}
 	parts := l.ways.partsAt(name.Level())
-	g.Rate, g.Burst, g.Parts = limit.Rate(), limit.Burst, int(parts)
+	g.Rate, g.Burst, g.Parts, g.Window = limit.Rate(), limit.Burst, int(parts), limit.Window
 	g.Leased = l.config.beyond(parts * leasable(&limit, &l.config, parts))
 	return g, nil
 }
@@ -63,6 +66,10 @@ func (g Guarantee) String() string {
 	parts := ""
 	if g.Parts > 1 {
 		parts = fmt.Sprintf(" in %d parts", g.Parts)
+	}
+	if !g.Window.IsZero() {
+		return fmt.Sprintf("%s: at most %d%s%s, and twice that in as long a time around a beginning; without redis: %s, and up to %d taken off on return",
+			g.Scope, g.Burst, g.Window.Words(), parts, g.Outage, g.Burst)
 	}
 	return fmt.Sprintf("%s: over all time at most %d + %g/s%s, in any window %s; without redis: %s, and up to %d taken off on return",
 		g.Scope, g.Burst, float64(g.Rate), parts, window, g.Outage, g.Burst)

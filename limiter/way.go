@@ -167,7 +167,8 @@ func (w *way) verdictOf(verdict *admission.Verdict, tell bool) Verdict {
 	case v.Admitted && !tell:
 		return Verdict{Admitted: true}
 	case v.Burst != 0:
-		v.Rate = w.limit(v.Scope.Level()).Rate()
+		limit := w.limit(v.Scope.Level())
+		v.Rate, v.Window = limit.Rate(), limit.Window
 	}
 	return v
 }
@@ -196,7 +197,11 @@ func (w *way) deny(landed breaker.Instant, cost admission.Tokens, verdict *admis
 		limit := w.limit(s.level)
 		rate := float64(limit.Rate()) // A token a second is a micro-token a microsecond.
 		d := &denial{policy: w.policy, reason: verdict.Reason, rate: limit.Rate(), perMicro: float64(time.Microsecond) / rate, burst: limit.Burst, at: landed}
-		if verdict.Reason == admission.ReasonLimited {
+		switch {
+		case verdict.Reason != admission.ReasonLimited:
+		case !limit.Window.IsZero():
+			d.window, d.left, d.cost, d.until = limit.Window, buckets.MicroOf(verdict.TokensLeft), cost, landed.Add(verdict.RetryAfter)
+		default:
 			gained := buckets.Micro(float64(verdict.RetryAfter.Microseconds()) * rate)
 			d.left = max(0, buckets.MicroOf(cost)-gained)
 			d.pause = landed.Add(s.pause(w.most[i], limit))

@@ -123,11 +123,12 @@ func partOf(limit admission.Limit, parts admission.Tokens) admission.Limit {
 }
 
 // leasable is what all holders of a scope may hold together in one of the partitions that divide its limit. Where leases are
-// strict it is taken off the burst, for each of them.
+// strict it is taken off the burst, for each of them. Fixed windows are counted in Redis alone: what is on lease as one ends would be spent in the
+// next.
 func leasable(limit *admission.Limit, config *Config, parts admission.Tokens) admission.Tokens {
 	part := limit.Burst / parts
 	switch {
-	case config.Exact:
+	case config.Exact || !limit.Window.IsZero():
 		return 0
 	case config.Strict:
 		most := part / 8

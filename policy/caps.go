@@ -132,9 +132,7 @@ func (p Policy) validateCaps(bad *problems) {
 	}
 	for _, name := range sortedKeys(p.Tenants) {
 		bad.bound("tenants."+name+".max_running", p.Tenants[name].MaxRunning, MaxMaxRunning)
-		if own := p.Tenants[name].Dispatch; own != nil {
-			bad.add(own.Validate("tenants." + name + ".dispatch"))
-		}
+		bad.dispatch("tenants."+name+".dispatch", p.Tenants[name].Dispatch)
 	}
 	for _, name := range sortedKeys(p.Queues) {
 		bad.bound("queues."+name+".max_running", p.Queues[name].MaxRunning, MaxMaxRunning)
@@ -164,9 +162,19 @@ func (d Downstream) validate(bad *problems, owner string) {
 	bad.bound(owner+".max_running", d.MaxRunning, MaxMaxRunning)
 	bad.bound(owner+".max_parked", d.MaxParked, MaxOverflowJobs)
 	d.Breaker.validate(bad, owner+".breaker")
-	if d.Dispatch != nil {
-		bad.add(d.Dispatch.Validate(owner + ".dispatch"))
+	bad.dispatch(owner+".dispatch", d.Dispatch)
+}
+
+// dispatch checks a rate of dispatches, nil for none.
+func (p *problems) dispatch(at string, limit *admission.Limit) {
+	if limit == nil {
+		return
 	}
+	if !limit.Window.IsZero() {
+		p.field(at+".algorithm", strconv.Quote(FixedWindow), quoteNames([]string{TokenBucket})+": jobs wait for a dispatch, they are not refused")
+		return
+	}
+	p.add(limit.Validate(at))
 }
 
 // bound checks a number of which zero is none.

@@ -6,7 +6,8 @@ import (
 	"github.com/headgate/headgate/admission"
 )
 
-// LongestFill returns how long the slowest of the policy's buckets takes from empty to full; 0 if nothing is limited.
+// LongestFill returns how long the slowest of the policy's buckets takes from empty to full, and twice as long as the longest window of
+// its limits of fixed windows if that is more; 0 if nothing is limited.
 func (p Policy) LongestFill() time.Duration {
 	longest := time.Duration(0)
 	if p.Rollout != nil {
@@ -16,6 +17,9 @@ func (p Policy) LongestFill() time.Duration {
 		l = withBurst(l)
 		if !l.Disabled && l.Tokens > 0 {
 			longest = max(longest, time.Duration(float64(l.Burst)/float64(l.Rate())*float64(time.Second))+1)
+			if !l.Window.IsZero() { // What was taken of a window before may count until the first one that begins after it.
+				longest = max(longest, 2*l.Per)
+			}
 		}
 	}
 	see(p.Global)

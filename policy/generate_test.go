@@ -14,7 +14,24 @@ var (
 	someClasses = []admission.Priority{admission.High, admission.Medium, admission.Low}
 )
 
+// drawLimit draws a limit of a scope, drawRate one that jobs wait for.
 func drawLimit(t *rapid.T) admission.Limit {
+	if rapid.IntRange(0, 4).Draw(t, "algorithm") < 4 {
+		return drawRate(t)
+	}
+	window, zone := rapid.SampledFrom([]string{"1s", "90m", "24h", "168h", "month"}).Draw(t, "window"), ""
+	if window != "1s" && window != "90m" {
+		zone = rapid.SampledFrom([]string{"", "Europe/Berlin", "America/New_York"}).Draw(t, "zone")
+	}
+	limit, err := admission.FixedWindow(admission.Tokens(rapid.Int64Range(1, 1000).Draw(t, "tokens")), window, rapid.SampledFrom([]string{"", "06:30"}).Draw(t, "anchor"), zone)
+	if err != nil {
+		t.Fatal(err)
+	}
+	limit.Disabled = rapid.IntRange(0, 4).Draw(t, "disabled") == 0
+	return limit
+}
+
+func drawRate(t *rapid.T) admission.Limit {
 	return admission.Limit{
 		Tokens:   admission.Tokens(rapid.Int64Range(1, 1000).Draw(t, "tokens")),
 		Per:      time.Duration(rapid.Int64Range(1, 5000).Draw(t, "per")) * time.Millisecond,
@@ -252,7 +269,7 @@ func drawCaps(t *rapid.T, p *Policy, tenants map[string]Tenant, queues map[strin
 		tenant := tenants[name]
 		tenant.MaxRunning = most.Draw(t, "tenant runs")
 		if rapid.Bool().Draw(t, "tenant rate") {
-			tenant.Dispatch = new(drawLimit(t))
+			tenant.Dispatch = new(drawRate(t))
 		}
 		tenants[name] = tenant
 	}
@@ -264,7 +281,7 @@ func drawCaps(t *rapid.T, p *Policy, tenants map[string]Tenant, queues map[strin
 		p.MaxRunning = map[admission.Scope]int{"acme:mail": 3}
 	}
 	if rapid.Bool().Draw(t, "downstream") {
-		p.Downstreams = map[string]Downstream{"api": {MaxRunning: most.Draw(t, "downstream runs"), MaxParked: 9, Dispatch: new(drawLimit(t))}}
+		p.Downstreams = map[string]Downstream{"api": {MaxRunning: most.Draw(t, "downstream runs"), MaxParked: 9, Dispatch: new(drawRate(t))}}
 	}
 	if api := p.Downstreams["api"].MaxRunning; api > 1 && rapid.Bool().Draw(t, "adaptive") {
 		p.Adaptive = map[string]Adaptive{"api": {

@@ -2,18 +2,30 @@ package policy
 
 import (
 	"cmp"
+	"errors"
 	"maps"
 	"math"
 	"strconv"
 	"time"
+	_ "time/tzdata" // Every process that reads a policy knows its zones, also where the machine has no database of them.
 
 	"github.com/headgate/headgate/admission"
 )
 
+// TokenBucket and FixedWindow are the algorithms of a limit, the first where none is said.
+const (
+	TokenBucket = "token_bucket"
+	FixedWindow = "fixed_window"
+)
+
 // limitJSON is a limit as it is written: tokens, per and burst, or the paper's rate_per_second and
-// burst_capacity, which are read and never written. A nil field was not there.
+// burst_capacity, which are read and never written; of fixed windows tokens, window, anchor and zone. A nil field was not there.
 type limitJSON struct {
+	Algorithm     *string           `json:"algorithm,omitempty"`
 	Tokens        *admission.Tokens `json:"tokens,omitempty"`
+	Window        *string           `json:"window,omitempty"`
+	Anchor        *string           `json:"anchor,omitempty"`
+	Zone          *string           `json:"zone,omitempty"`
 	Per           *string           `json:"per,omitempty"`
 	Burst         *admission.Tokens `json:"burst,omitempty"`
 	RatePerSecond *float64          `json:"rate_per_second,omitempty"`
@@ -53,11 +65,16 @@ func newLimitJSON(limit admission.Limit) *limitJSON {
 	if limit.Tokens != 0 {
 		written.Tokens = &limit.Tokens
 	}
-	if limit.Per != 0 {
-		written.Per = new(formatDuration(limit.Per))
-	}
-	if limit.Burst != 0 {
-		written.Burst = &limit.Burst
+	switch w := limit.Window; {
+	case !w.IsZero():
+		written.Algorithm, written.Window, written.Anchor, written.Zone = new(FixedWindow), new(w.Length()), new(w.Anchor()), new(w.Zone())
+	default:
+		if limit.Per != 0 {
+			written.Per = new(formatDuration(limit.Per))
+		}
+		if limit.Burst != 0 {
+			written.Burst = &limit.Burst
+		}
 	}
 	if limit.Disabled {
 		written.Enabled = new(false)
@@ -75,6 +92,26 @@ func (p *problems) limit(name string, w *limitJSON) *admission.Limit {
 
 // limit returns what was written, and adds what cannot be read to bad. name is the path to it in the policy.
 func (w limitJSON) limit(name string, bad *problems) admission.Limit {
+	algorithm := TokenBucket
+	if w.Algorithm != nil {
+		algorithm = *w.Algorithm
+	}
+	switch algorithm {
+	case TokenBucket:
+	case FixedWindow:
+		return w.fixedWindow(name, bad)
+	default:
+		bad.field(name+".algorithm", strconv.Quote(algorithm), quoteNames([]string{TokenBucket, FixedWindow}))
+		return admission.Limit{Tokens: 1, Per: time.Second, Burst: 1} // One error is enough.
+	}
+	for _, only := range []struct {
+		field string
+		value *string
+	}{{"window", w.Window}, {"anchor", w.Anchor}, {"zone", w.Zone}} {
+		if only.value != nil {
+			bad.field(name+"."+only.field, strconv.Quote(*only.value), `none, unless "algorithm" is "`+FixedWindow+`"`)
+		}
+	}
 	var limit admission.Limit
 	if w.Tokens != nil {
 		limit.Tokens = *w.Tokens
@@ -105,6 +142,47 @@ func (w limitJSON) limit(name string, bad *problems) admission.Limit {
 	if said := cmp.Or(w.BurstCapacity, w.Burst); said != nil && *said == 0 && !limit.Disabled {
 		bad.field(name+".burst", "0", "1 to 1000000000 tokens; left out it is what comes in a second")
 	}
+	return limit
+}
+
+// fixedWindow returns what was written of a limit of fixed windows.
+func (w limitJSON) fixedWindow(name string, bad *problems) admission.Limit {
+	none := func(field, value string) {
+		bad.field(name+"."+field, value, `none with "algorithm": "`+FixedWindow+`", which has "tokens" in each "window"`)
+	}
+	if w.Per != nil {
+		none("per", strconv.Quote(*w.Per))
+	}
+	for _, only := range []struct {
+		field string
+		value *admission.Tokens
+	}{{"burst", w.Burst}, {"burst_capacity", w.BurstCapacity}} {
+		if only.value != nil {
+			none(only.field, strconv.FormatInt(int64(*only.value), 10))
+		}
+	}
+	if w.RatePerSecond != nil {
+		none("rate_per_second", strconv.FormatFloat(*w.RatePerSecond, 'g', -1, 64))
+	}
+	of := func(field string, value *string) string {
+		switch {
+		case value == nil:
+			return ""
+		case *value == "" && field != "window":
+			bad.field(name+"."+field, `""`, "some text; left out, a window begins at midnight in UTC")
+		}
+		return *value
+	}
+	var tokens admission.Tokens
+	if w.Tokens != nil {
+		tokens = *w.Tokens
+	}
+	limit, err := admission.FixedWindow(tokens, of("window", w.Window), of("anchor", w.Anchor), of("zone", w.Zone))
+	if one, wrong := errors.AsType[*admission.FieldError](err); wrong {
+		bad.field(name+"."+one.Field, one.Value, one.Allowed)
+		limit = admission.Limit{Tokens: tokens, Per: time.Second, Burst: tokens}
+	}
+	limit.Disabled = w.Enabled != nil && !*w.Enabled
 	return limit
 }
 

@@ -230,7 +230,7 @@ func statusOf(made *limiter.Together, n int) status {
 		left := max(0, made.Answers[n].Left[level].Tokens())
 		s.limited, s.name, s.remaining = true, level.String(), uint64(left)
 		s.perUnit, s.unit = perUnit(limit.Rate())
-		s.untilReset = limitheader.Bucket{Rate: limit.Rate(), Burst: limit.Burst, Left: float64(left)}.UntilFull()
+		s.untilReset = limit.UntilFull(float64(left), time.Now())
 		break
 	}
 	return s

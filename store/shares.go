@@ -1,8 +1,11 @@
 package store
 
 import (
+	"context"
 	"strconv"
 	"strings"
+
+	"github.com/headgate/headgate/admission"
 )
 
 // Share is how the partitions divide a bound among them.
@@ -11,6 +14,18 @@ type Share struct {
 	Bound GateName
 	// Parts is the fraction of the bound that each partition has, in their order, 0 to 1. They add up to 1 at most.
 	Parts []float64
+}
+
+// SharesOf returns what each of several partitions has of the tokens of the global limit, nil where there is but one. Of fixed windows all
+// have the same.
+func SharesOf(ctx context.Context, d Deployment, global *admission.Limit) ([]float64, error) {
+	shares, err := d.GlobalShares(ctx, global.Tokens)
+	if !global.Window.IsZero() {
+		for i := range shares {
+			shares[i] = float64(global.Tokens / admission.Tokens(len(shares)))
+		}
+	}
+	return shares, err
 }
 
 // SharesWords tells for people what the partitions have of something that all divide among them; nothing where shares is nil.

@@ -42,6 +42,20 @@ func TestLimitCommands(t *testing.T) {
 			t.Errorf("%s", out.stderr)
 		}
 	}
+	quota := p.object(cli.ExitOK, "limit set acme --tokens 1000 --window 24h --zone Europe/Berlin --reason launch")
+	if own, _ := quota["own"].(map[string]any); own["algorithm"] != "fixed_window" || own["window"] != "24h" || own["anchor"] != "00:00" || own["zone"] != "Europe/Berlin" || own["per"] != nil {
+		t.Errorf("%v", quota)
+	}
+	if force, _ := quota["in_force"].(map[string]any); force["algorithm"] != "fixed_window" || force["tokens"] != 1000.0 || force["zone"] != "Europe/Berlin" {
+		t.Errorf("%v", quota)
+	}
+	if out := p.run(cli.ExitOK, "limit get acme"); out.stdout != "acme gets 1000 tokens a day, new at 00:00 in Europe/Berlin, its own limit\n" {
+		t.Errorf("%s", out.stdout)
+	}
+	if out := p.run(cli.ExitOK, "explain scope acme"); !strings.Contains(out.stdout, "acme has 1000 of 1000 tokens left and gets 1000 tokens a day, new at 00:00 in Europe/Berlin") {
+		t.Errorf("%s", out.stdout)
+	}
+	p.run(cli.ExitOK, "limit delete acme --reason over")
 	p.run(cli.ExitOK, "queue set mail --each-tenant 3 --class high")
 	if out := p.run(cli.ExitOK, "limit get acme:mail:high"); out.stdout != "acme:mail:high gets 3 tokens a second and holds 3, default of queue mail\n" {
 		t.Errorf("%s", out.stdout)
@@ -55,11 +69,16 @@ func TestLimitCommands(t *testing.T) {
 		t.Errorf("%s", out.stdout)
 	}
 	for line, want := range map[string]string{
-		"limit":                             "",
-		"limit get a:b:c:d":                 "invalid scope",
-		"limit set acme":                    "invalid --tokens 0: allowed is 1 to 1000000000; for no limit --off",
-		"limit set acme --tokens 1 --off":   "invalid --off true: allowed is it or --tokens, not both",
-		"limit set acme --tokens 1 --per 0": "invalid --per 0s: allowed is 1ms to 744h0m0s",
+		"limit":                                                      "",
+		"limit get a:b:c:d":                                          "invalid scope",
+		"limit set acme":                                             "invalid --tokens 0: allowed is 1 to 1000000000; for no limit --off",
+		"limit set acme --tokens 1 --off":                            "invalid --off true: allowed is it or --tokens, not both",
+		"limit set acme --tokens 1 --per 0":                          "invalid --per 0s: allowed is 1ms to 744h0m0s",
+		"limit set acme --tokens 1 --window 900h":                    `invalid --window "900h": allowed is 1s to 744h0m0s in whole seconds, or "month"`,
+		"limit set acme --tokens 1 --window 24h --burst 5":           "invalid --burst 5: allowed is none beside --window",
+		"limit set acme --tokens 1 --window 1h --zone Europe/Berlin": `invalid --zone "Europe/Berlin"`,
+		"limit set acme --tokens 1 --zone Europe/Berlin":             `invalid --zone "Europe/Berlin": allowed is none without --window`,
+		"tenant set acme --tokens 0 --window 24h":                    "invalid --tokens 0",
 	} {
 		code := cli.ExitUsage
 		if want == "" {

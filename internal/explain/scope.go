@@ -193,7 +193,7 @@ func (e *Explanation) addBuckets(ctx context.Context, s store.Deployment, scope 
 				return nil, admission.Verdict{}, err
 			}
 			if level == admission.LevelGlobal && !q.Limits[level].Disabled {
-				shares, err := s.GlobalShares(ctx, q.Limits[level].Tokens)
+				shares, err := store.SharesOf(ctx, s, &q.Limits[level])
 				if err != nil {
 					return nil, admission.Verdict{}, err
 				}

@@ -27,11 +27,16 @@ type Bucket struct {
 	Rate  admission.TokensPerSecond // above zero
 	Burst admission.Tokens
 	Left  float64 // tokens; below zero is told as none
+	// Window is that of a limit of fixed windows, which have Burst each.
+	Window admission.Window
 }
 
 // Policy is the bucket's item of RateLimit-Policy.
 func (b Bucket) Policy() string {
 	quota, window := rateOf(b.Rate)
+	if !b.Window.IsZero() {
+		quota, window = int64(b.Burst), int64(math.Round(float64(b.Burst)/float64(b.Rate)))
+	}
 	text := append(b.named(), ";q="...)
 	text = strconv.AppendInt(text, quota, 10)
 	text = append(text, ";w="...)
@@ -61,10 +66,18 @@ func (b Bucket) named() []byte {
 func (b Bucket) Remaining() int64 { return int64(math.Floor(max(0, b.Left))) }
 
 // UntilFull is how long the bucket takes to be full.
-func (b Bucket) UntilFull() time.Duration { return b.after(float64(b.Burst) - b.Left) }
+func (b Bucket) UntilFull() time.Duration {
+	if !b.Window.IsZero() && b.Left < float64(b.Burst) {
+		return b.Window.UntilNext(time.Now())
+	}
+	return b.after(float64(b.Burst) - b.Left)
+}
 
 // window is the effective one, as the package says.
 func (b Bucket) window() time.Duration {
+	if !b.Window.IsZero() {
+		return b.Window.UntilNext(time.Now())
+	}
 	if whole := b.Remaining(); whole > 0 {
 		return b.after(float64(whole))
 	}

@@ -16,12 +16,12 @@ func TestABucketIsTold(t *testing.T) {
 		policy, limit string
 		untilFull     time.Duration
 	}{
-		{Bucket{"acme", daily, 10, 6}, 0, `"acme";q=10;w=86400;headgate-burst=10`, `"acme";r=6;t=51840`, 34560 * time.Second},
-		{Bucket{"acme", daily, 10, 6.5}, 4320 * time.Second, `"acme";q=10;w=86400;headgate-burst=10`, `"acme";r=6;t=4320`, 30240 * time.Second},
-		{Bucket{"acme", daily, 10, 0.5}, 0, `"acme";q=10;w=86400;headgate-burst=10`, `"acme";r=0;t=4320`, 82080 * time.Second},
-		{Bucket{"acme", 2, 10, -3}, 2 * time.Second, `"acme";q=2;w=1;headgate-burst=10`, `"acme";r=0;t=2`, 6500 * time.Millisecond},
-		{Bucket{"acme", 1000, 10, 3}, 0, `"acme";q=1000;w=1;headgate-burst=10`, `"acme";r=3;t=1`, 7 * time.Millisecond},
-		{Bucket{"acme", 1.5, 10, 10}, 0, `"acme";q=90;w=60;headgate-burst=10`, `"acme";r=10;t=7`, 0},
+		{Bucket{Name: "acme", Rate: daily, Burst: 10, Left: 6}, 0, `"acme";q=10;w=86400;headgate-burst=10`, `"acme";r=6;t=51840`, 34560 * time.Second},
+		{Bucket{Name: "acme", Rate: daily, Burst: 10, Left: 6.5}, 4320 * time.Second, `"acme";q=10;w=86400;headgate-burst=10`, `"acme";r=6;t=4320`, 30240 * time.Second},
+		{Bucket{Name: "acme", Rate: daily, Burst: 10, Left: 0.5}, 0, `"acme";q=10;w=86400;headgate-burst=10`, `"acme";r=0;t=4320`, 82080 * time.Second},
+		{Bucket{Name: "acme", Rate: 2, Burst: 10, Left: -3}, 2 * time.Second, `"acme";q=2;w=1;headgate-burst=10`, `"acme";r=0;t=2`, 6500 * time.Millisecond},
+		{Bucket{Name: "acme", Rate: 1000, Burst: 10, Left: 3}, 0, `"acme";q=1000;w=1;headgate-burst=10`, `"acme";r=3;t=1`, 7 * time.Millisecond},
+		{Bucket{Name: "acme", Rate: 1.5, Burst: 10, Left: 10}, 0, `"acme";q=90;w=60;headgate-burst=10`, `"acme";r=10;t=7`, 0},
 	} {
 		if got := row.bucket.Policy(); got != row.policy {
 			t.Errorf("policy %s, want %s", got, row.policy)
@@ -32,6 +32,29 @@ func TestABucketIsTold(t *testing.T) {
 		if got := row.bucket.UntilFull(); got != row.untilFull {
 			t.Errorf("%+v is full in %s, want %s", row.bucket, got, row.untilFull)
 		}
+	}
+}
+
+// TestAWindowIsTold: what it holds and how long it is, and when the next one begins.
+func TestAWindowIsTold(t *testing.T) {
+	t.Parallel()
+	limit, err := admission.FixedWindow(1000, "168h", "", "Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := Bucket{Name: "acme", Rate: limit.Rate(), Burst: limit.Burst, Left: 400, Window: limit.Window}
+	left := limit.Window.UntilNext(time.Now())
+	if got, want := b.Policy(), `"acme";q=1000;w=604800;headgate-burst=1000`; got != want {
+		t.Errorf("policy %s, want %s", got, want)
+	}
+	if got := b.UntilFull(); got > left || got < left-time.Minute {
+		t.Errorf("it is full in %s, want %s", got, left)
+	}
+	if got, want := b.Limit(time.Second), `"acme";r=400;t=1`; got != want {
+		t.Errorf("limit %s, want %s", got, want)
+	}
+	if b.Left = 1000; b.UntilFull() != 0 {
+		t.Errorf("a window that has all is full in %s", b.UntilFull())
 	}
 }
 

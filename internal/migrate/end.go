@@ -137,8 +137,28 @@ func (p *partition) forgetCarried(ctx context.Context) error {
 	return nil
 }
 
-// globalBucket is a partition's part of the global limit, in the units of fragments/bucket.lua.
-type globalBucket struct{ level, burst, rate float64 }
+// globalBucket is a partition's part of the global limit, in the units of fragments/bucket.lua. Of fixed windows it has no rate, but when the
+// window ends and how long it is.
+type globalBucket struct {
+	level, burst, rate float64
+	ends, length       int64
+}
+
+// text is how it is noted.
+func (b globalBucket) text() string {
+	text := fmt.Sprintf("%.0f %.17g %.17g", b.level, b.burst, b.rate)
+	if b.ends > 0 {
+		text += fmt.Sprintf(" %d %d", b.ends, b.length)
+	}
+	return text
+}
+
+func parseGlobal(text string) (b globalBucket, err error) {
+	if n, err := fmt.Sscan(text, &b.level, &b.burst, &b.rate, &b.ends, &b.length); n != 3 && err != nil {
+		return b, fmt.Errorf("read part of the global limit %q: %w", text, err)
+	}
+	return b, nil
+}
 
 // divideGlobal divides the tokens of the global limit that there are by the new number of partitions. In place it writes over what
 // it has read, so what each is to have is noted before.
@@ -150,22 +170,22 @@ func (m *Migration) divideGlobal(ctx context.Context) error {
 		if each, err = m.eachGlobal(ctx); err != nil {
 			return err
 		}
-		text = fmt.Sprintf("%.0f %.17g %.17g", each.level, each.burst, each.rate)
+		text = each.text()
 		err = redisconn.Client(first.conn).HSet(ctx, first.conn.Partition.State(), noted, text).Err()
 	}
 	if err != nil {
 		return fmt.Errorf("note part of the global limit: %w", redisconn.Unread(err))
 	}
-	var each globalBucket
-	if _, err := fmt.Sscan(text, &each.level, &each.burst, &each.rate); err != nil {
-		return fmt.Errorf("read part of the global limit %q: %w", text, err)
+	each, err := parseGlobal(text)
+	if err != nil {
+		return err
 	}
 	for _, part := range m.to { // Shares of its rate were shares of another number of parts.
 		if err := redisconn.Client(part.conn).HDel(ctx, part.conn.Partition.State(), "gm").Err(); err != nil {
 			return fmt.Errorf("forget share of the global limit: %w", redisconn.Unread(err))
 		}
 	}
-	if each.rate == 0 {
+	if each.rate == 0 && each.ends == 0 {
 		return nil
 	}
 	for _, part := range m.to {
@@ -185,7 +205,10 @@ func (m *Migration) eachGlobal(ctx context.Context) (each globalBucket, err erro
 		if err != nil {
 			return each, err
 		}
-		if ok {
+		if ok && b.ends > sum.ends { // A window under way: what others have of one that is over is as good as full.
+			sum, found = globalBucket{ends: b.ends, length: b.length}, 0
+		}
+		if ok && b.ends == sum.ends {
 			found++
 			sum.level, sum.burst, sum.rate = sum.level+b.level, sum.burst+b.burst, sum.rate+b.rate
 		}
@@ -195,7 +218,9 @@ func (m *Migration) eachGlobal(ctx context.Context) (each globalBucket, err erro
 	}
 	before, parts := float64(m.before), float64(len(m.to))
 	full := (before - found) * sum.burst / found // what is not stored is full
-	return globalBucket{level: math.Floor((sum.level + full) / parts), burst: sum.burst * before / found / parts, rate: sum.rate * before / found / parts}, nil
+	each = globalBucket{level: math.Floor((sum.level + full) / parts), burst: sum.burst * before / found / parts, rate: sum.rate * before / found / parts}
+	each.ends, each.length = sum.ends, sum.length
+	return each, nil
 }
 
 // globalBucket reads the global bucket as it stands now.
@@ -215,6 +240,9 @@ func (p *partition) globalBucket(ctx context.Context) (b globalBucket, found boo
 	if err != nil {
 		return b, false, fmt.Errorf("read global bucket: %w", err)
 	}
+	if stored.Windowed() {
+		return globalBucket{level: float64(stored.Level), burst: float64(stored.Quota), ends: int64(stored.Stamp), length: int64(stored.Fill)}, true, nil
+	}
 	level, passed := float64(stored.Level), float64(max(0, redisconn.Whole(clock)-int64(stored.Stamp)))
 	b.rate = float64(stored.Rate)
 	b.burst = level + float64(stored.Fill)*b.rate
@@ -228,6 +256,14 @@ func (p *partition) putGlobal(ctx context.Context, b globalBucket) error {
 		return err
 	}
 	text := fmt.Sprintf("%.0f:%s:%.0f:%s", b.level, clock, math.Ceil((b.burst-b.level)/b.rate), strconv.FormatFloat(b.rate, 'g', 17, 64))
+	if b.ends > 0 {
+		window := buckets.Bucket{Level: buckets.Micro(b.level), Stamp: buckets.Instant(b.ends), Fill: buckets.Span(b.length), Quota: buckets.Micro(b.burst)}
+		packed, err := window.MarshalText()
+		if err != nil {
+			return fmt.Errorf("write global bucket: %w", err)
+		}
+		text = string(packed)
+	}
 	if err := redisconn.Client(p.conn).HSet(ctx, p.conn.Partition.State(), "gb", text).Err(); err != nil {
 		return fmt.Errorf("write global bucket: %w", redisconn.Unread(err))
 	}

@@ -2,11 +2,13 @@ package migrate
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/redisstore"
 )
 
@@ -42,5 +44,39 @@ func TestAMigrationForgetsSharesOfTheGlobalRate(t *testing.T) {
 	check(t, err)
 	if want := []float64{3, 3}; !slices.Equal(shares, want) {
 		t.Errorf("there are shares %v, want %v", shares, want)
+	}
+}
+
+// TestAMigrationDividesTheWindowOfTheGlobalLimit: what is left of it goes to the partitions that there are then, and all of them together admit
+// that and no more.
+func TestAMigrationDividesTheWindowOfTheGlobalLimit(t *testing.T) {
+	t.Parallel()
+	client := redistest.Shared(t).Client(t)
+	prefix := redistest.Prefix(t)
+	s, err := redisstore.Open(t.Context(), client, redisstore.Config{Prefix: prefix, Partitions: 3})
+	check(t, err)
+	quota, err := admission.FixedWindow(60, "month", "", "Europe/Berlin")
+	check(t, err)
+	take := func(most int) (admitted int) {
+		t.Helper()
+		for i := 0; i < 400 && admitted < most; i++ {
+			q := store.Question{Tenant: fmt.Sprintf("t%d", i%40), Cost: 1, Limits: [admission.Levels]admission.Limit{quota, {Disabled: true}, {Disabled: true}, {Disabled: true}}}
+			granted, _, err := s.Check(t.Context(), 0, false, []store.Question{q})
+			check(t, err)
+			if granted {
+				admitted++
+			}
+		}
+		return admitted
+	}
+	before := take(25)
+	m, err := migration(t.Context(), client, client, prefix, 2)
+	check(t, err)
+	_, err = m.Run(t.Context())
+	check(t, err)
+	s, err = redisstore.Open(t.Context(), client, redisstore.Config{Prefix: prefix, Partitions: 2})
+	check(t, err)
+	if after := take(400); before+after > 60 || before+after < 58 { // A part of a token in each partition is nobody's.
+		t.Errorf("%d were admitted before and %d behind it, of 60", before, after)
 	}
 }

@@ -89,17 +89,24 @@ func TestAForecastIsWhatBucketsSay(t *testing.T) {
 		limit := admission.Limit{
 			Tokens: admission.Tokens(rapid.IntRange(1, 600).Draw(rt, "tokens")), Per: time.Minute, Burst: admission.Tokens(rapid.IntRange(2, 300).Draw(rt, "burst")),
 		}
+		if rapid.Bool().Draw(rt, "windowed") {
+			var err error
+			if limit, err = admission.FixedWindow(limit.Burst, rapid.SampledFrom([]string{"60s", "90s", "5m", "24h"}).Draw(rt, "window"), "", ""); err != nil {
+				rt.Fatal(err)
+			}
+		}
 		own := limits(admission.Limit{}, map[admission.Scope]admission.Limit{"acme": limit}, nil)
 		var hour []store.Recorded
 		var set buckets.Set
 		allowed := 0
-		path := []buckets.LevelLimit{{Scope: "acme", Limit: buckets.LimitOf(limit)}}
 		for minute := range rapid.IntRange(1, 8).Draw(rt, "minutes") {
 			jobs := rapid.IntRange(0, 500).Draw(rt, "jobs")
 			hour = append(hour, recorded(minute, map[admission.Scope]int64{admission.Global: int64(jobs), "acme": int64(jobs)}))
 			for n := range jobs {
 				at := hour[minute].At.Add(time.Minute * time.Duration(n) / time.Duration(jobs))
-				if set.Take(buckets.Instant(at.UnixMicro()), 0, path, 1).Decision == admission.Admitted {
+				now := buckets.InstantOf(at)
+				path := []buckets.LevelLimit{{Scope: "acme", Limit: buckets.LimitAt(limit, now)}}
+				if set.Take(now, 0, path, 1).Decision == admission.Admitted {
 					allowed++
 				}
 			}

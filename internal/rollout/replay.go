@@ -18,6 +18,9 @@ type stream struct {
 
 // pass lets demand through from a time on, for so long, and returns how much.
 func (s *stream) pass(limit admission.Limit, from time.Time, lasts time.Duration, demand float64) float64 {
+	if !limit.Window.IsZero() {
+		return s.passWindows(limit, from, lasts, demand)
+	}
 	rate, burst := float64(limit.Rate()), float64(limit.Burst)
 	if s.at.IsZero() {
 		s.level = burst
@@ -27,6 +30,29 @@ func (s *stream) pass(limit admission.Limit, from time.Time, lasts time.Duration
 	reach := s.level + rate*lasts.Seconds()
 	passed := min(demand, reach)
 	s.level, s.at = reach-passed, from.Add(lasts)
+	return passed
+}
+
+// passWindows is pass for a limit of fixed windows: what one has left is gone with it.
+func (s *stream) passWindows(limit admission.Limit, from time.Time, lasts time.Duration, demand float64) (passed float64) {
+	if start, _ := limit.Window.Bounds(from); s.at.Before(start) {
+		s.level = float64(limit.Burst)
+	}
+	stop := from.Add(lasts)
+	for from.Before(stop) {
+		_, end := limit.Window.Bounds(from)
+		until := end
+		if until.After(stop) {
+			until = stop
+		}
+		part := min(s.level, demand*until.Sub(from).Seconds()/lasts.Seconds())
+		passed, s.level = passed+part, s.level-part
+		if until.Equal(end) {
+			s.level = float64(limit.Burst)
+		}
+		from = until
+	}
+	s.at = stop
 	return passed
 }
 

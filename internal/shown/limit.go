@@ -16,10 +16,28 @@ type Limit struct {
 	Tokens admission.Tokens `json:"tokens"`
 	PerMs  float64          `json:"per_ms"`
 	Burst  admission.Tokens `json:"burst"`
+	// Algorithm, Window, Anchor and Zone are as the policy has them of a limit of fixed windows, and empty for a token bucket.
+	Algorithm string `json:"algorithm,omitempty"`
+	Window    string `json:"window,omitempty"`
+	Anchor    string `json:"anchor,omitempty"`
+	Zone      string `json:"zone,omitempty"`
+}
+
+func limitOf(l *admission.Limit) *Limit {
+	v := &Limit{Tokens: l.Tokens, PerMs: Millis(l.Per), Burst: l.Burst}
+	if w := l.Window; !w.IsZero() {
+		v.Algorithm, v.Window, v.Anchor, v.Zone = policy.FixedWindow, w.Length(), w.Anchor(), w.Zone()
+	}
+	return v
 }
 
 // Words writes what refills, as people do.
 func (l Limit) Words() string {
+	if l.Window != "" {
+		if limit, err := admission.FixedWindow(l.Tokens, l.Window, l.Anchor, l.Zone); err == nil {
+			return limit.Words()
+		}
+	}
 	return admission.Limit{Tokens: l.Tokens, Per: time.Duration(l.PerMs * float64(time.Millisecond))}.Words()
 }
 
@@ -47,12 +65,13 @@ type LimitConfig struct {
 }
 
 // ReadLimitConfig shows the limit of a scope, by the policy in force, and its shares. A bad scope is a *headgate.FieldError.
-func ReadLimitConfig(ctx context.Context, store store.Deployment, current policy.Policy, compiled *policy.Compiled, scope admission.Scope) (LimitConfig, error) {
+func ReadLimitConfig(ctx context.Context, s store.Deployment, current policy.Policy, compiled *policy.Compiled, scope admission.Scope) (LimitConfig, error) {
 	v, err := LimitConfigOf(current, compiled, scope)
 	if err != nil || scope != admission.Global || v.InForce == nil {
 		return v, err
 	}
-	v.Shares, err = store.GlobalShares(ctx, v.InForce.Tokens)
+	limits := compiled.LimitsFor("", "", "")
+	v.Shares, err = store.SharesOf(ctx, s, &limits[admission.LevelGlobal])
 	return v, err
 }
 
@@ -70,7 +89,7 @@ func LimitConfigOf(current policy.Policy, compiled *policy.Compiled, scope admis
 		v.Rule = &Rule{rule.Of, rule.Pointer()}
 	}
 	if limit := compiled.LimitsFor(tenant, queue, class)[scope.Level()]; !limit.Disabled {
-		v.InForce = &Limit{limit.Tokens, Millis(limit.Per), limit.Burst}
+		v.InForce = limitOf(&limit)
 	}
 	return v, nil
 }

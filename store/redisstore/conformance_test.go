@@ -320,24 +320,6 @@ func (w *walk) tick() {
 	w.store.SetTime(time.UnixMicro(w.now))
 }
 
-func (w *walk) drawLimits() {
-	for i := range w.limits {
-		for level := range w.limits[i] {
-			l := admission.Limit{Disabled: w.theme != "" || w.number("limited", 0, 2) > 0}
-			if !l.Disabled {
-				l = admission.Limit{
-					Tokens: admission.Tokens(w.number("tokens", 0, 40)), Burst: admission.Tokens(w.number("burst", 1, 60)),
-					Per: pick(w, "per", []time.Duration{time.Second, 700 * time.Millisecond, time.Minute, 24 * time.Hour}),
-				}
-			}
-			w.limits[i][level] = l
-		}
-	}
-	for i := range w.limits { // one global limit a call
-		w.limits[i][admission.LevelGlobal] = w.limits[0][admission.LevelGlobal]
-	}
-}
-
 var digestSeed = maphash.MakeSeed()
 
 // digest sums the hashes of lines, whatever their order.

@@ -198,3 +198,39 @@ func levelOf(q *store.Question) admission.Level {
 	}
 	return admission.LevelGlobal
 }
+
+func (w *walk) drawLimits() {
+	for i := range w.limits {
+		for level := range w.limits[i] {
+			l := admission.Limit{Disabled: w.theme != "" || w.number("limited", 0, 2) > 0}
+			switch {
+			case l.Disabled:
+			case w.number("windowed", 0, 2) == 2:
+				l = w.drawWindow()
+			default:
+				l = admission.Limit{
+					Tokens: admission.Tokens(w.number("tokens", 0, 40)), Burst: admission.Tokens(w.number("burst", 1, 60)),
+					Per: pick(w, "per", []time.Duration{time.Second, 700 * time.Millisecond, time.Minute, 24 * time.Hour}),
+				}
+			}
+			w.limits[i][level] = l
+		}
+	}
+	for i := range w.limits { // one global limit a call
+		w.limits[i][admission.LevelGlobal] = w.limits[0][admission.LevelGlobal]
+	}
+}
+
+// drawWindow draws a limit of fixed windows that end soon.
+func (w *walk) drawWindow() admission.Limit {
+	window, zone := pick(w, "window", []string{"5s", "30s", "24h", "72h", "month"}), ""
+	if window == "24h" || window == "72h" || window == "month" {
+		zone = pick(w, "zone", []string{"", "Europe/Berlin", "Pacific/Chatham"})
+	}
+	location, err := time.LoadLocation(zone)
+	check(w.tb, err)
+	anchor := time.UnixMicro(w.now).In(location).Add(time.Duration(w.number("ends in", 0, 2)) * time.Minute)
+	l, err := admission.FixedWindow(admission.Tokens(w.number("tokens", 1, 60)), window, anchor.Format("15:04"), zone)
+	check(w.tb, err)
+	return l
+}

@@ -83,6 +83,8 @@ type bucketView struct {
 	Burst           admission.Tokens          `json:"burst"`
 	TokensPerSecond admission.TokensPerSecond `json:"tokens_per_second"`
 	FullInMs        float64                   `json:"full_in_ms"`
+
+	window admission.Window
 }
 
 // span is how long a rate takes for some tokens, to the microsecond.
@@ -351,7 +353,7 @@ func answerViewOf(q question, asked *store.Question, answer store.Answer, outerm
 		left := shown.Tokens(answer.Left[level])
 		view.Buckets = append(view.Buckets, bucketView{
 			Scope:      admission.ScopeAt(admission.Level(level), asked.Tenant, asked.Queue, asked.Class),
-			TokensLeft: left, Burst: limit.Burst, TokensPerSecond: limit.Rate(), FullInMs: shown.Millis(span(float64(limit.Burst)-left, limit.Rate())),
+			TokensLeft: left, Burst: limit.Burst, TokensPerSecond: limit.Rate(), FullInMs: shown.Millis(limit.UntilFull(left, time.Now())), window: limit.Window,
 		})
 	}
 	return view

@@ -206,7 +206,11 @@ func (a *API) status(r *route.Request) (*route.Answer, error) {
 	}
 	view.Tokens, view.Burst, view.Rate = &own.TokensLeft, own.Burst, own.TokensPerSecond
 	if missing := math.Floor(own.TokensLeft) + 1 - own.TokensLeft; own.TokensLeft < float64(own.Burst) {
-		view.NextRefill = shown.Stamp(now.Add(span(missing, own.TokensPerSecond)))
+		refilled := now.Add(span(missing, own.TokensPerSecond))
+		if !own.window.IsZero() {
+			_, refilled = own.window.Bounds(now)
+		}
+		view.NextRefill = shown.Stamp(refilled)
 	}
 	if scope != admission.Global {
 		tenant, _, _, _ := scope.Parts() // bindScope has read it.

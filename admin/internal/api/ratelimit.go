@@ -28,7 +28,7 @@ func setRateLimit(header http.Header, answers []answerView, wait time.Duration) 
 
 // told is the bucket as headers tell it.
 func (b *bucketView) told() shown.Bucket {
-	return shown.Bucket{Name: string(b.Scope), Rate: b.TokensPerSecond, Burst: b.Burst, Left: b.TokensLeft}
+	return shown.Bucket{Name: string(b.Scope), Rate: b.TokensPerSecond, Burst: b.Burst, Left: b.TokensLeft, Window: b.window}
 }
 
 // emptiest returns the buckets with the least of their burst left, each once and in the order of the answers.
@@ -71,7 +71,7 @@ func (a *API) limitJob(r *route.Request, header http.Header, job *admission.Job,
 				continue
 			}
 			scope := admission.ScopeAt(level, job.Tenant, job.Queue, class)
-			bucket := shown.Bucket{Name: string(scope), Rate: limit.Rate(), Burst: limit.Burst, Left: float64(verdict.TokensLeft)}
+			bucket := shown.Bucket{Name: string(scope), Rate: limit.Rate(), Burst: limit.Burst, Left: float64(verdict.TokensLeft), Window: limit.Window}
 			told = append(told, bucket)
 			if verdict.Reason == admission.ReasonLimited && verdict.Scope == scope {
 				shown.SetRateLimit(header, []shown.Bucket{bucket}, verdict.RetryAfter)

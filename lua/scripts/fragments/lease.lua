@@ -30,7 +30,7 @@ local function bucket_return(b, tokens)
   if not b or bucket_absent[b] or tokens == 0 then return end
   state_add('rf', tokens)
   bucket_put(b, math.min(bucket_levels[b] + tokens * 1000000, bucket_bursts[b]))
-  if bucket_levels[b] == bucket_bursts[b] then bucket_stamps[b] = call.filled_to end
+  if bucket_levels[b] == bucket_bursts[b] and bucket_rates[b] > 0 then bucket_stamps[b] = call.filled_to end
 end
 
 -- leases_read returns this limiter's tokens on lease (nil without a lease), and those of the others and how many they are.

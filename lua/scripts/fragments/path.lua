@@ -1,23 +1,26 @@
 -- path: the buckets on the way of a job, global, tenant, queue and priority, for scripts that charge them all or none.
 -- A script sets what the keys of tenants' buckets begin with (call.buckets), and the field of the state that has the global one
 -- (call.global_bucket). Paths are the arguments a head, the distinct limits, and of each path tenant, queue and the name of the class.
---   head    '<dddI2I2': rate (0 for no bucket) and burst of the global limit, the most buckets of a tenant, how many limits, how many
+--   head    '<dddI2I2': rate (0 for no bucket, below zero of fixed windows) and burst of the global limit, the most buckets of a tenant, how many limits, how many
 --           paths; then of each path three bytes: class from 0, the level from which on its jobs are refused (admit; 16 times that of a tenant over its share, if lower, added; 0 for never where its
---           queue is not measured), its limits from 1. Then there may be '<I4', of how many tenants a day usage is kept (usage.lua, 0 for
+--           queue is not measured), its limits from 1. Then there is the window of the global limit, if it has any (bucket.lua); then there may be '<I4', of how many tenants a day usage is kept (usage.lua, 0 for
 --           none), and behind it, of each path, '<I2': what guess.lua calls doomed, 0 for never
---   limits  '<dddddd': of tenant, queue and priority, rate (0 for no bucket) and burst
+--   limits  '<dddddd': of tenant, queue and priority, rate (0 for no bucket, below zero of fixed windows) and burst; then the windows of those
+--           that have any (bucket.lua)
 -- What a call has of these is in tables that outlast it, to be written over by the next: that takes a third of what new ones take. Nobody reads
 -- beyond what its call has written, which call.owners and call.rows count.
 -- OWNERS are the tenants of a call that have buckets: key, the first of the buckets, when the key ends, how many fields it has (false
 -- for unknown). PATHS are its paths: the buckets by level, false for none, tenant, queue, class from 1.
 local OWNERS, PATHS = {}, {}
 -- The columns of buckets, by row: field, tenant (false for the global one), limit, what there is at call.filled_to, whether it is
--- stored, whether it is to be; the next of the same tenant.
+-- stored, whether it is to be; the next of the same tenant; the windows of those whose rate is below zero.
 local bucket_fields, bucket_owners, bucket_rates, bucket_bursts, bucket_levels, bucket_stamps, bucket_absent, bucket_dirty, bucket_next = {}, {}, {}, {}, {}, {}, {}, {}, {}
+local bucket_windows = {}
 
--- filled_to is the buckets' own time, which never goes back.
+-- filled_to is the buckets' own time, which never goes back, and calendar that of windows, which is Redis'.
 function reset.path()
   call.filled_to, call.paths, call.charged, call.owners, call.rows, call.measured = false, PATHS, {}, 0, 0, false
+  call.calendar, call.global_window = false, nil
 end
 
 -- row_new makes a bucket, first before those of its tenant that there are.
@@ -56,9 +59,11 @@ local function path_owner(tenant)
   return t
 end
 
+local LIMITS_SIZE = 48
 local function limits_unpack(text)
   local l = { struct_unpack('<dddddd', text) }
-  for level = 1, 5, 2 do l[level] = l[level] > 0 and l[level] end
+  for level = 1, 5, 2 do l[level] = l[level] ~= 0 and l[level] end
+  if #text > LIMITS_SIZE then windows_unpack(l, text, LIMITS_SIZE + 1) end
   return l
 end
 local LIMITS = memory(limits_unpack)
@@ -73,6 +78,11 @@ local function paths_read(at)
   at = at + n + 1
   local rest, kept, dooms = HEAD_SIZE + 3 * count, 0, false
   local fields_of, fields -- of the priorities of a queue
+  if call.global_rate < 0 then
+    local behind
+    call.global_window, behind = window_unpack(-call.global_rate, head, rest + 1)
+    rest = behind - 1
+  end
   if #head > rest then kept, dooms = struct_unpack('<I4', head, rest + 1), #head > rest + 4 end
   for i = 1, count do
     local class, from, number = byte(head, HEAD_SIZE + 3 * i - 2, HEAD_SIZE + 3 * i)
@@ -93,6 +103,9 @@ local function paths_read(at)
       end
       p[3] = path_bucket(t, field, l[5], l[6])
     end
+    if l.windows then
+      for level, w in pairs(l.windows) do bucket_windows[p[level]] = w end
+    end
     p.tenant, p.queue, p.class, p.from, p.kept, p.runnable = tenant, queue, class + 1, from > 0 and from, kept > 0 and kept, nil
     p.over = from > 15 and floor(from / 16)
     if p.over then p.from = from % 16 end
@@ -112,13 +125,27 @@ local function question_at(questions, at)
   return PATHS[path], tokens * 1000000
 end
 
+-- global_read reads the global bucket. Fragment share has the multiple of its rate; windows stay divided evenly.
+local function global_read(changed_at, now)
+  local rate, burst, stored = call.global_rate, call.global_burst, state_get(call.global_bucket)
+  if rate > 0 then rate = rate * (state_get('gm') or 1) end
+  local b = row_new(false, false, '', rate, burst)
+  bucket_absent[b], bucket_windows[b] = false, call.global_window
+  if rate > 0 then
+    bucket_levels[b], bucket_stamps[b] = bucket_settle(stored, rate, burst, changed_at, now)
+  else
+    bucket_levels[b], bucket_stamps[b] = window_settle(stored, call.global_window, burst, changed_at, now, call.calendar)
+  end
+  for i = 1, call.path_count do PATHS[i][0] = b end
+end
+
 -- buckets_read needs `gm` and GLOBAL_BUCKET loaded.
 local ASKED = { '!' }
 local function buckets_read()
   local now, changed_at, asked = state_num('bt'), state_num('pat'), ASKED
   local fields, following, rates, bursts = bucket_fields, bucket_next, bucket_rates, bucket_bursts
   local levels, stamps, absent = bucket_levels, bucket_stamps, bucket_absent
-  call.filled_to = now
+  call.filled_to, call.calendar = now, state_num('t')
   for i = 1, call.owners do
     local t, n = OWNERS[i], 1
     local b = t.first
@@ -138,17 +165,16 @@ local function buckets_read()
         n = n + 1
         local stored = values[n]
         absent[b] = not stored
-        levels[b], stamps[b] = bucket_settle(stored, rates[b], bursts[b], changed_at, now)
+        if rates[b] > 0 then
+          levels[b], stamps[b] = bucket_settle(stored, rates[b], bursts[b], changed_at, now)
+        else
+          levels[b], stamps[b] = window_settle(stored, bucket_windows[b], bursts[b], changed_at, now, call.calendar)
+        end
         b = following[b]
       end
     end
   end
-  if call.global_rate > 0 then
-    local b = row_new(false, false, '', call.global_rate * (state_get('gm') or 1), call.global_burst) -- fragment share has the multiple
-    bucket_absent[b] = false
-    bucket_levels[b], bucket_stamps[b] = bucket_settle(state_get(call.global_bucket), bucket_rates[b], bucket_bursts[b], changed_at, now)
-    for i = 1, call.path_count do PATHS[i][0] = b end
-  end
+  if call.global_rate ~= 0 then global_read(changed_at, now) end
 end
 
 -- room_for reports whether the tenant may have one more bucket; full ones make room.
@@ -157,6 +183,13 @@ local function room_for(b)
   if not t then return true end
   t.count = t.count or redis.call('HLEN', t.key)
   return t.count < call.bucket_cap
+end
+
+-- row_wait returns the microseconds until a bucket holds cost.
+local function row_wait(b, cost)
+  local level, stamp, rate = bucket_levels[b], bucket_stamps[b], bucket_rates[b]
+  if rate > 0 then return bucket_wait(level, stamp, rate, cost, call.filled_to) end
+  return window_wait(level, stamp, bucket_windows[b], bucket_bursts[b], cost, call.calendar)
 end
 
 -- refusal_of returns the refusal of a path that does not hold the cost, nil where it does.
@@ -169,7 +202,7 @@ local function refusal_of(path, cost)
   for level = 0, 3 do
     local b = path[level]
     if b and bucket_levels[b] < cost then
-      local wait = bucket_wait(bucket_levels[b], bucket_stamps[b], bucket_rates[b], cost, call.filled_to)
+      local wait = row_wait(b, cost)
       if not worst or wait > wait_most then worst, wait_most, burst = level, wait, bucket_bursts[b] end
     elseif b and bucket_absent[b] and not bucket_dirty[b] and not room_for(b) then
       return format('buckets %d', level)
@@ -247,6 +280,10 @@ local function path_true_up(path, reserved, actual, elapsed, left, refunds)
     local to = b and bucket_levels[b]
     if b and back < 0 then
       to = math.max(to + back * 1000000, math.min(to, -bucket_bursts[b]))
+    elseif b and bucket_rates[b] < 0 then
+      if call.calendar - elapsed >= window_bounds(bucket_windows[b], call.calendar) then
+        to = math.max(to, math.min(bucket_bursts[b], to + back * 1000000))
+      end
     elseif b then
       -- Where the rate follows its use over partitions, it may have been all of it.
       local rate = level == 0 and state_get('gm') and call.global_rate * state_num('partitions') or bucket_rates[b]
@@ -255,7 +292,7 @@ local function path_true_up(path, reserved, actual, elapsed, left, refunds)
       to = math.max(to, math.min(bucket_bursts[b], to + math.min(back * 1000000, room)))
     end
     if b and to ~= bucket_levels[b] and (not bucket_absent[b] or bucket_dirty[b] or room_for(b)) then
-      if bucket_levels[b] == bucket_bursts[b] then bucket_stamps[b] = call.filled_to end -- Work before this one has filled it: nothing came in since.
+      if bucket_levels[b] == bucket_bursts[b] and bucket_rates[b] > 0 then bucket_stamps[b] = call.filled_to end -- Work before this one has filled it: nothing came in since.
       bucket_put(b, to)
     end
   end
@@ -269,7 +306,9 @@ local function buckets_sweep(t)
   local values, out = redis.call('HGETALL', t.key), {}
   for i = 1, #values, 2 do
     if values[i] ~= '!' and #out < 16 then
-      local _, stamp, span = bucket_parse(values[i + 1])
+      local stored = values[i + 1]
+      local _, stamp, span = bucket_parse(stored)
+      if window_is(stored) then stamp, span = window_kept(stored, call.filled_to, call.calendar) end
       if stamp + span <= call.filled_to and stamp >= changed_at then out[#out + 1] = values[i] end
     end
   end
@@ -289,9 +328,14 @@ local function buckets_write(now)
     while b do
       if dirty[b] then
         local level, stamp, rate, burst = levels[b], stamps[b], rates[b], bursts[b]
-        local full = stamp + (burst - level) / rate
+        local full, text
+        if rate > 0 then
+          full, text = stamp + (burst - level) / rate, bucket_stored(level, stamp, burst, rate, packs)
+        else
+          full, text = window_full(level, stamp, -rate) - call.calendar + call.filled_to, window_stored(level, stamp, -rate, burst)
+        end
         if full > full_at then full_at = full end
-        written[n + 1], written[n + 2] = fields[b], bucket_stored(level, stamp, burst, rate, packs)
+        written[n + 1], written[n + 2] = fields[b], text
         n = n + 2
       end
       b = following[b]
@@ -317,6 +361,8 @@ local function buckets_write(now)
   end
   local b = PATHS[1][0]
   if b and bucket_dirty[b] then
-    state_set(call.global_bucket, bucket_stored(bucket_levels[b], bucket_stamps[b], bucket_bursts[b], bucket_rates[b], packs))
+    local level, stamp, rate, burst = bucket_levels[b], bucket_stamps[b], bucket_rates[b], bucket_bursts[b]
+    local stored = rate > 0 and bucket_stored(level, stamp, burst, rate, packs) or window_stored(level, stamp, -rate, burst)
+    state_set(call.global_bucket, stored)
   end
 end

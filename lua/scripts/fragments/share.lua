@@ -85,10 +85,10 @@ end
 -- hunger: who wants more of a bound than this partition's part of it.
 
 -- global_level returns the level of the global bucket, what is missing to its burst, and its rate, as they stand at a time;
--- nothing where it is full. What is missing may be a little too much.
+-- nothing where it is full, or a window, which stays divided evenly. What is missing may be a little too much.
 local function global_level(at)
   local stored = state_get('gb')
-  if not stored then return nil end
+  if not stored or window_is(stored) then return nil end
   local level, stamp, span, rate = bucket_parse(stored)
   local passed = math.max(0, at - stamp)
   if passed >= span then return nil end

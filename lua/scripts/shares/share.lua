@@ -26,7 +26,7 @@ local function global_set(units, of)
   if level then
     rate = rate * multiple / tonumber(state_get('gm') or 1)
     state_set('gb', bucket_text(level, state_num('bt'), missing / rate, rate))
-  else
+  elseif not stored or not window_is(stored) then
     state_set('gb', false)
   end
   state_set('gm', multiple)

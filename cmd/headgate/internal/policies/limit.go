@@ -29,6 +29,7 @@ whole policy (see headgate policy), and producers follow it within a second.
 Exit codes: 0 done, 1 a failure, 2 a wrong command line, 3 the scope has no limit of its own.`,
 		`  headgate limit get acme --redis localhost:6379
   headgate limit set acme --tokens 100 --per 1s --burst 50 --reason "new contract" --redis localhost:6379
+  headgate limit set acme --tokens 1000 --window 24h --zone Europe/Berlin --redis localhost:6379
   headgate limit set acme:mail:low --off --redis localhost:6379
   headgate limit delete acme --reason "contract is over" --redis localhost:6379
   headgate limit top --sort refused --redis localhost:6379`)
@@ -76,21 +77,52 @@ func writeLimit(to io.Writer, config shown.LimitConfig) {
 		fmt.Fprintf(to, "%s has no limit, %s\n", config.Scope, whose)
 		return
 	}
+	if l.Window != "" {
+		fmt.Fprintf(to, "%s gets %s, %s%s\n", config.Scope, l.Words(), whose, store.SharesWords(config.Shares))
+		return
+	}
 	fmt.Fprintf(to, "%s gets %s and holds %d, %s%s\n", config.Scope, l.Words(), l.Burst, whose, store.SharesWords(config.Shares))
 }
 
 // limitFlags say a limit.
 type limitFlags struct {
-	tokens, burst int64
-	per           time.Duration
-	off           bool
-	reason        string
+	tokens, burst        int64
+	per                  time.Duration
+	window, anchor, zone string
+	off                  bool
+	reason               string
+	given                *pflag.FlagSet
 }
 
 func (f *limitFlags) add(flags *pflag.FlagSet) {
+	f.given = flags
 	flags.Int64Var(&f.tokens, "tokens", 0, "`NUMBER` of tokens that come back in --per, 1 to "+strconv.FormatInt(int64(admission.MaxLimitTokens), 10))
 	flags.DurationVar(&f.per, "per", time.Second, "`DURATION` in which they do")
 	flags.Int64Var(&f.burst, "burst", 0, "largest `NUMBER` of tokens at once; by default what comes in a second, 1 at least")
+	flags.StringVar(&f.window, "window", "", "`LENGTH` of fixed windows that have --tokens each, in the place of --per: 1s to 744h, or month")
+	flags.StringVar(&f.anchor, "anchor", "", "`TIME` of day at which a window begins, such as 06:00; by default midnight")
+	flags.StringVar(&f.zone, "zone", "", "`ZONE` of that, such as Europe/Berlin; by default UTC")
+}
+
+// windows returns the limit of fixed windows that the flags say.
+func (f *limitFlags) windows() (json.RawMessage, error) {
+	for _, other := range []string{"per", "burst"} {
+		if f.given.Changed(other) {
+			return nil, cli.FieldError(other, f.given.Lookup(other).Value.String(), "none beside --window, which has --tokens each")
+		}
+	}
+	_, err := admission.FixedWindow(admission.Tokens(f.tokens), f.window, f.anchor, f.zone)
+	if bad, wrong := errors.AsType[*admission.FieldError](err); wrong {
+		return nil, cli.FieldError(bad.Field, bad.Value, bad.Allowed)
+	}
+	limit := map[string]any{"algorithm": policy.FixedWindow, "tokens": f.tokens, "window": f.window}
+	if f.anchor != "" {
+		limit["anchor"] = f.anchor
+	}
+	if f.zone != "" {
+		limit["zone"] = f.zone
+	}
+	return json.Marshal(limit)
 }
 
 // json returns the limit as the policy has it. flag is the one of its tokens, and none says how to have no limit.
@@ -103,6 +135,14 @@ func (f *limitFlags) json(flag, none string) (json.RawMessage, error) {
 	}
 	if most := int64(admission.MaxLimitTokens); f.tokens < 1 || f.tokens > most {
 		return nil, cli.FieldError(flag, strconv.FormatInt(f.tokens, 10), "1 to "+strconv.FormatInt(most, 10)+"; for no limit "+none)
+	}
+	if f.window != "" {
+		return f.windows()
+	}
+	for _, beside := range []struct{ flag, value string }{{"anchor", f.anchor}, {"zone", f.zone}} {
+		if beside.value != "" {
+			return nil, cli.FieldError(beside.flag, strconv.Quote(beside.value), "none without --window")
+		}
 	}
 	if f.per < admission.MinLimitPer || f.per > admission.MaxLimitPer {
 		per := "per"

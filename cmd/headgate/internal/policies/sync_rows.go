@@ -131,7 +131,7 @@ func (r *sqlRow) limit() (json.RawMessage, error) {
 		bad = append(bad, &admission.FieldError{Field: name, Value: strconv.Quote(value), Allowed: allowed})
 	}
 	if strings.NewReplacer("_", "", "-", "", " ", "").Replace(strings.ToLower(r.algorithm)) != "tokenbucket" {
-		field("algorithm", r.algorithm, "token_bucket, the one that there is")
+		field("algorithm", r.algorithm, "token_bucket, the one that a table says")
 	}
 	burst, err := strconv.ParseInt(r.capacity, 10, 64)
 	if err != nil || burst < 1 || burst > int64(admission.MaxLimitTokens) {

@@ -73,6 +73,10 @@ var places = map[string]string{
 // beside is what has to stand beside a field for it to be right; what is not here stands alone.
 func beside(object, field string) string {
 	switch object + "." + field {
+	case "limit.window":
+		return `"algorithm": "fixed_window", "tokens": 1000`
+	case "limit.anchor", "limit.zone":
+		return `"algorithm": "fixed_window", "tokens": 1000, "window": "24h"`
 	case "limit.tokens":
 		return `"per": "1s", "burst": 100`
 	case "limit.per":
@@ -244,16 +248,27 @@ func TestPolicyAndSchemaAgree(t *testing.T) {
 	schema := compiled(t)
 	for text, right := range map[string]bool{
 		`{}`: true,
-		`{"version": 7, "global": {"tokens": 5000, "per": "1s", "burst": 500}}`: true,
-		`{"global": {"tokens": 5, "burst": 5}}`:                                 false,
-		`{"global": {"tokens": 5, "per": "1s"}}`:                                true,
-		`{"global": {"rate_per_second": 5}}`:                                    true,
-		`{"global": {"burst": 5}}`:                                              false,
-		`{"global": {"rate_per_second": 5, "burst_capacity": 5}}`:               true,
-		`{"global": {"rate_per_second": 5, "tokens": 5, "burst": 5}}`:           false,
-		`{"global": {"rate_per_second": 5, "burst": 5, "burst_capacity": 5}}`:   false,
-		`{"global": {"enabled": false}}`:                                        true,
-		`{"global": {"enabled": false, "tokens": 5, "per": "1s", "burst": 5}}`:  true,
+		`{"version": 7, "global": {"tokens": 5000, "per": "1s", "burst": 500}}`:                                               true,
+		`{"global": {"tokens": 5, "burst": 5}}`:                                                                               false,
+		`{"global": {"tokens": 5, "per": "1s"}}`:                                                                              true,
+		`{"global": {"rate_per_second": 5}}`:                                                                                  true,
+		`{"global": {"burst": 5}}`:                                                                                            false,
+		`{"global": {"rate_per_second": 5, "burst_capacity": 5}}`:                                                             true,
+		`{"global": {"rate_per_second": 5, "tokens": 5, "burst": 5}}`:                                                         false,
+		`{"global": {"rate_per_second": 5, "burst": 5, "burst_capacity": 5}}`:                                                 false,
+		`{"global": {"enabled": false}}`:                                                                                      true,
+		`{"global": {"enabled": false, "tokens": 5, "per": "1s", "burst": 5}}`:                                                true,
+		`{"global": {"algorithm": "fixed_window", "tokens": 5, "window": "24h", "anchor": "06:00", "zone": "Europe/Berlin"}}`: true,
+		`{"global": {"algorithm": "fixed_window", "tokens": 5, "window": "month"}}`:                                           true,
+		`{"global": {"algorithm": "fixed_window", "tokens": 5}}`:                                                              false,
+		`{"global": {"algorithm": "fixed_window", "window": "24h"}}`:                                                          false,
+		`{"global": {"algorithm": "fixed_window", "window": "24h", "enabled": false}}`:                                        true,
+		`{"global": {"algorithm": "fixed_window", "tokens": 5, "window": "24h", "burst": 5}}`:                                 false,
+		`{"global": {"algorithm": "fixed_window", "tokens": 5, "per": "24h"}}`:                                                false,
+		`{"global": {"algorithm": "token_bucket", "tokens": 5, "per": "24h"}}`:                                                true,
+		`{"global": {"tokens": 5, "per": "24h", "anchor": "06:00"}}`:                                                          false,
+		`{"tenants": {"acme": {"dispatch": {"algorithm": "fixed_window", "tokens": 5, "window": "24h"}}}}`:                    false,
+		`{"downstreams": {"smtp": {"dispatch": {"algorithm": "fixed_window", "tokens": 5, "window": "24h"}}}}`:                false,
 		`{"limits": {}}`: false,
 		`{"tiers": {}}`:  false,
 		`{"tiers": {"gold": {"limit": {"enabled": false}}}}`:                                                      false,

@@ -7,12 +7,20 @@ type thing = map[string]any
 
 func needs(fields ...string) thing { return thing{"required": fields} }
 
-// limitRule: a rate said once, unless the limit is off, and a burst said once, or not at all.
+// limitRule: a rate said once, unless the limit is off, and a burst said once, or not at all; of fixed windows how long one is, and neither
+// a rate nor a burst.
 var limitRule = thing{
-	"if":               thing{"required": []string{"enabled"}, "properties": thing{"enabled": thing{"const": false}}},
-	"else":             one(needs("tokens", "per"), needs("rate_per_second")),
+	"if": windowed, "then": thing{"required": []string{"window"}, "not": thing{"anyOf": []any{needs("per"), needs("burst"), needs("rate_per_second"), needs("burst_capacity")}}},
+	"else": thing{"not": thing{"anyOf": []any{needs("window"), needs("anchor"), needs("zone")}}},
+	"allOf": []any{thing{
+		"if":   thing{"required": []string{"enabled"}, "properties": thing{"enabled": thing{"const": false}}},
+		"else": thing{"if": windowed, "then": needs("tokens"), "else": one(needs("tokens", "per"), needs("rate_per_second"))},
+	}},
 	"dependentSchemas": thing{"rate_per_second": thing{"not": thing{"anyOf": []any{needs("tokens"), needs("per")}}}, "burst_capacity": thing{"not": needs("burst")}},
 }
+
+// windowed is a limit of fixed windows.
+var windowed = thing{"required": []string{"algorithm"}, "properties": thing{"algorithm": thing{"const": policy.FixedWindow}}}
 
 func one(of ...any) thing { return thing{"oneOf": of} }
 

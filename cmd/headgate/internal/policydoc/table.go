@@ -33,6 +33,10 @@ var (
 	moved         = name{`^downstream ` + part + `$`, "", "`downstream NAME`"}
 	anyScope      = name{`^` + part + `(:` + part + `){0,2}$`, `^global:`, "`global`, `tenant`, `tenant:queue` or `tenant:queue:class`"}
 	limit         = of("limit")
+	rate          = without{limit, "window"}
+	window        = name{`^(` + admission.WindowMonth + `|` + spanPattern[1:len(spanPattern)-1] + `)$`, "", "1s to 31 days (744h) in whole seconds, or `month`"}
+	timeOfDay     = name{`^([01][0-9]|2[0-3]):[0-5][0-9]$`, "", "`00:00` to `23:59`"}
+	zone          = name{`^[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*$`, "", "a name of the IANA database, such as `Europe/Berlin`"}
 	tokens        = whole{low: 1, high: int64(admission.MaxLimitTokens)}
 	running       = whole{low: 1, high: policy.MaxMaxRunning, zero: true}
 	calls         = whole{low: 1, high: 1_000_000, zero: true}
@@ -78,9 +82,15 @@ var objects = []object{
 	{
 		name: "limit", title: "limit",
 		doc: "A token bucket: `tokens` come in evenly over `per`, and `burst` is the most that it holds. A job costs one token unless it says otherwise. " +
-			"The rate is `tokens` with `per`, or `rate_per_second`; the burst is `burst` or `burst_capacity`, or without either what comes in a second, rounded up. An empty bucket has to fill within 366 days.",
+			"The rate is `tokens` with `per`, or `rate_per_second`; the burst is `burst` or `burst_capacity`, or without either what comes in a second, rounded up. An empty bucket has to fill within 366 days. " +
+			"Or, with `algorithm` `fixed_window`, a quota: `tokens` in each `window`, all of them there as it begins ([quotas](guides/limits-and-tiers.md#quotas-by-the-calendar)); " +
+			"`per`, `burst`, `rate_per_second` and `burst_capacity` are refused then.",
 		fields: []field{
-			{"tokens", tokens, "`rate_per_second` has to be there", "Tokens that come in over `per`."},
+			{"algorithm", choice{policy.TokenBucket, policy.FixedWindow}, "`" + policy.TokenBucket + "`", "How tokens come back: evenly, or all at once as a window begins."},
+			{"tokens", tokens, "`rate_per_second` has to be there", "Tokens that come in over `per`, or that each `window` has."},
+			{"window", window, "refused with `fixed_window`", "How long a window of `fixed_window` is. Whole days and months go by the calendar of `zone`: where clocks change a day has 23 or 25 hours. A week (`168h`) begins on Monday."},
+			{"anchor", timeOfDay, "`00:00`", "The time of day at which a window begins."},
+			{"zone", zone, "`UTC`", "The zone of `anchor`; other than UTC for a `window` of whole days or a month alone."},
 			{"per", span{admission.MinLimitPer, admission.MaxLimitPer}, "`rate_per_second` has to be there", "The time over which `tokens` come in."},
 			{"burst", tokens, "what comes in a second, rounded up: 9 of 500 a minute", "Tokens that the bucket holds at most. A job that costs more is refused for good."},
 			{"rate_per_second", tokens, "`tokens` and `per` have to be there", "Tokens that come in a second, instead of `tokens` and `per`."},
@@ -112,7 +122,7 @@ var objects = []object{
 			{"limit", limit, "that of its tier", "Limit of the tenant, instead of its tier's. `{\"enabled\": false}` lifts that."},
 			{"priority_weights", weights, "those of its tier, class by class", weightsDoc},
 			{"max_running", running, "that of its tier", "Most jobs of the tenant that workers hold at a time, over all workers. Others wait."},
-			{"dispatch", limit, "no bound", "How many of its jobs are handed to workers in a time, a token each whatever they cost. Others wait; none is refused for it."},
+			{"dispatch", rate, "no bound", "How many of its jobs are handed to workers in a time, a token each whatever they cost. Others wait; none is refused for it."},
 		},
 	},
 	{
@@ -175,7 +185,7 @@ var objects = []object{
 		name: "downstream", title: "downstream", doc: "What holds for the jobs that call one downstream.",
 		fields: []field{
 			{"max_running", running, "no bound", "Most of its jobs that workers hold at a time, over all workers. Others wait."},
-			{"dispatch", limit, "no bound", "How many of its jobs are handed to workers in a time, a token each whatever they cost, over all workers. Others wait; none fails for it."},
+			{"dispatch", rate, "no bound", "How many of its jobs are handed to workers in a time, a token each whatever they cost, over all workers. Others wait; none fails for it."},
 			{"max_parked", whole{1, policy.MaxOverflowJobs, true}, "no bound", "Most jobs that may wait for it while its circuit breaker is not closed. Others are refused."},
 			{"breaker", of("breaker"), "that of the workers' configuration", "By which rules its circuit breaker goes, for all workers."},
 		},

@@ -2,7 +2,6 @@ package bank
 
 import (
 	"iter"
-	"math"
 	"strings"
 
 	"github.com/headgate/headgate/admission"
@@ -129,7 +128,7 @@ func (c *Charge) PathOf(limits *[admission.Levels]admission.Limit, tenant, queue
 	for level := range limits {
 		if limit := &limits[level]; Limited(limit) {
 			scope := admission.ScopeAt(admission.Level(level), tenant, queue, class)
-			c.path = append(c.path, buckets.LevelLimit{Scope: scope, Limit: buckets.LimitOf(*limit)})
+			c.path = append(c.path, buckets.LevelLimit{Scope: scope, Limit: buckets.LimitAt(*limit, buckets.Instant(c.Now))})
 		}
 	}
 	return c.path
@@ -246,13 +245,7 @@ func (c *Charge) Least(path []buckets.LevelLimit) (scope admission.Scope, left, 
 // Put stores what a bucket holds.
 func (c *Charge) Put(of buckets.LevelLimit, level buckets.Micro, stamp buckets.Instant) {
 	c.touch(of.Scope)
-	c.bank.set.Put(of.Scope, bucketAt(level, stamp, of.Limit))
-}
-
-// bucketAt is one as it is stored.
-func bucketAt(level buckets.Micro, stamp buckets.Instant, limit buckets.Limit) buckets.Bucket {
-	fill := buckets.Span(math.Ceil(float64(limit.Burst-level) / float64(limit.Rate)))
-	return buckets.Bucket{Level: level, Stamp: stamp, Fill: fill, Rate: limit.Rate}
+	c.bank.set.Put(of.Scope, buckets.NewBucket(level, stamp, of.Limit))
 }
 
 // Back takes back all that the call has done.
@@ -281,7 +274,7 @@ func (c *Charge) Commit() (changed bool) {
 			c.bank.purses[tenant] = p
 		}
 		p.scopes[scope] = struct{}{}
-		p.full = max(p.full, stored.Stamp+buckets.Instant(stored.Fill))
+		p.full = max(p.full, stored.FullAt(c.At, buckets.Instant(c.Now)))
 		p.fresh = p.fresh || c.touched[i].before.Absent()
 	}
 	if changed {
@@ -316,9 +309,9 @@ func (c *Charge) settle(scope admission.Scope) {
 // sweep takes out of a purse some buckets that are full. One from before the latest policy is not known to be: its full time was counted at
 // a rate that may have been faster.
 func (c *Charge) sweep(p *purse) {
-	looked, gone := 0, 0
+	looked, gone, now := 0, 0, buckets.Instant(c.Now)
 	for scope := range p.scopes {
-		if b := c.bank.set.Bucket(scope); b.Stamp >= c.changed && b.Stamp+buckets.Instant(b.Fill) <= c.At {
+		if b := c.bank.set.Bucket(scope); b.Since(c.At, now) >= c.changed && b.FullAt(c.At, now) <= c.At {
 			c.bank.Remove(scope)
 			gone++
 		}

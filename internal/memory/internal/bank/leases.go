@@ -116,7 +116,7 @@ func (v *granting) bucketOf(a *store.Account) (of buckets.LevelLimit, ok bool) {
 	q := &v.g.Questions[a.Question]
 	of.Scope = admission.ScopeAt(a.Level, q.Tenant, q.Queue, q.Class)
 	if ok = Limited(&q.Limits[a.Level]); ok {
-		of.Limit = buckets.LimitOf(q.Limits[a.Level])
+		of.Limit = buckets.LimitAt(q.Limits[a.Level], buckets.Instant(v.Now))
 	}
 	return of, ok
 }
@@ -141,8 +141,9 @@ func (v *granting) giveBack(of buckets.LevelLimit, tokens admission.Tokens) {
 		return
 	}
 	level, stamp := v.LevelOf(of)
-	if level += buckets.MicroOf(tokens); level >= of.Limit.Burst {
-		level, stamp = of.Limit.Burst, v.At
+	level = min(level+buckets.MicroOf(tokens), of.Limit.Burst)
+	if level == of.Limit.Burst && of.Limit.Window == nil {
+		stamp = v.At
 	}
 	v.Put(of, level, stamp)
 	v.changed = true

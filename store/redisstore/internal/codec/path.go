@@ -4,8 +4,11 @@ import (
 	"encoding/binary"
 	"math"
 	"slices"
+	"strconv"
+	"time"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/redisconn"
 	"github.com/headgate/headgate/store"
 )
 
@@ -44,26 +47,70 @@ const PathSize = 3
 const limitsBytes = 3 * 2 * 8
 
 // packLimits writes the limits below the global one as fragments/path.lua reads them.
-func packLimits(limits *[admission.Levels]admission.Limit) string {
+func packLimits(conn *redisconn.Conn, limits *[admission.Levels]admission.Limit) string {
 	packed := make([]byte, 0, limitsBytes)
+	windows := false
 	for level := admission.LevelTenant; level <= admission.LevelPriority; level++ {
-		rate, burst := 0.0, 0.0
-		if l := &limits[level]; !l.Disabled && l.Tokens > 0 {
-			rate, burst = float64(l.Rate()), float64(Burst(*l))
-		}
-		packed = appendDoubles(packed, rate, burst)
+		l := &limits[level]
+		packed = appendDoubles(packed, rateOf(l), burstOf(l))
+		windows = windows || rateOf(l) < 0
+	}
+	for level := admission.LevelTenant; windows && level <= admission.LevelPriority; level++ {
+		packed = appendWindow(packed, conn, &limits[level])
 	}
 	return string(packed)
 }
 
-// AppendPaths appends a head, distinct limits, and the texts of the paths, as fragments/path.lua reads them. global is the even part of the global
-// limit that one of so many partitions has, 0 for one: scripts multiply its rate by what the partition has of it (Balancer); bursts stay
-// even. A tenant has most buckets at the most. Texts go as pointers, since an interface made of a string is an allocation, three of them a path.
-func AppendPaths(args []any, most int, global *admission.Limit, parts int, paths []Path) []any {
+// rateOf is the rate of a limit as scripts take it: 0 for none, and of fixed windows their length in microseconds, below zero.
+func rateOf(l *admission.Limit) float64 {
+	switch {
+	case l.Disabled || l.Tokens == 0:
+		return 0
+	case !l.Window.IsZero():
+		return -float64(l.Per.Microseconds())
+	}
+	return float64(l.Rate())
+}
+
+func burstOf(l *admission.Limit) float64 {
+	if rateOf(l) == 0 {
+		return 0
+	}
+	return float64(Burst(*l))
+}
+
+// besideWindows is how many windows before and after the one of now a script is told of those whose lengths differ.
+const besideWindows = 2
+
+// appendWindow writes when the windows of a limit begin, as fragments/bucket.lua reads it; nothing for a token bucket.
+func appendWindow(to []byte, conn *redisconn.Conn, l *admission.Limit) []byte {
+	if rateOf(l) >= 0 {
+		return to
+	}
+	if _, phase, even := l.Window.Even(); even {
+		to = binary.LittleEndian.AppendUint16(to, 0)
+		return appendDoubles(to, float64(phase))
+	}
+	at := time.Now()
+	if us, err := strconv.ParseInt(conn.Now, 10, 64); err == nil {
+		at = time.UnixMicro(us)
+	}
+	begins := l.Window.Around(at, besideWindows)
+	to = binary.LittleEndian.AppendUint16(to, uint16(len(begins)))
+	for _, begin := range begins {
+		to = appendDoubles(to, float64(begin))
+	}
+	return to
+}
+
+// AppendPaths appends a head, distinct limits, and the texts of the paths, as fragments/path.lua reads them. Of the global limit one of several
+// partitions has the even part: scripts multiply its rate by what the partition has of it (Balancer); bursts and windows stay
+// even. Texts go as pointers, since an interface made of a string is an allocation, three of them a path.
+func AppendPaths(args []any, conn *redisconn.Conn, global *admission.Limit, paths []Path) []any {
 	const headBytes, pathBytes = 3*8 + 2*2, 3
 	head := make([]byte, 0, headBytes+pathBytes*len(paths))
-	rate, burst := globalPart(global, parts)
-	head = appendDoubles(head, rate, burst, float64(most))
+	rate, burst := globalPart(global, conn.Parts)
+	head = appendDoubles(head, rate, burst, float64(conn.BucketCap))
 	countAt := len(head)
 	head = binary.LittleEndian.AppendUint16(head, 0)
 	head = binary.LittleEndian.AppendUint16(head, uint16(len(paths)))
@@ -75,12 +122,12 @@ func AppendPaths(args []any, most int, global *admission.Limit, parts int, paths
 		at := limitsAt(distinct, p.Limits)
 		if at == len(distinct) {
 			distinct = append(distinct, p.Limits)
-			args = append(args, packLimits(p.Limits))
+			args = append(args, packLimits(conn, p.Limits))
 		}
 		head = append(head, byte(p.Class), byte(p.From)|byte(p.Over)<<4, byte(at+1))
 	}
 	binary.LittleEndian.PutUint16(head[countAt:], uint16(len(distinct)))
-	args[headAt] = appendRest(head, paths)
+	args[headAt] = appendRest(appendWindow(head, conn, global), paths)
 	for i := range paths {
 		args = append(args, &paths[i].Tenant, &paths[i].Queue, (*string)(&paths[i].Name))
 	}
@@ -119,12 +166,12 @@ func limitsAt(distinct []*[admission.Levels]admission.Limit, limits *[admission.
 }
 
 // AppendQuestions appends the paths of questions, all of one global limit.
-func AppendQuestions(args []any, most, parts int, questions []store.Question) []any {
+func AppendQuestions(args []any, conn *redisconn.Conn, questions []store.Question) []any {
 	paths := make([]Path, len(questions))
 	for i := range questions {
 		paths[i] = PathOf(&questions[i])
 	}
-	return AppendPaths(args, most, &questions[0].Limits[admission.LevelGlobal], parts, paths)
+	return AppendPaths(args, conn, &questions[0].Limits[admission.LevelGlobal], paths)
 }
 
 // PackQuestions writes the costs of questions, of those from a cost on, as fragments/path.lua reads them; the paths are those of
@@ -147,5 +194,8 @@ func globalPart(limit *admission.Limit, parts int) (rate, burst float64) {
 		return 0, 0
 	}
 	parts = max(parts, 1)
-	return float64(limit.Rate()) / float64(parts), float64(Burst(*limit) / int64(parts))
+	if rate = rateOf(limit); rate > 0 {
+		rate /= float64(parts)
+	}
+	return rate, float64(Burst(*limit) / int64(parts))
 }

@@ -87,7 +87,7 @@ func (s *Limits) checkArgs(version int64, peek bool, questions []store.Question)
 		flag = "1"
 	}
 	args := append(make([]any, 0, 9+codec.PathSize*len(questions)), s.conn.Now, version, flag, codec.PackQuestions(questions, 0))
-	return codec.AppendQuestions(args, s.conn.BucketCap, s.conn.Parts, questions)
+	return codec.AppendQuestions(args, s.conn, questions)
 }
 
 func parseAnswer(line string, q *store.Question) (store.Answer, error) {

@@ -39,7 +39,7 @@ func (s *Limits) grantArgs(g *store.Grant) []any {
 		told = "1"
 	}
 	args = append(args, beat, told, codec.PackQuestions(g.Questions, 1))
-	args = codec.AppendQuestions(args, s.conn.BucketCap, s.conn.Parts, g.Questions)
+	args = codec.AppendQuestions(args, s.conn, g.Questions)
 	for i := range g.Accounts {
 		a := &g.Accounts[i]
 		q := &g.Questions[a.Question]

@@ -54,7 +54,7 @@ func (s *Limits) Commit(ctx context.Context, id string, receipt store.Taken, act
 	for _, left := range receipt.Left {
 		args = append(args, left)
 	}
-	reply, err := s.conn.Run(ctx, "refund", codec.AppendQuestions(args, s.conn.BucketCap, s.conn.Parts, []store.Question{*q})...)
+	reply, err := s.conn.Run(ctx, "refund", codec.AppendQuestions(args, s.conn, []store.Question{*q})...)
 	if err != nil {
 		return "", err
 	}

@@ -23,7 +23,7 @@ func (s *Limits) Reserve(ctx context.Context, version int64, id string, q store.
 	}
 	q.Measured = false
 	args := append(make([]any, 0, 14), s.conn.Now, version, q.Tenant+":"+id, codec.Micros(store.ReservationKept), "h-"+rand.Text(), int64(q.Cost), string(q.Scope()))
-	reply, err := s.conn.Run(ctx, "reserve", codec.AppendQuestions(args, s.conn.BucketCap, s.conn.Parts, []store.Question{q})...)
+	reply, err := s.conn.Run(ctx, "reserve", codec.AppendQuestions(args, s.conn, []store.Question{q})...)
 	switch {
 	case err != nil && redis.HasErrorPrefix(errors.Unwrap(err), "OOM"):
 		return answer, taken, errors.Join(admission.ErrOutOfMemory, err)

@@ -16,7 +16,7 @@ import (
 // is ErrStale. It is not to be sent again after an error: it would count twice.
 func (s *Limits) Shadow(ctx context.Context, version int64, id string, questions []store.Question) error {
 	args := append(make([]any, 0, 9+codec.PathSize*len(questions)), s.conn.Now, version, id, codec.PackQuestions(questions, 0))
-	reply, err := s.conn.Run(ctx, "shadow", codec.AppendQuestions(args, s.conn.BucketCap, s.conn.Parts, questions)...)
+	reply, err := s.conn.Run(ctx, "shadow", codec.AppendQuestions(args, s.conn, questions)...)
 	if err != nil {
 		return err
 	}
