@@ -33,6 +33,9 @@ type Config struct {
 	// Partitions is into how many parts a new deployment on a cluster is divided, 1 to 256, chosen at its first start; zero takes what
 	// the deployment has, one for a new one.
 	Partitions int
+	// Second is the address of a second Redis, as Open takes one, to which spilled jobs go on where the policy's spill_to says so; empty is none.
+	// Workers move them, so theirs is the process that needs it.
+	Second string
 	// Timeout bounds Enqueue as a whole, 1 ms to 1 min; zero means 2 s.
 	Timeout time.Duration
 	// MaxPayload is the largest payload of a job in bytes, up to 64 MiB; zero means 1 MiB.
@@ -88,17 +91,20 @@ func connect(ctx context.Context, url string, config Config) (store.Deployment, 
 		return nil, &FieldError{Field: "url", Value: strconv.Quote(url), Allowed: memoryURL + ", with nothing after it"}
 	}
 	if url != memoryURL {
-		return redisstore.Connect(ctx, url, redisstore.Config{Prefix: config.Prefix, Partitions: config.Partitions})
+		return redisstore.Connect(ctx, url, redisstore.Config{Prefix: config.Prefix, Partitions: config.Partitions, Second: config.Second})
 	}
 	if config.Partitions > 1 {
 		return nil, &FieldError{Field: "Partitions", Value: strconv.Itoa(config.Partitions), Allowed: "0 or 1 in memory"}
+	}
+	if config.Second != "" {
+		return nil, &FieldError{Field: "Second", Value: "(not shown, it may hold a password)", Allowed: "nothing in memory"}
 	}
 	return store.Single(memory.New(memory.Config{}), io.NopCloser(nil)), nil
 }
 
 // OpenRedis is Open on a client that the caller has, and closes.
 func OpenRedis(ctx context.Context, client redis.UniversalClient, config Config) (*Client, error) {
-	s, err := redisstore.Open(ctx, client, redisstore.Config{Prefix: config.Prefix, Partitions: config.Partitions})
+	s, err := redisstore.Open(ctx, client, redisstore.Config{Prefix: config.Prefix, Partitions: config.Partitions, Second: config.Second})
 	if err != nil {
 		return nil, fmt.Errorf("open headgate: %w", err)
 	}

@@ -44,6 +44,9 @@
 //	           share       sets what a partition has of what all divide              schedulers
 //	           demand      tells what is runnable for a pool in a partition          workers
 //	inspect    look        tells where a job is and what it waits for                operators
+//	spill      movable     says what is to be moved to the second Redis, and back    movers
+//	           moved       lets go of bodies that the second Redis has               movers
+//	           brought     gives jobs their bodies back                              movers
 //	migrate    arrive      takes jobs from another partition                         headgate migrate
 //	           depart      lets go of jobs that another partition has                headgate migrate
 //	           carry       takes counters and ended ids from another partition       headgate migrate

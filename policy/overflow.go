@@ -20,6 +20,10 @@ type Overflow struct {
 	MaxBytes int64 `json:"max_bytes,omitempty"`
 	// MaxSpilled is how many jobs Spillover keeps aside, 1 to 1,000,000; zero means DefaultMaxSpilled.
 	MaxSpilled int `json:"max_spilled,omitempty"`
+	// SpillTo names where jobs go on to that are kept aside and wait far behind: SecondRedis, that of the processes' configuration, or nowhere.
+	SpillTo string `json:"spill_to,omitempty"`
+	// MaxMoved is how many jobs have their bodies there, beside MaxSpilled here, 1 to 10,000,000; zero means DefaultMaxMoved.
+	MaxMoved int `json:"max_moved,omitempty"`
 	// LowWaterPercent of the bounds is where spilled jobs begin to come back, 1 to 100; zero means DefaultLowWater.
 	LowWaterPercent int `json:"low_water_percent,omitempty"`
 }
@@ -46,8 +50,16 @@ const (
 	MaxOverflowBytes  = 64 << 30
 	DefaultMaxSpilled = 10_000
 	MaxMaxSpilled     = 1_000_000
+	DefaultMaxMoved   = 100_000
+	MaxMaxMoved       = 10_000_000
 	DefaultLowWater   = 50
 )
+
+// SecondRedis is the Redis that a process is told of beside its first: an address, with what may be secret in it, is in no policy.
+const SecondRedis = "second"
+
+// minMovable is the least MaxSpilled beside SpillTo: half of it stays in the first Redis, and one at least.
+const minMovable = 2
 
 func (o Overflow) withDefaults() Overflow {
 	if o == (Overflow{}) {
@@ -57,6 +69,9 @@ func (o Overflow) withDefaults() Overflow {
 	if o.Policy == Spillover {
 		o.MaxSpilled = cmp.Or(o.MaxSpilled, DefaultMaxSpilled)
 		o.LowWaterPercent = cmp.Or(o.LowWaterPercent, DefaultLowWater)
+		if o.SpillTo != "" {
+			o.MaxMoved = cmp.Or(o.MaxMoved, DefaultMaxMoved)
+		}
 	}
 	return o
 }
@@ -65,7 +80,7 @@ func (o Overflow) withDefaults() Overflow {
 func (o Overflow) validate(bad *problems, owner string) {
 	switch o.Policy {
 	case "", NoBound:
-		if o.MaxJobs != 0 || o.MaxBytes != 0 || o.MaxSpilled != 0 || o.LowWaterPercent != 0 {
+		if o.MaxJobs != 0 || o.MaxBytes != 0 || o.ofSpillover() {
 			bad.field(owner+".policy", strconv.Quote(string(o.Policy)), `"reject", "drop_oldest" or "spillover" beside a bound`)
 		}
 		return
@@ -82,8 +97,30 @@ func (o Overflow) validate(bad *problems, owner string) {
 	if o.Policy == Spillover {
 		bad.integer(owner+".max_spilled", int64(o.MaxSpilled), 1, MaxMaxSpilled)
 		bad.integer(owner+".low_water_percent", int64(o.LowWaterPercent), 1, 100)
-	} else if o.MaxSpilled != 0 || o.LowWaterPercent != 0 {
-		bad.field(owner+".policy", strconv.Quote(string(o.Policy)), `"spillover" beside max_spilled or low_water_percent`)
+		o.validateMoves(bad, owner)
+	} else if o.ofSpillover() {
+		bad.field(owner+".policy", strconv.Quote(string(o.Policy)), `"spillover" beside max_spilled, low_water_percent, spill_to or max_moved`)
+	}
+}
+
+// ofSpillover reports whether anything is said that Spillover alone knows.
+func (o Overflow) ofSpillover() bool {
+	return o.MaxSpilled != 0 || o.LowWaterPercent != 0 || o.SpillTo != "" || o.MaxMoved != 0
+}
+
+// validateMoves checks what is said of the second Redis.
+func (o Overflow) validateMoves(bad *problems, owner string) {
+	switch {
+	case o.SpillTo == "" && o.MaxMoved != 0:
+		bad.field(owner+".spill_to", `""`, strconv.Quote(SecondRedis)+" beside max_moved")
+	case o.SpillTo == "":
+	case o.SpillTo != SecondRedis:
+		bad.field(owner+".spill_to", strconv.Quote(o.SpillTo), strconv.Quote(SecondRedis)+", whose address is redis.spill_url of the processes' configuration")
+	default:
+		bad.integer(owner+".max_moved", int64(o.MaxMoved), 1, MaxMaxMoved)
+		if o.MaxSpilled > 0 && o.MaxSpilled < minMovable {
+			bad.integer(owner+".max_spilled", int64(o.MaxSpilled), minMovable, MaxMaxSpilled)
+		}
 	}
 }
 

@@ -26,6 +26,12 @@ func TestOverflows(t *testing.T) {
 		{"negative bytes", Overflow{Policy: Reject, MaxBytes: -1}, "max_bytes -1"},
 		{"low water of what does not spill", Overflow{Policy: Reject, MaxJobs: 1, LowWaterPercent: 10}, `"spillover" beside max_spilled`},
 		{"low water above the bound", Overflow{Policy: Spillover, MaxJobs: 1, LowWaterPercent: 101}, "low_water_percent 101: allowed is 1 to 100"},
+		{"to the second Redis, with defaults", Overflow{Policy: Spillover, MaxJobs: 1, SpillTo: SecondRedis}, ""},
+		{"to an address", Overflow{Policy: Spillover, MaxJobs: 1, SpillTo: "redis://:secret@h"}, `spill_to "redis://:secret@h": allowed is "second"`},
+		{"to the second Redis, not spilled", Overflow{Policy: Reject, MaxJobs: 1, SpillTo: SecondRedis}, `"spillover" beside max_spilled, low_water_percent, spill_to or max_moved`},
+		{"moved nowhere", Overflow{Policy: Spillover, MaxJobs: 1, MaxMoved: 5}, `spill_to "": allowed is "second" beside max_moved`},
+		{"too many moved", Overflow{Policy: Spillover, MaxJobs: 1, SpillTo: SecondRedis, MaxMoved: MaxMaxMoved + 1}, "max_moved 10000001: allowed is 1 to 10000000"},
+		{"one alone to be moved", Overflow{Policy: Spillover, MaxJobs: 1, SpillTo: SecondRedis, MaxSpilled: 1}, "max_spilled 1: allowed is 2 to 1000000"},
 		{"too many spilled", Overflow{Policy: Spillover, MaxJobs: 1, MaxSpilled: MaxMaxSpilled + 1}, "max_spilled 1000001"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

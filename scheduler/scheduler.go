@@ -99,6 +99,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		running.Go(func() { s.adapt(ctx) })
 	}
 	running.Go(func() { s.balance(ctx) })
+	running.Go(func() { s.moveSpilled(ctx) })
 	running.Go(func() { s.watch(ctx) })
 	running.Go(func() { s.live(ctx) })
 	if s.config.OnDead != nil {

@@ -16,7 +16,9 @@ type Census struct {
 	Later   int64 `json:"later"`
 	Ready   int64 `json:"ready"`
 	Spilled int64 `json:"spilled"`
-	Dead    int64 `json:"dead"`
+	// SpilledAway are those of Spilled whose bodies are in the second Redis.
+	SpilledAway int64 `json:"spilled_away,omitempty"`
+	Dead        int64 `json:"dead"`
 	// Live is the number of jobs in the jobs hash, counted on its own.
 	Live int64 `json:"live"`
 	// Left counts by reason of leaving.

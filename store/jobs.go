@@ -117,6 +117,8 @@ type Record struct {
 	Arrival time.Time
 	// Large means that the payload stands under a key of its own.
 	Large bool
+	// Away means that time-out, headers and payload of a spilled job are in the second Redis, and not here.
+	Away bool
 	// Timed means that the deadline is the longest wait of the job's queue, not the caller's.
 	Timed bool
 	// Plain means that the job owns nothing but its record.

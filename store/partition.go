@@ -125,6 +125,8 @@ type Timers interface {
 	Press(ctx context.Context, to Press) (number int64, err error)
 	// NoteLoad keeps how busy services are, a point of their history. It can be sent again.
 	NoteLoad(ctx context.Context, to LoadNote) error
+	// NewMover returns a Mover of the partition, nil where it has no second Redis. It sends nothing yet.
+	NewMover(owner string) Mover
 	// LastTick and NoteTick keep when a periodic job was enqueued last.
 	LastTick(ctx context.Context, name string, first time.Time) (time.Time, error)
 	NoteTick(ctx context.Context, name string, tick time.Time) error

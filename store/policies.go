@@ -63,6 +63,8 @@ type Overflow struct {
 	MaxBytes int64
 	// MaxSpilled is how many jobs Spillover keeps aside.
 	MaxSpilled int
+	// MaxMoved is how many more have their bodies in the second Redis; zero is none.
+	MaxMoved int
 	// LowWater is the per cent of the bounds at which spilled jobs begin to come back.
 	LowWater int
 }

@@ -1,6 +1,8 @@
 package store
 
 import (
+	"context"
+	"errors"
 	"time"
 )
 
@@ -46,3 +48,38 @@ type SchedulerState struct {
 	// LeaseEnd is until when it holds the timer lease; zero unless it does.
 	LeaseEnd time.Time
 }
+
+// Mover moves bodies of spilled jobs of one partition between its Redis and a second one: out of those that wait far behind, back
+// before their turn. Any number may live; one at a time has the right to, and whatever an earlier one has still on its way is void. It is
+// for one goroutine.
+type Mover interface {
+	// Move does a portion of what is to be moved. The error is that of the partition; that of the second Redis is Moves.Trouble.
+	Move(ctx context.Context) (Moves, error)
+}
+
+// Moves is what one call of Move came to.
+type Moves struct {
+	// Out and Back count bodies that went to the second Redis, and that came back; Dropped copies there that did not count any more; Missing
+	// jobs whose bodies the second Redis has lost: each left as record_gone.
+	Out, Back, Dropped, Missing int
+	// More says that there is more to be moved at once.
+	More bool
+	// Held is for how long somebody else has the right to move.
+	Held time.Duration
+	// Trouble is why the second Redis did not take part: it is away, full, or not this deployment's.
+	Trouble error
+}
+
+// SpillState is what a partition says of spilled jobs whose bodies are in a second Redis.
+type SpillState struct {
+	// Away counts jobs whose bodies are there, Copies those there that are to be dropped, or on their way.
+	Away, Copies int64
+	// Moved is when somebody last moved them without trouble, zero for never; Trouble is the word for what stands against it since, "" for nothing.
+	Moved   time.Time
+	Trouble string
+	// Held is how many bodies the second Redis has, -1 where this process does not know it, or it does not answer.
+	Held int64
+}
+
+// ErrAway is the Err of what needs a job's body which is in the second Redis, where nobody here knows that.
+var ErrAway = errors.New("its body is in the second Redis")

@@ -25,6 +25,8 @@ type cast struct {
 	ways map[string]string
 	// prefix is that of the partition in which they play; empty means the usual one.
 	prefix string
+	// second is the address of a second Redis; empty means none.
+	second string
 	dir    string
 	actors []*actor
 	// known are the bytes that rest has read of each book.
@@ -88,7 +90,7 @@ func (c *cast) start(a *actor) {
 	}
 	a.command = exec.CommandContext(c.Context(), cmp.Or(a.binary, own)) //nolint:gosec // It is this binary, or was made for it.
 	a.command.Env = append(os.Environ(), roleVariable+"="+a.role, numberVariable+"="+strconv.Itoa(a.number),
-		bookVariable+"="+c.book(a.role, a.number), addrVariable+"="+addr, prefixVariable+"="+c.prefix, fromVariable+"="+a.host, "GOMAXPROCS=2")
+		bookVariable+"="+c.book(a.role, a.number), addrVariable+"="+addr, prefixVariable+"="+c.prefix, secondVariable+"="+c.second, fromVariable+"="+a.host, "GOMAXPROCS=2")
 	a.command.SysProcAttr = dieWithParent()
 	a.command.Stderr = os.Stderr
 	a.input, err = a.command.StdinPipe()

@@ -107,6 +107,8 @@ func playRole(role string) int {
 			err = p.serve(ctx)
 		case callerRole:
 			err = p.answerCalls(ctx, commands.lines)
+		case moverRole:
+			err = p.moveSpilled(ctx)
 		case offererRole:
 			err = p.offer(ctx)
 		}
@@ -151,7 +153,7 @@ func (p *player) open(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	config := redisstore.Config{Prefix: os.Getenv(prefixVariable)}
+	config := redisstore.Config{Prefix: os.Getenv(prefixVariable), Second: os.Getenv(secondVariable)}
 	if role := os.Getenv(roleVariable); role == replicatedRole || role == partsRole {
 		config.Replicas = 1
 	}

@@ -50,6 +50,11 @@ func Examine[P Partition](ctx context.Context, parts []P) (Report, error) {
 			return Report{}, err
 		}
 		d.holds(holds)
+		spilled, err := part.SpillState(ctx)
+		if err != nil {
+			return Report{}, err
+		}
+		d.spill(spilled)
 		states.add(fmt.Sprintf("partition %d", i), d.findings)
 	}
 	findings := append(servers.worst(), layoutFinding(parts, facts))

@@ -65,6 +65,7 @@ type Partition interface {
 	Vitals(ctx context.Context) (store.Vitals, error)
 	Counters(ctx context.Context) (store.Counters, error)
 	Holds(ctx context.Context) ([]store.Hold, error)
+	SpillState(ctx context.Context) (store.SpillState, error)
 }
 
 // Run looks at the Redis of a store, all masters of a cluster, and at what Headgate keeps there.

@@ -163,7 +163,11 @@ func whereabouts(g *store.Sighting) string {
 	case admission.PlaceWaiting:
 		return fmt.Sprintf("waiting, at position %d of its lane", g.Position)
 	case admission.PlaceSpilled:
-		return fmt.Sprintf("spilled, at position %d of its overflow store", g.Position)
+		text := fmt.Sprintf("spilled, at position %d of its overflow store", g.Position)
+		if g.Record.Away {
+			text += ", its body in the second Redis"
+		}
+		return text
 	case store.PlaceRunning:
 		text := "running"
 		if g.Worker != "" {

@@ -256,6 +256,9 @@ func (m *model) wakeIf(at, before int64) {
 	}
 }
 
+// NewMover implements store.Timers: memory has no second Redis.
+func (p *Partition) NewMover(string) store.Mover { return nil }
+
 // LastTick returns the last tick of a periodic job that was noted, as store.Partition.LastTick.
 func (p *Partition) LastTick(_ context.Context, name string, first time.Time) (last time.Time, err error) {
 	p.write(func(m *model, _ int64) {

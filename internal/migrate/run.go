@@ -74,8 +74,10 @@ func (m *Migration) Run(ctx context.Context) (Plan, error) {
 		return plan, m.tidy(ctx)
 	}
 	if !m.fenced {
-		if err := m.quiet(ctx); err != nil {
-			return plan, err
+		for _, ready := range []func(context.Context) error{m.whole, m.quiet, m.whole} {
+			if err := ready(ctx); err != nil {
+				return plan, err
+			}
 		}
 	}
 	steps := []func(context.Context) error{m.fence, m.copyPartitions, m.storePolicy, m.copyKeys, m.copyJobs, m.copyRest, m.verify, m.remove, m.commit, m.tidy}
@@ -85,6 +87,20 @@ func (m *Migration) Run(ctx context.Context) (Plan, error) {
 		}
 	}
 	return plan, nil
+}
+
+// whole refuses a deployment that has bodies of jobs elsewhere: they would be found nowhere after it.
+func (m *Migration) whole(ctx context.Context) error {
+	for _, part := range m.from {
+		s, err := part.SpillState(ctx)
+		if err != nil {
+			return err
+		}
+		if n := s.Away + s.Copies; n > 0 {
+			return fmt.Errorf("%d bodies of spilled jobs are in the second redis: take spill_to out of the policy, and run a worker that has redis.spill_url until they are back", n)
+		}
+	}
+	return nil
 }
 
 // raise lets scripts write data in the newest layout, in partitions that stay as they are. An older release would go on with the old one:

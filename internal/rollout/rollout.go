@@ -119,7 +119,7 @@ func caps(compiled *policy.Compiled) []store.Cap {
 // overflow returns a bound as the store takes it.
 func overflow(o policy.Overflow) store.Overflow {
 	return store.Overflow{
-		Policy: store.OverflowPolicy(o.Policy), MaxJobs: o.MaxJobs, MaxBytes: o.MaxBytes, MaxSpilled: o.MaxSpilled, LowWater: o.LowWaterPercent,
+		Policy: store.OverflowPolicy(o.Policy), MaxJobs: o.MaxJobs, MaxBytes: o.MaxBytes, MaxSpilled: o.MaxSpilled, MaxMoved: o.MaxMoved, LowWater: o.LowWaterPercent,
 	}
 }
 

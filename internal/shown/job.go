@@ -24,14 +24,16 @@ type Job struct {
 	Deadline    *time.Time         `json:"deadline,omitempty"`
 	Position    int                `json:"position,omitempty"`
 	// WaitMs is a guess; absent where there is none.
-	WaitMs       *float64   `json:"estimated_wait_ms,omitempty"`
-	At           *time.Time `json:"at,omitempty"`
-	Since        *time.Time `json:"since,omitempty"`
-	Pool         string     `json:"pool,omitempty"`
-	Worker       string     `json:"worker,omitempty"`
-	Cancelled    bool       `json:"cancelled,omitempty"`
-	Reason       string     `json:"reason,omitempty"`
-	Text         string     `json:"text,omitempty"`
+	WaitMs    *float64   `json:"estimated_wait_ms,omitempty"`
+	At        *time.Time `json:"at,omitempty"`
+	Since     *time.Time `json:"since,omitempty"`
+	Pool      string     `json:"pool,omitempty"`
+	Worker    string     `json:"worker,omitempty"`
+	Cancelled bool       `json:"cancelled,omitempty"`
+	Reason    string     `json:"reason,omitempty"`
+	Text      string     `json:"text,omitempty"`
+	// InSecond says of a spilled job that its body is in the second Redis.
+	InSecond     bool       `json:"in_second,omitempty"`
 	PayloadBytes int64      `json:"payload_bytes"`
 	Waits        []Wait     `json:"waits,omitempty"`
 	History      []Delivery `json:"history,omitempty"`
@@ -96,7 +98,7 @@ func JobOf(g store.Sighting, eyes Eyes) Job {
 		Tenant: g.Key.Tenant, ID: g.Key.ID, Place: g.Place, Queue: job.Queue, Type: job.Type, Priority: job.Priority,
 		Downstream: job.Downstream, Cost: job.Cost, Attempts: g.Record.Attempts, MaxAttempts: job.MaxAttempts, Lost: g.Record.Lost,
 		Arrival: Stamp(g.Record.Arrival), Deadline: Stamp(job.Deadline), Position: g.Position, At: Stamp(g.At), Since: Stamp(g.Since),
-		Cancelled: g.Cancelled, Reason: g.Reason, Text: eyes.Said(g.Text), PayloadBytes: g.PayloadBytes,
+		Cancelled: g.Cancelled, Reason: g.Reason, Text: eyes.Said(g.Text), InSecond: g.Record.Away, PayloadBytes: g.PayloadBytes,
 	}
 	if g.Place == admission.PlaceWaiting && g.EstimatedWait >= 0 {
 		v.WaitMs = new(Millis(g.EstimatedWait))

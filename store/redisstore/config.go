@@ -31,6 +31,9 @@ type Config struct {
 	// cluster can serve; zero takes what the deployment has, one for a new one. It is chosen at the first start: another
 	// number is admission.ErrPartitions then.
 	Partitions int
+	// Second is the address of a second Redis, as Connect takes one, for spilled jobs of bounds with SpillTo; empty is none. Whoever runs a
+	// scheduler with it moves them. The store closes its connections.
+	Second string
 }
 
 func (c Config) withDefaults() Config {

@@ -110,6 +110,7 @@ func (d *many) Census(ctx context.Context) (store.Census, error) {
 		sum.Later += c.Later
 		sum.Ready += c.Ready
 		sum.Spilled += c.Spilled
+		sum.SpilledAway += c.SpilledAway
 		sum.Dead += c.Dead
 		sum.Live += c.Live
 		sum.Moving = sum.Moving || !c.Known()

@@ -25,7 +25,7 @@ func (s *Partition) split(partitions int) []*Partition {
 	for i := range parts {
 		one := s.conn.At(keyspace.New(s.config.Prefix, i))
 		one.Index, one.Parts = i, partitions
-		parts[i] = partitionOf(one, s.config)
+		parts[i] = partitionOf(one, s.config, s.second)
 	}
 	return parts
 }

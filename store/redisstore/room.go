@@ -38,7 +38,7 @@ func Unchecked(ctx context.Context, client redis.UniversalClient, config Config,
 		if as.Parts > 1 {
 			one.Parts = as.Parts
 		}
-		parts = append(parts, partitionOf(one, s.config))
+		parts = append(parts, partitionOf(one, s.config, s.second))
 	}
 	if len(parts) == 0 {
 		parts = []*Partition{s}

@@ -33,6 +33,8 @@ type Partition struct {
 
 	conn   *redisconn.Conn
 	config Config
+	// second is the second Redis, nil for none.
+	second *jobs.Second
 }
 
 // Connect returns the deployment at a URL, redis://, rediss://, unix://, redis-sentinel:// or redis-cluster://, or at host:port, with the
@@ -53,8 +55,10 @@ func Connect(ctx context.Context, url string, config Config) (store.Deployment, 
 	return s, nil
 }
 
-// Close ends the connections of the store's client.
-func (s *Partition) Close() error { return redisconn.Client(s.conn).Close() }
+// Close ends the connections of the store's clients.
+func (s *Partition) Close() error {
+	return errors.Join(redisconn.Client(s.conn).Close(), s.second.Close())
+}
 
 // ReadTimeout returns how long the client of the store waits for an answer, 0 where that is not known.
 func (s *Partition) ReadTimeout() time.Duration {
@@ -105,16 +109,20 @@ func newStore(client redis.UniversalClient, config Config, preamble string) (*Pa
 	}
 	conn := redisconn.New(client, keyspace.New(config.Prefix, 0), preamble)
 	conn.EndedCap, conn.BucketCap = config.EndedCap, config.BucketCap
-	return partitionOf(conn, config), nil
+	of, err := jobs.DialSecond(config.Second)
+	if err != nil {
+		return nil, err
+	}
+	return partitionOf(conn, config, of), nil
 }
 
 // partitionOf returns the partition behind a Conn.
-func partitionOf(conn *redisconn.Conn, config Config) *Partition {
+func partitionOf(conn *redisconn.Conn, config Config, of *jobs.Second) *Partition {
 	replicas := jobs.Replicas{Count: config.Replicas, Timeout: config.ReplicaTimeout, Queues: config.ReplicaQueues}
 	return &Partition{
-		Jobs: jobs.New(conn, replicas), Limits: limits.New(conn), Fleet: breakers.New(conn),
+		Jobs: jobs.New(conn, replicas, of), Limits: limits.New(conn), Fleet: breakers.New(conn),
 		Policies: policies.New(conn), Bounds: gates.New(conn), Looking: looking.New(conn),
-		conn: conn, config: config,
+		conn: conn, config: config, second: of,
 	}
 }
 

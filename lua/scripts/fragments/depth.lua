@@ -2,8 +2,8 @@
 -- queues, TENANT: → jobs|bytes. Jobs say in their record that they count; the sum of them is `nl`. Dead letters and spilled jobs
 -- do not count. Those counted by a release that had no TENANT: are in none. `old:TENANT:QUEUE` is a ZSET of the counted
 -- jobs that wait in lanes, the lowest class first, then by arrival.
--- A bound is policy,jobs,bytes,spill,low: r reject, d drop oldest, s spill over; 0 jobs or bytes for no bound; how many
--- jobs may be spilled; per cent of the bounds at which they come back. Anything else is none; "-" is not said. `bounds`
+-- A bound is policy,jobs,bytes,spill,low: r reject, d drop oldest, s spill over, m spill over and move on to the second Redis (spill.lua);
+-- 0 jobs or bytes for no bound; how many jobs may be spilled here; per cent of the bounds at which they come back; of m also how many there. Anything else is none; "-" is not said. `bounds`
 -- (HASH, `nb` entries) has a tenant's own in a queue, TENANT:QUEUE, before the queue's, and *:* after it; and that of a
 -- tenant over all its queues, TENANT, or * of every other. Where tiers differ, that of a queue, *:* and * are BOUND;TIER=BOUND…, the first
 -- for the rest, and :TENANT is a tenant's tier.
@@ -11,9 +11,9 @@ local CLASS_STEP = 35184372088832
 function reset.depth() call.depths, call.bounds, call.depth_freed = {}, {}, {} end -- name → 'left', or 'goes on' where moves ran out -- luacheck: ignore 241 (only a fill uses it)
 
 local function bound_read(text)
-  local policy, most, bytes, spill, low = match(text or '', '^(%a),(%d+),(%d+),(%d+),(%d+)$')
+  local policy, most, bytes, spill, low, far = match(text or '', '^(%a),(%d+),(%d+),(%d+),(%d+),?(%d*)$')
   local b = policy and { policy = policy, jobs = tonumber(most), bytes = tonumber(bytes), spill = tonumber(spill),
-    low = tonumber(low) / 100 } or false
+    low = tonumber(low) / 100, far = tonumber(far) or 0 } or false
   if b and b.jobs == 0 then b.jobs = math.huge end
   if b and b.bytes == 0 then b.bytes = math.huge end
   return b

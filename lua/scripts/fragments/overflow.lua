@@ -70,10 +70,12 @@ local function overflow(job, left)
   if b and not d.spilled then d.spilled = redis.call('ZCARD', call.prefix .. 'spill:' .. job.depth) end
   local size = #job.rec + (job.payload or job.redrive and job_size(job.key, job.rec) - #job.rec or 0)
   if b and size > b.bytes or most and size > most.bytes then return format('huge %d', size) end
-  local spills = b and b.policy == 's'
+  local moves = b and b.policy == 'm'
+  local spills = moves or b and b.policy == 's'
+  if moves and not d.far then d.far = far_count(job.depth) end
   local jobs_in, bytes_in, chosen = 1, size, nil
   if b and (spills and d.spilled > 0 or d.plan_jobs + 1 > b.jobs or d.plan_bytes + size > b.bytes) then
-    if spills and d.spilled < b.spill then
+    if spills and d.spilled - (moves and d.far or 0) < b.spill then
       job.spilled, d.spilled = true, d.spilled + 1
       if job.start then job.flags = job.flags + DELAYED end
       job.size = size
@@ -81,7 +83,9 @@ local function overflow(job, left)
     end
     local jobs_out, bytes_out
     if b.policy == 'd' then chosen, jobs_out, bytes_out = victims(job, b, d, size) end
-    if not chosen then return format('overflow %d %d', d.plan_jobs, d.plan_bytes) end
+    if not chosen then
+      return format('overflow %d %d', d.plan_jobs, d.plan_bytes) .. (moves and format(' %d', far_trouble(d.far >= b.far)) or '')
+    end
     jobs_in, bytes_in = 1 - jobs_out, size - bytes_out
   end
   if most or left then

@@ -1,7 +1,67 @@
 -- spill: jobs above the bound of their tenant in a queue wait in `spill:TENANT:QUEUE`, a ZSET by arrival, and come back in
 -- that order once its depth is below the low-water mark; `spills` names those that hold some. A job with a deadline has
--- a timer x there. One that starts later says so in its record while it is spilled (DELAYED), and `starts` has the time.
+-- a timer x there. One whose body lies in the second Redis (far, below) waits for that first. One that starts later says so in its record while it is spilled (DELAYED), and `starts` has the time.
 local DELAYED = 128
+
+-- far: spilled jobs whose bodies lie in the second Redis (a bound's policy m). Their record here is a stub, of version STUB: header,
+-- names and type. `far:TENANT:QUEUE` is a ZSET of them by arrival, all of which stand in `spill:TENANT:QUEUE` too; `nf` counts them.
+-- A copy there is named "SEQ KEY". `copies` (SET) names those that do not count, or are on their way: to be dropped unless a job says
+-- that it is its body. So each copy that counts has a stub, each that does not is in `copies`, and no crash leaves one that is in neither.
+-- `recall` (SET) has the jobs whose deadline has passed: they come back to end. `mover` is UNTIL|NUMBER|OWNER of who moves them.
+local STUB = 2
+-- MOVER_SILENT is for how long nobody may have moved anything without being missed.
+local MOVER_SILENT = 15000000
+
+local function record_far(rec)
+  return byte(rec, 1) == STUB
+end
+
+-- record_stub returns what stays of a record whose body is elsewhere: no time-out, no headers, no payload.
+local function record_stub(rec)
+  local queue_length, downstream_length = byte(rec, 35, 36)
+  local at = QUEUE_AT + queue_length + downstream_length
+  local low, high = byte(rec, at, at + 1)
+  local size = low < 128 and 1 + low or 2 + low - 128 + 128 * high
+  return char(STUB) .. sub(rec, 2, at + size - 1) .. '\0\0'
+end
+
+local function copy_name(key, rec)
+  return format('%d %s', number_at(rec, 7), key)
+end
+
+-- copy_job returns the job of a copy, if its record is of the same arrival.
+local function copy_job(name)
+  local seq, key = match(name, '^(%d+) (.*)$')
+  local rec = redis.call('HGET', keys.jobs, key)
+  if rec and number_at(rec, 7) == tonumber(seq) then return key, rec end
+end
+
+-- far_leave notes that a job's body counts no more where it lies: the job has left, or is back.
+local function far_leave(name, key)
+  local seq = redis.call('ZSCORE', call.prefix .. 'far:' .. name, key)
+  if not seq then return end
+  redis.call('ZREM', call.prefix .. 'far:' .. name, key)
+  redis.call('SADD', keys.copies, format('%d %s', score_of(seq), key))
+  redis.call('SREM', keys.recall, key)
+  state_add('nf', -1)
+end
+
+local function far_count(name)
+  return redis.call('ZCARD', call.prefix .. 'far:' .. name)
+end
+
+-- far_trouble says in a refusal why no more jobs go to the second Redis: 1 nobody moves them, 2 it is away or refuses them, 3 it has as
+-- many of the tenant and queue as it may, 0 none of these.
+local function far_trouble(full)
+  if state_get('mbad') then return 2 end
+  if math.abs(call.now - state_num('mok')) > MOVER_SILENT then return 1 end
+  return full and 3 or 0
+end
+
+-- mover_is reports whether a mover's number is the last that was given out: what an earlier one still has on its way counts no more.
+local function mover_is(number)
+  return match(state_get('mover') or '', '^%d+|(%d+)|') == number
+end
 
 -- spill_leave reports whether the job was spilled.
 local function spill_leave(name, key)
@@ -13,6 +73,7 @@ end
 -- spill_remove is spill_leave, with what a spilled job has besides.
 local function spill_remove(name, key, rec)
   if not spill_leave(name, key) then return false end
+  if record_far(rec) then far_leave(name, key) end
   if record_has(rec, DELAYED) then redis.call('HDEL', keys.starts, key) end
   if byte(rec, 2) % 2 == 1 then redis.call('ZREM', keys.due, 'x' .. key) end
   return true
@@ -52,6 +113,7 @@ local function spill_drain(name, goes_on, now)
     local key = redis.call('ZRANGE', call.prefix .. 'spill:' .. name, 0, 0)[1]
     if not key then return back end
     local rec = redis.call('HGET', keys.jobs, key)
+    if rec and record_far(rec) then return back end -- What brings its body back goes on.
     local size = rec and job_size(key, rec) or 0
     if b and d.jobs > 0 and (d.jobs + 1 > b.jobs or d.bytes + size > b.bytes) then return back end
     if call.moves == 0 then
@@ -63,6 +125,7 @@ local function spill_drain(name, goes_on, now)
       back = spill_back(name, key, rec, size, now) or back
     else
       spill_leave(name, key)
+      far_leave(name, key)
       redis.call('HDEL', keys.starts, key)
       job_gone(key, queue)
     end

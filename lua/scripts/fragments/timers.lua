@@ -96,7 +96,9 @@ local function timer_run(timer, at, now)
     call.depth_freed[name] = 'goes on'
   elseif kind == 'x' then
     local rec = redis.call('HGET', keys.jobs, name)
-    if rec and spill_remove(depth_name(name, rec), name, rec) then
+    if rec and record_far(rec) then
+      redis.call('SADD', keys.recall, name)
+    elseif rec and spill_remove(depth_name(name, rec), name, rec) then
       job_expire(queue_open(record_queue(rec)), name, rec, now)
     end
   elseif kind == 'r' then

@@ -42,6 +42,7 @@ type Store struct {
 	ReplicaTimeout time.Duration
 	ReplicaQueues  []string
 	Partitions     int
+	Second         string
 }
 
 // TLS is for a Redis at rediss://.

@@ -97,6 +97,11 @@ func redisOptions() []Option {
 			},
 		},
 		{
+			Path: "redis.spill_url", Unset: "none", mask: maskURL,
+			Doc:   "Address of a second Redis, as in `redis.url`, for spilled jobs of bounds whose `spill_to` says `second`. Every `worker` that has it moves them there and back, one at a time. TLS goes by the authorities of the machine.",
+			value: text("an address as in `redis.url`", nil, func(c *Config) *string { return &c.Redis.Store.Second }),
+		},
+		{
 			Path: "redis.tls.ca_file", Unset: "the authorities that the machine trusts", Doc: "PEM file of the authorities that may have signed Redis's certificate. This and what follows is for rediss://, rediss-sentinel:// and rediss-cluster://.",
 			value: text("the name of a file", nil, func(c *Config) *string { return &tls(c).CAFile }),
 		},

@@ -53,7 +53,7 @@ func (v jobView) write(to io.Writer) {
 		{"deadline", cli.At(v.Deadline)},
 		{"worker", v.Worker},
 		{"lease token", v.Token},
-		{"payload", fmt.Sprintf("%d bytes", v.PayloadBytes)},
+		{"payload", v.payload()},
 	} {
 		if row.value != "" {
 			t.AppendRow(table.Row{row.name, row.value})
@@ -76,6 +76,14 @@ func (v jobView) write(to io.Writer) {
 	}
 }
 
+// payload says how large it is, where that is known.
+func (v jobView) payload() string {
+	if v.InSecond {
+		return ""
+	}
+	return fmt.Sprintf("%d bytes", v.PayloadBytes)
+}
+
 // where says in a few words where a job is.
 func (v jobView) where() string {
 	switch v.Place {
@@ -88,7 +96,11 @@ func (v jobView) where() string {
 	case admission.PlaceLater:
 		return "waiting until " + cli.At(v.At)
 	case admission.PlaceSpilled:
-		return fmt.Sprintf("spilled, at position %d of its overflow store", v.Position)
+		text := fmt.Sprintf("spilled, at position %d of its overflow store", v.Position)
+		if v.InSecond {
+			text += ", its body in the second Redis"
+		}
+		return text
 	case admission.PlaceReady:
 		return "ready, in the stream of pool " + v.Pool
 	case store.PlaceRunning:

@@ -33,7 +33,12 @@ var overflowRule = thing{"allOf": []any{
 	},
 	thing{
 		"if":   thing{"required": []string{"policy"}, "properties": thing{"policy": thing{"const": string(policy.Spillover)}}},
-		"else": zero("max_spilled", "low_water_percent"),
+		"else": thing{"allOf": []any{zero("max_spilled", "low_water_percent", "max_moved"), thing{"not": needs("spill_to")}}},
+	},
+	thing{
+		"if":   thing{"required": []string{"spill_to"}, "properties": thing{"spill_to": thing{"const": policy.SecondRedis}}},
+		"then": thing{"properties": thing{"max_spilled": thing{"not": thing{"const": 1}}}},
+		"else": zero("max_moved"),
 	},
 }}
 

@@ -177,6 +177,12 @@ var objects = []object{
 			{"max_jobs", whole{1, policy.MaxOverflowJobs, true}, "no bound", "Most jobs."},
 			{"max_bytes", whole{1, policy.MaxOverflowBytes, true}, "no bound", "Most bytes of jobs as they are stored: payload, headers, names and some 40 bytes."},
 			{"max_spilled", whole{1, policy.MaxMaxSpilled, true}, "10,000", "Most jobs that are kept aside; with `spillover` alone."},
+			{
+				"spill_to", choice{policy.SecondRedis}, "nowhere",
+				"Where those go on to that wait behind the first half of `max_spilled`, and come back from before their turn: `second` is the Redis of `redis.spill_url` in the processes' configuration; with `spillover` alone, and a `max_spilled` of 2 at least. " +
+					"[What it costs and promises](guides/limits-and-tiers.md#a-second-redis-for-what-is-kept-aside).",
+			},
+			{"max_moved", whole{1, policy.MaxMaxMoved, true}, "100,000", "Most jobs whose bodies are there, beside `max_spilled` here; with `spill_to` alone."},
 			{"low_water_percent", whole{1, 100, true}, "50", "Per cent of the bounds at which spilled jobs begin to come back; with `spillover` alone."},
 		},
 		rule: overflowRule,

@@ -15,6 +15,7 @@ import (
 // The flags of a record, drawn in fragments/record.lua, and its bounds; the offsets are lua's.
 const (
 	recordVersion  = 1
+	awayVersion    = 2 // a stub: the body is in the second Redis (fragments/spill.lua)
 	flagDeadline   = 1
 	flagLarge      = 2
 	flagTimed      = 4
@@ -97,7 +98,7 @@ var errShortRecord = errors.New("record too short")
 
 // DecodeRecord reads what admit stored under key. The job's texts are parts of raw, its payload is a copy.
 func DecodeRecord(key, raw string) (store.Record, error) {
-	if len(raw) < lua.HeaderSize || raw[0] != recordVersion {
+	if len(raw) < lua.HeaderSize || raw[0] != recordVersion && raw[0] != awayVersion {
 		return store.Record{}, fmt.Errorf("read record of %q: %w", key, errShortRecord)
 	}
 	b, rest := []byte(raw[:lua.HeaderSize]), raw[lua.HeaderSize:]
@@ -108,7 +109,7 @@ func DecodeRecord(key, raw string) (store.Record, error) {
 	rec := store.Record{
 		Class: int(b[2]), Attempts: int(b[3]), Lost: max(0, int(b[5])-1), Suspect: b[5] > 0, Seq: binary.BigEndian.Uint64(b[lua.AtSeq:]),
 		Arrival: time.UnixMicro(int64(binary.BigEndian.Uint64(b[lua.AtArrival:]))), Large: b[1]&flagLarge != 0,
-		Timed: b[1]&flagTimed != 0, Plain: b[1]&^(flagDeadline|flagTimed|FlagDelayed) == 0 && b[5] == 0,
+		Away: b[0] == awayVersion, Timed: b[1]&flagTimed != 0, Plain: b[1]&^(flagDeadline|flagTimed|FlagDelayed) == 0 && b[5] == 0,
 	}
 	j := &rec.Job
 	j.Tenant, j.ID, j.MaxAttempts = k.Tenant, k.ID, int(b[4])

@@ -15,6 +15,12 @@ import (
 // entered are the words for jobs that are in, and how many numbers say where; what is left in a bucket may follow these.
 var entered = map[string]int{"straight": 0, "later": 1, "spilled": 1, "admitted": 2}
 
+// unmoved says why no more spilled jobs go to the second Redis, as fragments/spill.lua counts the reasons.
+var unmoved = [...]string{
+	"; those kept aside are on their way to the second Redis", "; nobody moves those kept aside to the second Redis",
+	"; the second Redis is away or takes no more", "; the second Redis has as many as max_moved",
+}
+
 // ParseVerdict reads what a script says of a job or a question.
 func ParseVerdict(line string, j *admission.Job) (admission.Verdict, error) {
 	v := admission.Verdict{ID: j.ID}
@@ -84,6 +90,9 @@ func ParseVerdict(line string, j *admission.Job) (admission.Verdict, error) {
 	case word == "overflow" && len(numbers) == 2:
 		v.Reason, v.RetryAfter = admission.ReasonOverflow, store.RefusedRetry
 		v.Detail = fmt.Sprintf("%d jobs of %d bytes", numbers[0], numbers[1])
+	case word == "overflow" && len(numbers) == 3 && numbers[2] >= 0 && numbers[2] < int64(len(unmoved)):
+		v.Reason, v.RetryAfter = admission.ReasonOverflow, store.RefusedRetry
+		v.Detail = fmt.Sprintf("%d jobs of %d bytes%s", numbers[0], numbers[1], unmoved[numbers[2]])
 	case (word == "full" || word == "share") && len(numbers) == 2:
 		v.Reason, v.Scope, v.RetryAfter = admission.ReasonOverflow, admission.ScopeAt(admission.LevelTenant, j.Tenant, "", ""), store.RefusedRetry
 		if word == "share" {

@@ -87,6 +87,9 @@ func (s *Jobs) lease(ctx context.Context, m redis.XMessage) (store.Lease, error)
 	uncounted, _ := m.Values["u"].(string)
 	lease := store.Lease{Token: m.ID, Period: PeriodOf(m), Uncounted: uncounted}
 	lease.Record, lease.Err = codec.DecodeRecord(key, raw)
+	if lease.Err == nil && lease.Away {
+		lease.Err = fmt.Errorf("read payload of %q: %w", key, store.ErrAway)
+	}
 	if lease.Err != nil {
 		if k, err := store.DecodeKey(key); err == nil {
 			lease.Job.Tenant, lease.Job.ID = k.Tenant, k.ID
@@ -120,8 +123,8 @@ func PeriodOf(m redis.XMessage) uint64 {
 	return period
 }
 
-// Payload returns a job's payload, also a large one. A job that does not live is headgate.ErrUnknownJob.
-func (s *Jobs) Payload(ctx context.Context, key admission.Key) ([]byte, error) {
+// payload returns a job's payload, also a large one; store.ErrAway where it is in the second Redis.
+func (s *Jobs) payload(ctx context.Context, key admission.Key) ([]byte, error) {
 	if err := store.ValidateKey(key); err != nil {
 		return nil, err
 	}

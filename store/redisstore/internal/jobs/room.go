@@ -18,7 +18,10 @@ type Replicas struct {
 type Jobs struct {
 	conn     *redisconn.Conn
 	replicas Replicas
+	second   *Second
 }
 
-// New returns the Jobs of the partition behind a Conn.
-func New(conn *redisconn.Conn, replicas Replicas) *Jobs { return &Jobs{conn, replicas} }
+// New returns the Jobs of the partition behind a Conn; second may be nil.
+func New(conn *redisconn.Conn, replicas Replicas, second *Second) *Jobs {
+	return &Jobs{conn, replicas, second}
+}

@@ -21,7 +21,7 @@ func TestAnUploadWithoutItsScriptGoes(t *testing.T) {
 	client := redistest.Start(t, redistest.Options{}).Client(t)
 	conn := redisconn.New(client, keyspace.New(keyspace.DefaultPrefix, 0), "")
 	conn.EndedCap, conn.BucketCap = 1000, 1000
-	s := New(conn, Replicas{})
+	s := New(conn, Replicas{}, nil)
 	j := admission.NewJob("acme", "mail", "t", make([]byte, store.LargePayload+1))
 	j.ID = "a"
 	args, payloads := s.admitArgs(0, []store.Candidate{{Job: &j, Class: 1, Limits: &[admission.Levels]admission.Limit{}}})

@@ -72,6 +72,7 @@ func (s *Looking) count(ctx context.Context, pipe redis.Pipeliner) (store.Census
 		c.Ready += n.Val()
 	}
 	c.Accepted, c.Left, c.Died = countersOf(fields)
+	c.SpilledAway = redisconn.Whole(fields["nf"])
 	c.Moving = fields["t"] != places.at // Every script that moves jobs writes the time.
 	return c, nil
 }

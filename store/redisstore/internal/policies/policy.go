@@ -26,6 +26,9 @@ func overflowText(o store.Overflow) string {
 	case store.NoBound:
 		return string(store.NoBound)
 	}
+	if o.MaxMoved > 0 {
+		return fmt.Sprintf("m,%d,%d,%d,%d,%d", o.MaxJobs, o.MaxBytes, o.MaxSpilled, o.LowWater, o.MaxMoved)
+	}
 	return fmt.Sprintf("%c,%d,%d,%d,%d", o.Policy[0], o.MaxJobs, o.MaxBytes, o.MaxSpilled, o.LowWater)
 }
 
