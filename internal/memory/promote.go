@@ -296,14 +296,17 @@ func (m *model) adapt(now int64, to *store.Adapt) (number int64, err error) {
 	case a == nil:
 		return 0, fmt.Errorf("%w: %s", store.ErrNotAdaptive, name)
 	}
-	if o := a.Override; o != nil && to.Number == 0 && now >= o.Until.UnixMicro() {
-		a.Frozen, a.Override = nil, nil
-		to.Limit, to.Cause = o.Back, store.CauseOverrideOver
+	over := a.Override != nil && to.Number == 0 && now >= a.Override.Until.UnixMicro()
+	if over {
+		to.Limit, to.Cause = a.Override.Back, store.CauseOverrideOver
 	}
 	note := m.gateNotes[name]
 	limit, _ := m.ownLimit(name)
-	if a.Frozen != nil && !(a.IsRate() && to.Limit == a.Limit) || !a.IsRate() && m.inForce(name) != a.Limit || limit != 0 && note.until != 0 || to.Number != 0 && to.Number < a.number {
+	if a.Frozen != nil && !over && !(a.IsRate() && to.Limit == a.Limit) || !a.IsRate() && m.inForce(name) != a.Limit || limit != 0 && note.until != 0 || to.Number != 0 && to.Number < a.number {
 		return 0, nil
+	}
+	if over {
+		a.Frozen, a.Override = nil, nil
 	}
 	c := m.begin(now)
 	a.number++
