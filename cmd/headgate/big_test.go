@@ -262,7 +262,8 @@ func bigFiles(t *testing.T, tenants int) []string {
 	}
 }
 
-// slowest reports what Redis took too long for, and forgets it.
+// slowest reports what Redis took too long for, and forgets it. That it compiles the scripts, once a release and layout, is 10 to 20 ms and no
+// command's.
 func slowest(t *testing.T, client *redis.Client, line string, fail bool) {
 	t.Helper()
 	found, err := client.SlowLogGet(t.Context(), 100).Result()
@@ -270,7 +271,7 @@ func slowest(t *testing.T, client *redis.Client, line string, fail bool) {
 	must(t, client.Do(t.Context(), "slowlog", "reset").Err())
 	for _, s := range found {
 		tell := t.Logf
-		if fail {
+		if fail && s.Args[0] != "function" {
 			tell = t.Errorf
 		}
 		tell("headgate %s: %s for %.120s", line, s.Duration, fmt.Sprint(s.Args))

@@ -288,7 +288,7 @@ func (s *spillPair) workAfter(ctx context.Context, jobs int, slowly time.Duratio
 // with it: what was let in ends once, whole, and nothing stays behind.
 func TestSpillStorm(t *testing.T) {
 	t.Parallel()
-	const jobs, movers, strikes = 160, 2, 24
+	const jobs, movers, strikes = 64, 2, 24
 	first, second := redistest.Start(t, redistest.Options{AppendFsync: "always"}), redistest.Start(t, redistest.Options{AppendFsync: "always"})
 	s := newSpillPair(t, first, second)
 	dice := newDice(t)

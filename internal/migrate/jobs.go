@@ -16,8 +16,8 @@ import (
 // migratePage is about how many jobs are read at a time; a call takes migrateCall of them, fewer where
 // their records have more than migrateBytes.
 const (
-	migratePage  = 1000
-	migrateCall  = 64
+	migratePage  = 256
+	migrateCall  = 32
 	migrateBytes = 256 << 10
 )
 
