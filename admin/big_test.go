@@ -1,3 +1,5 @@
+//go:build unix
+
 package admin_test
 
 import (
@@ -39,7 +41,11 @@ func TestNothingHoldsRedisUp(t *testing.T) {
 	}
 	size := func(whole int) int { return max(10, int(float64(whole)*percent/100)) }
 	jobs, lanes, tenants := size(1_000_000), size(300_000), size(20_000)
-	client := redistest.Start(t, redistest.Options{Args: []string{"--slowlog-log-slower-than", strconv.FormatInt(longest.Microseconds(), 10), "--slowlog-max-len", "1000"}}).Client(t)
+	server := redistest.Start(t, redistest.Options{Args: []string{"--slowlog-log-slower-than", strconv.FormatInt(longest.Microseconds(), 10), "--slowlog-max-len", "1000"}})
+	if timed {
+		server.Prefer(t)
+	}
+	client := server.Client(t)
 	s, err := redisstore.Open(t.Context(), client, redisstore.Config{Prefix: redistest.Prefix(t)})
 	must(t, err)
 	p := newPlantOn(t, s, nil)
