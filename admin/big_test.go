@@ -5,13 +5,10 @@ package admin_test
 import (
 	"fmt"
 	"net/http"
-	"os"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
@@ -21,32 +18,13 @@ import (
 	"github.com/headgate/headgate/store/redisstore"
 )
 
-// bigVariable gives the size of TestNothingHoldsRedisUp in per cent of `make big`, which is 1,000,000 jobs, 300,000 lanes and 20,000
-// tenants with caps. Without it the test is small, and sees that all of it works; what calls read is counted in the tests of lua.
-const bigVariable = "HEADGATE_BIG"
-
-// longest is how long a command may take in Redis. It is held against the clock by `make big` alone.
-const longest = 5 * time.Millisecond
-
 // TestNothingHoldsRedisUp loads jobs, lanes and tenants with caps, calls every operation that looks, and edits the policy of one tenant
 // and of all, and finds no command in the SLOWLOG of Redis that took longer than it may.
 func TestNothingHoldsRedisUp(t *testing.T) {
 	t.Parallel()
-	percent := 0.2
-	text, timed := os.LookupEnv(bigVariable)
-	if timed {
-		var err error
-		percent, err = strconv.ParseFloat(text, 64)
-		must(t, err)
-	}
-	size := func(whole int) int { return max(10, int(float64(whole)*percent/100)) }
-	jobs, lanes, tenants := size(1_000_000), size(300_000), size(20_000)
-	server := redistest.Start(t, redistest.Options{Args: []string{"--slowlog-log-slower-than", strconv.FormatInt(longest.Microseconds(), 10), "--slowlog-max-len", "1000"}})
-	if timed {
-		server.Prefer(t)
-	}
-	client := server.Client(t)
-	s, err := redisstore.Open(t.Context(), client, redisstore.Config{Prefix: redistest.Prefix(t)})
+	server := redistest.StartWatched(t)
+	jobs, lanes, tenants := server.Size(1_000_000), server.Size(300_000), server.Size(20_000)
+	s, err := redisstore.Open(t.Context(), server.Client(t), redisstore.Config{Prefix: redistest.Prefix(t)})
 	must(t, err)
 	p := newPlantOn(t, s, nil)
 	oneCap := func() error {
@@ -55,8 +33,8 @@ func TestNothingHoldsRedisUp(t *testing.T) {
 	}
 	must(t, oneCap()) // Redis compiles a script when it first meets it, 2 to 3 ms of the largest.
 	loadBig(t, s, jobs, lanes, tenants)
-	loadTimers(t, s, size(200_000))
-	slow(t, client, "loading", false)
+	loadTimers(t, s, server.Size(200_000))
+	server.Held(t, "loading")
 
 	edit := rollout.Edit{Author: "ada", Expected: rollout.AnyVersion}
 	caps := func(most int) {
@@ -92,12 +70,12 @@ func TestNothingHoldsRedisUp(t *testing.T) {
 		}},
 	} {
 		must(t, act.do())
-		slow(t, client, act.name, timed)
+		server.Held(t, act.name)
 	}
 	for _, op := range p.operations() {
 		if strings.HasPrefix(op, "GET ") {
 			p.call("admin", p.about(op, "t7"))
-			slow(t, client, op, timed)
+			server.Held(t, op)
 		}
 	}
 }
@@ -147,21 +125,5 @@ func loadTimers(t *testing.T, s store.Deployment, jobs int) {
 		}
 		_, err := s.Partitions()[0].Admit(t.Context(), version, batch)
 		must(t, err)
-	}
-}
-
-// slow reports what Redis took too long for, and forgets it.
-func slow(t *testing.T, client redis.UniversalClient, what string, fail bool) {
-	t.Helper()
-	single, _ := client.(*redis.Client)
-	found, err := single.SlowLogGet(t.Context(), 100).Result()
-	must(t, err)
-	must(t, client.Do(t.Context(), "slowlog", "reset").Err())
-	for _, s := range found {
-		tell := t.Logf
-		if fail {
-			tell = t.Errorf
-		}
-		tell("%s: %s for %.120s", what, s.Duration, fmt.Sprint(s.Args))
 	}
 }

@@ -189,3 +189,15 @@ func (m Micro) Tokens() Tokens {
 	}
 	return Tokens(whole)
 }
+
+// DurationText returns what time.ParseDuration reads, as policies and the configuration write it: without the zeros that Duration.String ends with.
+func DurationText(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}

@@ -3,6 +3,7 @@ package admission
 import (
 	"errors"
 	"testing"
+	"time"
 )
 
 func TestScopesHaveParts(t *testing.T) {
@@ -52,4 +53,27 @@ func FuzzScope(f *testing.F) {
 			t.Errorf("%q has tenant %q", text, tenant)
 		}
 	})
+}
+
+func TestDurationTextIsShortAndExact(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		duration time.Duration
+		want     string
+	}{
+		{time.Second, "1s"},
+		{10 * time.Second, "10s"},
+		{time.Minute, "1m"},
+		{10 * time.Minute, "10m"},
+		{time.Hour, "1h"},
+		{20 * time.Hour, "20h"},
+		{time.Hour + time.Second, "1h0m1s"},
+		{90 * time.Minute, "1h30m"},
+		{1500 * time.Microsecond, "1.5ms"},
+	} {
+		got := DurationText(c.duration)
+		if parsed, err := time.ParseDuration(got); got != c.want || parsed != c.duration || err != nil {
+			t.Errorf("DurationText(%s) = %s, want %s", c.duration, got, c.want)
+		}
+	}
 }

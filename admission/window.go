@@ -2,7 +2,6 @@ package admission
 
 import (
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 	"unique"
@@ -107,21 +106,9 @@ func (w Window) IsZero() bool { return w == Window{} }
 // Length returns how long a window is, as FixedWindow reads it.
 func (w Window) Length() string {
 	if r := w.rule.Value(); !r.month {
-		return shortSpan(r.length)
+		return DurationText(r.length)
 	}
 	return WindowMonth
-}
-
-// shortSpan returns what time.ParseDuration reads, without the zeros that Duration.String ends with.
-func shortSpan(d time.Duration) string {
-	text := d.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
 }
 
 // Anchor returns the time of day at which windows begin.
@@ -203,7 +190,7 @@ func (w Window) number(at time.Time) int {
 func (w Window) Words() string {
 	r := w.rule.Value()
 	if r.location == nil && r.length < day {
-		return " in windows of " + shortSpan(r.length)
+		return " in windows of " + DurationText(r.length)
 	}
 	span := "a day"
 	switch {
@@ -214,7 +201,7 @@ func (w Window) Words() string {
 	case r.length != day && r.length%day == 0:
 		span = "in " + strconv.Itoa(int(r.length/day)) + " days"
 	case r.length != day:
-		span = "in " + shortSpan(r.length)
+		span = "in " + DurationText(r.length)
 	}
 	return " " + span + ", new at " + w.Anchor() + " in " + w.Zone()
 }

@@ -213,7 +213,7 @@ func kindName(kind reflect.Kind) string {
 
 // wire returns the policy as it is written.
 func (p Policy) wire() policyJSON {
-	wire := policyJSON{Version: p.Version, DedupWindow: formatDuration(p.DedupWindow)}
+	wire := policyJSON{Version: p.Version, DedupWindow: admission.DurationText(p.DedupWindow)}
 	if p.Global != noLimit {
 		wire.Global = newLimitJSON(p.Global)
 	}
@@ -224,7 +224,7 @@ func (p Policy) wire() policyJSON {
 	}
 	wire.Queues = convert(p.Queues, func(_ string, queue Queue) queueJSON {
 		return queueJSON{
-			Classes: queue.Classes, Horizon: formatDuration(queue.Horizon), ExpiredPolicy: queue.ExpiredPolicy,
+			Classes: queue.Classes, Horizon: admission.DurationText(queue.Horizon), ExpiredPolicy: queue.ExpiredPolicy,
 			MaxWait: formatBound(queue.MaxWait), DoomedPercent: queue.DoomedPercent, PoisonLimit: queue.PoisonLimit, KeepDead: formatBound(queue.KeepDead), MaxDead: queue.MaxDead,
 			Overflow: queue.Overflow, MaxRunning: queue.MaxRunning, PerTenant: queue.MaxRunningPerTenant, Reserved: queue.Reserved,
 			MostAttempts: queue.MostAttempts, LeastBackoff: formatBound(queue.LeastBackoff), Pressure: queue.Pressure.wire(),
@@ -298,7 +298,7 @@ func formatBound(d time.Duration) string {
 	if d == 0 {
 		return ""
 	}
-	return formatDuration(d)
+	return admission.DurationText(d)
 }
 
 // parseDuration reads what formatDuration writes; empty is zero, which means the default.

@@ -70,7 +70,7 @@ func newLimitJSON(limit admission.Limit) *limitJSON {
 		written.Algorithm, written.Window, written.Anchor, written.Zone = new(FixedWindow), new(w.Length()), new(w.Anchor()), new(w.Zone())
 	default:
 		if limit.Per != 0 {
-			written.Per = new(formatDuration(limit.Per))
+			written.Per = new(admission.DurationText(limit.Per))
 		}
 		if limit.Burst != 0 {
 			written.Burst = &limit.Burst

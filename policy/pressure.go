@@ -101,7 +101,7 @@ func (p *PressureRules) validate(bad *problems, at string) {
 		return
 	}
 	if p.TargetWait == 0 && p.MaxDepth == 0 {
-		bad.field(at+".target_wait", `""`, "1ms to "+formatDuration(MaxTargetWait)+", or a max_depth")
+		bad.field(at+".target_wait", `""`, "1ms to "+admission.DurationText(MaxTargetWait)+", or a max_depth")
 		return
 	}
 	if p.TargetWait != 0 {

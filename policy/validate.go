@@ -33,7 +33,7 @@ func (p *problems) integer(name string, value, low, high int64) {
 
 func (p *problems) duration(name string, value, low, high time.Duration) {
 	if value < low || value > high {
-		p.field(name, formatDuration(value), formatDuration(low)+" to "+formatDuration(high))
+		p.field(name, admission.DurationText(value), admission.DurationText(low)+" to "+admission.DurationText(high))
 	}
 }
 
@@ -207,16 +207,4 @@ func quoteNames(names []string) string {
 		return "none"
 	}
 	return strings.Join(quoted, ", ")
-}
-
-// formatDuration returns what time.ParseDuration reads, without the zeros that Duration.String ends with.
-func formatDuration(d time.Duration) string {
-	text := d.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
 }

@@ -10,12 +10,10 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
 	"github.com/headgate/headgate/cmd/headgate/internal/cli"
@@ -23,13 +21,6 @@ import (
 	"github.com/headgate/headgate/producer"
 	"github.com/headgate/headgate/store/redisstore"
 )
-
-// bigVariable is the size of TestNoCommandHoldsRedisUp in per cent of `make big`, which is 1,000,000 jobs, 300,000 lanes and 20,000
-// tenants with caps. Without it the test is small, and sees that each command works.
-const bigVariable = "HEADGATE_BIG"
-
-// longest is how long a call may take in Redis. It is held against the clock by `make big` alone.
-const longest = 5 * time.Millisecond
 
 // A bigLine is a command line and how it ends; a long one is ended after a few seconds, as by Ctrl+C.
 type bigLine struct {
@@ -146,29 +137,17 @@ var bigElsewhere = map[string]string{
 // in the SLOWLOG of Redis that took longer than it may.
 func TestNoCommandHoldsRedisUp(t *testing.T) {
 	t.Parallel()
-	percent := 0.2
-	text, timed := os.LookupEnv(bigVariable)
-	if timed {
-		var err error
-		percent, err = strconv.ParseFloat(text, 64)
-		must(t, err)
-	}
-	size := func(whole int) int { return max(20, int(float64(whole)*percent/100)) }
-	server := redistest.Start(t, redistest.Options{Args: []string{"--slowlog-log-slower-than", strconv.FormatInt(longest.Microseconds(), 10), "--slowlog-max-len", "1000"}})
-	if timed {
-		server.Prefer(t)
-	}
-	client := server.Client(t)
-	s, err := redisstore.Open(t.Context(), client, redisstore.Config{})
+	server := redistest.StartWatched(t)
+	s, err := redisstore.Open(t.Context(), server.Client(t), redisstore.Config{})
 	must(t, err)
 	enqueuer, err := producer.New(s, producer.Config{})
 	must(t, err)
 	p := &plant{t: t, store: s, producer: enqueuer, where: []string{"--redis", server.URL()}}
 	p.run(cli.ExitOK, "tenant set t7 --max-running 9") // Redis compiles a script when it first meets it, 2 to 3 ms of the largest.
 	p.run(cli.ExitOK, "tier set standard --off")
-	p.enterBig(size(1_000_000), size(300_000), size(20_000), size(200_000))
-	slowest(t, client, "enqueue --jsonl", timed)
-	names := strings.NewReplacer(bigFiles(t, size(20_000))...)
+	p.enterBig(server.Size(1_000_000), server.Size(300_000), server.Size(20_000), server.Size(200_000))
+	server.Held(t, "headgate enqueue --jsonl")
+	names := strings.NewReplacer(bigFiles(t, server.Size(20_000))...)
 	for _, l := range bigLines {
 		ctx, stop := t.Context(), func() {}
 		if l.long {
@@ -179,7 +158,7 @@ func TestNoCommandHoldsRedisUp(t *testing.T) {
 		if l.code >= 0 && out.code != l.code {
 			t.Errorf("headgate %s: exit code %d: %.300s", l.line, out.code, out.stderr)
 		}
-		slowest(t, client, l.line, timed)
+		server.Held(t, "headgate "+l.line)
 	}
 }
 
@@ -264,21 +243,5 @@ func bigFiles(t *testing.T, tenants int) []string {
 	return []string{
 		"FILE", write("caps.json", caps(5)), "OTHER", write("other.json", caps(6)), "PART", write("part.json", part),
 		"RULES", write("rules.json", map[string]any{"tenants": each(7)}), "TRACE", writeTrace(t, 300),
-	}
-}
-
-// slowest reports what Redis took too long for, and forgets it. That it compiles the scripts, once a release and layout, is 10 to 20 ms and no
-// command's.
-func slowest(t *testing.T, client *redis.Client, line string, fail bool) {
-	t.Helper()
-	found, err := client.SlowLogGet(t.Context(), 100).Result()
-	must(t, err)
-	must(t, client.Do(t.Context(), "slowlog", "reset").Err())
-	for _, s := range found {
-		tell := t.Logf
-		if fail && s.Args[0] != "function" {
-			tell = t.Errorf
-		}
-		tell("headgate %s: %s for %.120s", line, s.Duration, fmt.Sprint(s.Args))
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"os"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -165,29 +164,10 @@ func TestAMoverKilledBetweenAnyTwoCommands(t *testing.T) {
 	var running sync.WaitGroup
 	for _, side := range []string{"first", "second"} {
 		for _, cut := range []redistest.Cut{redistest.CutBefore, redistest.CutAfter} {
-			var next, killed atomic.Int64
-			var over atomic.Bool
-			var each sync.WaitGroup
-			for range pointsAtATime {
-				each.Go(func() {
-					for !over.Load() {
-						k := next.Add(1)
-						t.Run(fmt.Sprintf("%s, command %d, cut %d", side, k, cut), func(t *testing.T) {
-							if killMover(t, newSpillPair(t, first, second), side, int(k), cut, jobs) {
-								killed.Add(1)
-							} else {
-								over.Store(true)
-							}
-						})
-					}
-				})
-			}
-			running.Go(func() {
-				each.Wait()
-				t.Logf("killed at %d commands to the %s, cut %d", killed.Load(), side, cut)
-				if killed.Load() < least {
-					t.Errorf("%d commands to the %s, there should be %d at least: the mover does less than it should", killed.Load(), side, least)
-				}
+			everyPoint(t, &running, side, cut, least, func(t *testing.T, k int) (killed, over bool) {
+				t.Helper()
+				killed = killMover(t, newSpillPair(t, first, second), side, k, cut, jobs)
+				return killed, !killed
 			})
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/headgate/headgate/admission"
 )
 
 // kind is a value of type T at a place in a Config.
@@ -100,7 +102,7 @@ func count(low, high int, at func(*Config) *int) value {
 
 func duration(low, high time.Duration, at func(*Config) *time.Duration) value {
 	return kind[time.Duration]{
-		name: "duration", allowed: short(low) + " to " + short(high), at: at, parse: time.ParseDuration,
+		name: "duration", allowed: admission.DurationText(low) + " to " + admission.DurationText(high), at: at, parse: time.ParseDuration,
 		convert: func(raw any) (time.Duration, bool) {
 			text, ok := raw.(string)
 			d, err := time.ParseDuration(text)
@@ -108,18 +110,6 @@ func duration(low, high time.Duration, at func(*Config) *time.Duration) value {
 		},
 		valid: func(d time.Duration) bool { return d >= low && d <= high }, text: time.Duration.String,
 	}
-}
-
-// short writes a duration without the zeros of 10m0s.
-func short(d time.Duration) string {
-	text := d.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
 }
 
 func boolean(at func(*Config) *bool) value {

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/headgate/headgate/admission"
 )
 
 // object is a JSON object with fields of its own, which the schema has once and refers to by name.
@@ -90,14 +92,7 @@ func spanText(d time.Duration) string {
 	if d > day && d%day == 0 {
 		return fmt.Sprintf("%d days (%dh)", d/day, d/time.Hour)
 	}
-	text := d.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
+	return admission.DurationText(d)
 }
 
 // choice is one of some texts.

@@ -1,0 +1,72 @@
+//go:build unix
+
+package redistest
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// BigVariable is the size of what is loaded into a Watched server, in per cent of `make big`, and asks for its calls to be held to LongestCall.
+// Without it a test is small, and sees that all of it works.
+const BigVariable = "HEADGATE_BIG"
+
+// LongestCall is how long a call may hold Redis up.
+const LongestCall = 5 * time.Millisecond
+
+const smallPercent = 0.2
+
+// Watched is a server whose SLOWLOG tells the calls that took longer than they may.
+type Watched struct {
+	*Server
+
+	client  *redis.Client
+	percent float64
+	timed   bool
+}
+
+// StartWatched starts a server for a test of a big deployment.
+func StartWatched(tb testing.TB) *Watched {
+	tb.Helper()
+	w := &Watched{percent: smallPercent}
+	if text, timed := os.LookupEnv(BigVariable); timed {
+		var err error
+		if w.percent, err = strconv.ParseFloat(text, 64); err != nil {
+			tb.Fatalf("%s: %v", BigVariable, err)
+		}
+		w.timed = true
+	}
+	w.Server = Start(tb, Options{Args: []string{"--slowlog-log-slower-than", strconv.FormatInt(LongestCall.Microseconds(), 10), "--slowlog-max-len", "1000"}})
+	if w.client = w.Client(tb); w.timed {
+		w.Prefer(tb)
+	}
+	return w
+}
+
+// Size is how many there are to be of what a whole deployment has so many of.
+func (w *Watched) Size(whole int) int { return max(20, int(float64(whole)*w.percent/100)) }
+
+// Held fails the test for what Redis took too long for since the last time, if it is timed, and else tells of it. That Redis compiles the scripts, once
+// a release and layout, is 10 to 20 ms and nobody's call.
+func (w *Watched) Held(tb testing.TB, what string) {
+	tb.Helper()
+	found, err := w.client.SlowLogGet(tb.Context(), 100).Result()
+	if err == nil {
+		err = w.client.Do(tb.Context(), "slowlog", "reset").Err()
+	}
+	if err != nil {
+		tb.Fatalf("read the slow log: %v", err)
+	}
+	for _, s := range found {
+		tell := tb.Logf
+		if w.timed && s.Args[0] != "function" {
+			tell = tb.Errorf
+		}
+		tell("%s: %s for %.120s", what, s.Duration, fmt.Sprint(s.Args))
+	}
+}
