@@ -72,9 +72,9 @@ local function overflow(job, left)
   if b and size > b.bytes or most and size > most.bytes then return format('huge %d', size) end
   local moves = b and b.policy == 'm'
   local spills = moves or b and b.policy == 's'
-  if moves and not d.far then d.far = far_count(job.depth) end
   local jobs_in, bytes_in, chosen = 1, size, nil
   if b and (spills and d.spilled > 0 or d.plan_jobs + 1 > b.jobs or d.plan_bytes + size > b.bytes) then
+    if moves and not d.far then d.far = far_count(job.depth) end
     if spills and d.spilled - (moves and d.far or 0) < b.spill then
       job.spilled, d.spilled = true, d.spilled + 1
       if job.start then job.flags = job.flags + DELAYED end
