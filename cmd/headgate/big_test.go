@@ -110,8 +110,8 @@ var bigLines = []bigLine{
 	{line: "enqueue --tenant t7 --queue mail --type welcome --payload hello --id one"},
 	{line: "redrive dying dead-4"},
 	{line: "redrive --queue dying --dry-run"},
-	{line: "redrive --queue dying --limit 300"},
-	{line: "dead purge dying dead-1900", code: -1},
+	{line: "redrive --queue dying --limit 10"},
+	{line: "dead purge dying dead-15"},
 	{line: "dead purge --queue dying --dry-run"},
 	{line: "dead purge --queue dying --yes"},
 	{line: "worker --exec true --queue mail", long: true, code: -1},
@@ -145,7 +145,7 @@ func TestNoCommandHoldsRedisUp(t *testing.T) {
 	p := &plant{t: t, store: s, producer: enqueuer, where: []string{"--redis", server.URL()}}
 	p.run(cli.ExitOK, "tenant set t7 --max-running 9") // Redis compiles a script when it first meets it, 2 to 3 ms of the largest.
 	p.run(cli.ExitOK, "tier set standard --off")
-	p.enterBig(server.Size(1_000_000), server.Size(300_000), server.Size(20_000), server.Size(200_000))
+	p.enterBig(server.Size(1_000_000), server.Size(300_000), server.Size(20_000), server.Size(200_000), server.Size(20_000))
 	server.Held(t, "headgate enqueue --jsonl")
 	names := strings.NewReplacer(bigFiles(t, server.Size(20_000))...)
 	for _, l := range bigLines {
@@ -187,7 +187,7 @@ func TestEveryCommandIsRunOnABigDeployment(t *testing.T) {
 
 // enterBig enqueues jobs, the first of them in lanes of made-up downstreams of a thousand tenants, the others of so many tenants; those that
 // wait for a time; and dead letters of one queue.
-func (p *plant) enterBig(jobs, lanes, tenants, timers int) {
+func (p *plant) enterBig(jobs, lanes, tenants, timers, dead int) {
 	p.t.Helper()
 	from, to := io.Pipe()
 	go func() {
@@ -202,7 +202,7 @@ func (p *plant) enterBig(jobs, lanes, tenants, timers int) {
 		for i := range timers {
 			fmt.Fprintf(lines, `{"tenant":"late","queue":"report","type":"welcome","id":"%d","delay":"%dms"}`+"\n", i, time.Hour.Milliseconds()+int64(i))
 		}
-		for i := range 2000 {
+		for i := range dead {
 			fmt.Fprintf(lines, `{"tenant":"dying","queue":"dying","type":"welcome","id":"dead-%d"}`+"\n", i)
 		}
 		_ = lines.Flush()
@@ -212,7 +212,7 @@ func (p *plant) enterBig(jobs, lanes, tenants, timers int) {
 	if code := execute(p.t.Context(), append(strings.Fields("enqueue --jsonl"), p.where...), from, io.Discard, &said); code != cli.ExitOK {
 		p.t.Fatalf("exit code %d: %.500s", code, said.String())
 	}
-	p.killIn("dying", 2000)
+	p.killIn("dying", dead)
 }
 
 // bigFiles writes what bigLines name, and returns the names and paths in turns.
