@@ -3,8 +3,11 @@
 package redistest
 
 import (
+	"fmt"
 	"os"
-	"strconv"
+	"os/exec"
+	"runtime"
+	"strings"
 	"syscall"
 	"testing"
 )
@@ -21,16 +24,23 @@ func (s *Server) Resume(tb testing.TB) {
 	s.signal(tb, syscall.SIGCONT)
 }
 
-// Prefer gives the server's thread a processor before all other processes, where the test may, as root: what its SLOWLOG says of a call is then
-// what the call took, and not that another process had its processor meanwhile.
+// Prefer gives the server's threads the last processor, on which no other thread of this process runs from then on, before all other processes, where
+// the test may, as root on Linux with two processors: what its SLOWLOG says of a call is then what the call took, and not that another process had its processor
+// meanwhile. The best of the usual priorities (nice -20) is not enough: beside two busy processes one that only touches memory stood still for up
+// to 150 ms with it, for 0.5 ms with this one.
 func (s *Server) Prefer(tb testing.TB) {
 	tb.Helper()
-	id, err := strconv.Atoi(s.Client(tb).InfoMap(tb.Context(), "server").Item("Server", "process_id"))
-	if err == nil {
-		err = syscall.Setpriority(syscall.PRIO_PROCESS, id, -20)
-	}
-	if err != nil {
-		tb.Logf("the server shares its processor as all do: %v", err)
+	last := runtime.NumCPU() - 1
+	id := s.Client(tb).InfoMap(tb.Context(), "server").Item("Server", "process_id")
+	for _, line := range []string{
+		fmt.Sprintf("taskset --all-tasks --cpu-list --pid 0-%d %d", max(0, last-1), os.Getpid()),
+		fmt.Sprintf("taskset --all-tasks --cpu-list --pid %d %s", last, id),
+		fmt.Sprintf("chrt --all-tasks --fifo --pid 50 %s", id),
+	} {
+		words := strings.Fields(line)
+		if said, err := exec.CommandContext(tb.Context(), words[0], words[1:]...).CombinedOutput(); err != nil {
+			tb.Logf("the server shares its processor as all do: %s: %v %s", line, err, said)
+		}
 	}
 }
 
