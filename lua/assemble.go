@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"maps"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -54,12 +53,7 @@ type source struct {
 	script     bool // It is no fragment.
 }
 
-var (
-	luaFunction = regexp.MustCompile(`(?m)^local function (\w+)\(`)
-	luaVariable = regexp.MustCompile(`(?m)^local (\w+(?:, \w+)*)(?: =| --|$)`)
-)
-
-// parse reads the text of a file.
+// parse reads the text of a file. Each process does, so no regular expression has a part in it: they took nine tenths of 90 ms.
 func parse(file, text string) *source {
 	s := &source{name: strings.TrimSuffix(path.Base(file), ".lua"), script: path.Dir(file) != fragments}
 	var own strings.Builder
@@ -71,17 +65,28 @@ func parse(file, text string) *source {
 			s.relieved = true
 		} else {
 			own.WriteString(line)
+			s.defines = append(s.defines, defined(mark)...)
 		}
 	}
 	s.text, s.uses = own.String(), names(text)
 	s.resets = strings.Contains(s.text, "function reset."+s.name+"(")
-	for _, found := range luaFunction.FindAllStringSubmatch(s.text, -1) {
-		s.defines = append(s.defines, found[1])
-	}
-	for _, found := range luaVariable.FindAllStringSubmatch(s.text, -1) {
-		s.defines = append(s.defines, strings.Split(found[1], ", ")...)
-	}
 	return s
+}
+
+// defined returns the names that a line of a file defines for all of it: of a function, or of variables.
+func defined(line string) []string {
+	rest, outermost := strings.CutPrefix(line, "local ")
+	if !outermost {
+		return nil
+	}
+	if function, is := strings.CutPrefix(rest, "function "); is {
+		name, _, _ := strings.Cut(function, "(")
+		return []string{name}
+	}
+	for _, end := range []string{" =", " --"} {
+		rest, _, _ = strings.Cut(rest, end)
+	}
+	return strings.Split(rest, ", ")
 }
 
 // files has every file by its path.
@@ -113,6 +118,21 @@ var homes = sync.OnceValue(func() map[string]string {
 				all[name] = file
 			}
 		}
+	}
+	return all
+})
+
+// needs has, by the path of a file, those of the fragments whose names it uses, in their order.
+var needs = sync.OnceValue(func() map[string][]string {
+	all := map[string][]string{}
+	for file, s := range files() {
+		used := map[string]bool{}
+		for name := range s.uses {
+			if home := homes()[name]; home != "" && home != file {
+				used[home] = true
+			}
+		}
+		all[file] = slices.Sorted(maps.Keys(used))
 	}
 	return all
 })
@@ -163,14 +183,8 @@ func collect(to []*source, file string, within []string) ([]*source, error) {
 	if !s.script && slices.Contains(to, s) {
 		return to, nil
 	}
-	used := map[string]bool{}
-	for name := range s.uses {
-		if home := homes()[name]; home != "" && home != file {
-			used[home] = true
-		}
-	}
 	var err error
-	for _, home := range slices.Sorted(maps.Keys(used)) {
+	for _, home := range needs()[file] {
 		if to, err = collect(to, home, append(within, file)); err != nil {
 			return nil, err
 		}
@@ -235,18 +249,19 @@ func assemble(name string) (string, error) {
 	return text + begin(made) + "return scripts." + name + "(KEYS, ARGV)\n", nil
 }
 
-// keyNames returns the names of keys that any file asks for by themselves.
+// keyNames returns the names of keys that any file asks for by themselves, as keys.name.
 var keyNames = sync.OnceValue(func() []string {
 	found := map[string]bool{"relief": true}
 	for _, s := range files() {
-		for _, name := range keyName.FindAllStringSubmatch(s.text, -1) {
-			found[name[1]] = true
+		for before, rest, more := strings.Cut(s.text, "keys."); more; before, rest, more = strings.Cut(rest, "keys.") {
+			end := strings.IndexFunc(rest, func(r rune) bool { return r < 'a' || r > 'z' })
+			if end > 0 && !isWord(rest[end]) && (before == "" || !isWord(before[len(before)-1])) {
+				found[rest[:end]] = true
+			}
 		}
 	}
 	return slices.Sorted(maps.Keys(found))
 })
-
-var keyName = regexp.MustCompile(`\bkeys\.([a-z]+)\b`)
 
 // modules returns what all begin with, and files in their order.
 func modules(made []*source) (string, error) {

@@ -10,9 +10,9 @@ import (
 )
 
 // Script is one as Redis takes it: FCALL by the name of its function, after FUNCTION LOAD of Code; or, where Redis has no functions,
-// EVALSHA by its hash, and EVAL by its text.
+// EVALSHA by the hash that Eval returns, and EVAL by its text.
 type Script struct {
-	Text, SHA string
+	Eval func() (text, sha string)
 	// Function is empty for a script of a text of its own (NewScript).
 	Function string
 	Code     func() string
@@ -20,11 +20,16 @@ type Script struct {
 
 // NewScript returns the script of a text, for EVAL alone.
 func NewScript(text string) Script {
-	sum := sha1.Sum([]byte(text)) //nolint:gosec // as above
-	return Script{Text: text, SHA: hex.EncodeToString(sum[:])}
+	sha := hash(text)
+	return Script{Eval: func() (string, string) { return text, sha }}
 }
 
-// Library has every script by its name. Each is put together when it is first called, which takes a millisecond.
+func hash(text string) string {
+	sum := sha1.Sum([]byte(text)) //nolint:gosec // as above
+	return hex.EncodeToString(sum[:])
+}
+
+// Library has every script by its name. Each is put together when it is first called, all of them as one library.
 type Library map[string]func() Script
 
 // Names returns the names of all scripts in their order.
@@ -57,20 +62,23 @@ func newLibrary(preamble, layout string) Library {
 	library := sync.OnceValues(func() (name, code string) {
 		text, err := functions(preamble)
 		if err != nil {
-			panic(err) // as below
+			panic(err) // The sources are in the binary, and a test loads it.
 		}
 		text = inLayout(text)
-		name = LibraryPrefix + NewScript(text).SHA[:hashLength]
+		name = LibraryPrefix + hash(text)[:hashLength]
 		return name, "#!lua name=" + name + "\nlocal LIBRARY = '" + name + "'\n" + text
 	})
 	all := make(Library, len(paths))
 	for name := range paths {
 		all[name] = sync.OnceValue(func() Script {
-			text, err := assemble(name)
-			if err != nil {
-				panic(err) // The sources are in the binary, and a test assembles each.
-			}
-			script := NewScript(preamble + inLayout(text))
+			script := Script{Eval: sync.OnceValues(func() (string, string) {
+				text, err := assemble(name)
+				if err != nil {
+					panic(err) // The sources are in the binary, and a test assembles each.
+				}
+				text = preamble + inLayout(text)
+				return text, hash(text)
+			})}
 			if strings.HasPrefix(preamble, "#!") {
 				return script // A first line that only a text can have.
 			}

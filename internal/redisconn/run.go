@@ -62,10 +62,11 @@ func (c *Conn) call(ctx context.Context, send sender, sc lua.Script, all []any) 
 
 // callText sends a script by its hash, or by its text where Redis does not know that.
 func callText(ctx context.Context, send sender, sc lua.Script, all []any) ([]string, error) {
-	all[0], all[1] = "evalsha", sc.SHA
+	text, sha := sc.Eval()
+	all[0], all[1] = "evalsha", sha
 	reply, err := process(ctx, send, all)
 	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
-		all[0], all[1] = "eval", sc.Text
+		all[0], all[1] = "eval", text
 		reply, err = process(ctx, send, all)
 	}
 	return reply, err

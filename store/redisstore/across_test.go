@@ -229,7 +229,7 @@ func (d dying) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	policy := lua.Scripts("", "3")["policy"]()
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		args := cmd.Args()
-		if len(args) <= 9 || args[1] != policy.Function && args[1] != policy.SHA && args[1] != policy.Text || args[9] == store.OnlyAsk {
+		if len(args) <= 9 || args[1] != policy.Function || args[9] == store.OnlyAsk {
 			return next(ctx, cmd)
 		}
 		if d.left.Add(-1) < 0 {

@@ -51,7 +51,7 @@ func (l *badLine) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 func (l *badLine) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	shares := map[any]bool{}
 	for parts := leastDivided; parts <= mostDivided; parts++ {
-		shares[shareOf(parts).Function], shares[shareOf(parts).SHA] = true, true
+		shares[shareOf(parts).Function] = true
 	}
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		args := cmd.Args()

@@ -36,7 +36,7 @@ func newDivide4(t *testing.T) *divide4 {
 	t.Helper()
 	client := redistest.Shared(t).Client(t)
 	d := &divide4{t: t, line: &badLine{}, now: 1_700_000_000_000_000}
-	check(t, client.ScriptLoad(t.Context(), shareOf(partsOf4).Text).Err())
+	check(t, client.ScriptLoad(t.Context(), textOf(shareOf(partsOf4))).Err())
 	client.AddHook(d.line)
 	var err error
 	d.store, err = openMany(t.Context(), client, Config{Prefix: redistest.Prefix(t), Partitions: partsOf4})

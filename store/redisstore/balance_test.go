@@ -33,7 +33,7 @@ func TestSharesNeverExceedTheWhole(t *testing.T) {
 		}
 	}
 	for parts := leastDivided; parts <= mostDivided; parts++ {
-		check(t, clients[0].ScriptLoad(t.Context(), shareOf(parts).Text).Err()) // A bad line knows it by its sum.
+		check(t, clients[0].ScriptLoad(t.Context(), textOf(shareOf(parts))).Err()) // A bad line knows it by its sum.
 	}
 	rapid.Check(t, func(rt *rapid.T) {
 		run++

@@ -132,7 +132,7 @@ func TestTwoReleasesSideBySide(t *testing.T) {
 			t.Errorf("%s ended %d times", key, n)
 		}
 	}
-	if st, err = newStore(server.Client(t), config, "-- another release\n"); err != nil || st.conn.Scripts["admit"]().SHA == lua.Scripts("", lua.SingleLayout)["admit"]().SHA {
+	if st, err = newStore(server.Client(t), config, "-- another release\n"); err != nil || st.conn.Scripts["admit"]().Function == lua.Scripts("", lua.SingleLayout)["admit"]().Function {
 		t.Errorf("both releases run the same script: %v", err)
 	}
 }

@@ -32,13 +32,19 @@ func check(tb testing.TB, err error) {
 	}
 }
 
+func textOf(script lua.Script) string {
+	text, _ := script.Eval()
+	return text
+}
+
 // lower changes a bound where it stands in the scripts.
 func lower(t *testing.T, scripts lua.Library, where string, from, to int) {
 	t.Helper()
 	found := false
 	for name, assembled := range scripts {
-		text := strings.ReplaceAll(assembled().Text, fmt.Sprintf(where, from), fmt.Sprintf(where, to))
-		found = found || text != assembled().Text
+		before := textOf(assembled())
+		text := strings.ReplaceAll(before, fmt.Sprintf(where, from), fmt.Sprintf(where, to))
+		found = found || text != before
 		scripts[name] = sync.OnceValue(func() lua.Script { return lua.NewScript(text) })
 	}
 	if !found {
