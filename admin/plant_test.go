@@ -120,9 +120,23 @@ func newPlantOn(tb testing.TB, store store.Deployment, change func(*admin.Config
 	p.server, err = admin.New(config)
 	must(tb, err)
 	text := p.raw(http.MethodGet, "/api/v1/openapi.json", "", "", nil)
-	p.spec, err = openapi3.NewLoader().LoadFromData(text.body)
+	p.spec, err = parsed(string(text.body))
 	must(tb, err)
 	return p
+}
+
+// descriptions has what parsed has read, by its text: reading it takes longer than most tests.
+var descriptions sync.Map
+
+func parsed(text string) (*openapi3.T, error) {
+	if known, ok := descriptions.Load(text); ok {
+		return known.(*openapi3.T), nil //nolint:forcetypeassert // the next lines store no other
+	}
+	spec, err := openapi3.NewLoader().LoadFromData([]byte(text))
+	if err == nil {
+		descriptions.Store(text, spec)
+	}
+	return spec, err
 }
 
 // issue makes keys and returns what the server is given of them.
