@@ -102,8 +102,12 @@ func reaches(level Micro, gained float64, burst Micro) bool {
 	return gained >= float64(burst-level)
 }
 
-// waitFor returns the time from now until a settled level reaches cost, at least 1 µs. The level is below cost and cost is within the burst.
+// waitFor returns the time from now until a settled level reaches cost, at least 1 µs. The level is below cost and cost is within the burst,
+// of a limit that is scaled within the policy's.
 func (l Limit) waitFor(now Instant, level Micro, stamp Instant, cost Micro) Span {
+	if l.Whole != nil {
+		return l.waitScaled(now, level, stamp, cost)
+	}
 	if l.Window != nil {
 		return l.waitWindow(level, stamp, cost)
 	}

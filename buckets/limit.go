@@ -14,6 +14,8 @@ type Limit struct {
 	Burst Micro
 	// Window is the one that a limit of fixed windows is in, which LimitAt finds out; nil for a token bucket.
 	Window *OpenWindow
+	// Whole is what the policy says of a limit that is scaled; nil for one that is as the policy says.
+	Whole *Whole
 }
 
 // LimitOf returns the token bucket that an enabled and valid headgate.Limit describes. LimitAt does of fixed windows, too.

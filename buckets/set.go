@@ -25,7 +25,7 @@ type Charge struct {
 // changes nothing. The path is outermost first, holds each scope once, and is at most headgate.Levels long: a
 // longer one panics. An empty path admits. changed is the time of the latest policy change.
 //
-// A cost above a burst is a permanent refusal that names the outermost such scope. Any other refusal names the
+// A cost above a burst, of a limit that is scaled above the policy's, is a permanent refusal that names the outermost such scope. Any other refusal names the
 // scope with the longest wait, the outermost of equals, with what its bucket holds and that wait, after which
 // every bucket of the path would hold enough if nobody else took from it.
 func (s *Set) Take(now, changed Instant, path []LevelLimit, cost admission.Tokens) admission.Verdict {
@@ -117,11 +117,8 @@ type settled struct {
 func (s *Set) judge(way *settledPath, now, changed Instant, path []LevelLimit, cost admission.Tokens) admission.Verdict {
 	needed := MicroOf(cost)
 	for _, step := range path {
-		if step.Limit.Burst < needed {
-			return admission.Verdict{
-				Decision: admission.Refused, Reason: admission.ReasonTooCostly,
-				Scope: step.Scope, Burst: step.Limit.Burst.Tokens(),
-			}
+		if burst := step.Limit.policyBurst(); burst < needed {
+			return admission.Verdict{Decision: admission.Refused, Reason: admission.ReasonTooCostly, Scope: step.Scope, Burst: burst.Tokens()}
 		}
 	}
 	verdict := admission.Verdict{Decision: admission.Admitted}
@@ -140,6 +137,9 @@ func (s *Set) judge(way *settledPath, now, changed Instant, path []LevelLimit, c
 		verdict = admission.Verdict{
 			Decision: admission.Refused, Reason: admission.ReasonLimited,
 			Scope: step.Scope, TokensLeft: level.Tokens(), Burst: step.Limit.Burst.Tokens(), RetryAfter: wait.Duration(),
+		}
+		if step.Limit.Whole != nil {
+			verdict.Detail = step.Limit.Whole.Words()
 		}
 	}
 	return verdict

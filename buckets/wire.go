@@ -11,10 +11,10 @@ import (
 )
 
 // Bounds of a stored bucket. The rates are that of the slowest valid limit, divided among the most partitions that may share it with a share of
-// a thousandth, and that of the fastest.
+// a thousandth, and scaled to a hundredth, and that of the fastest.
 const (
 	maxExact = 1 << 53
-	minRate  = 1 / (31 * 24 * 60 * 60.0) / 256 / 1000
+	minRate  = 1 / (31 * 24 * 60 * 60.0) / 256 / 1000 / 100
 	maxRate  = 1e12
 )
 

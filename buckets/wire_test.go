@@ -87,8 +87,8 @@ func TestParseQuotesWhatIsWrong(t *testing.T) {
 		{"1:2:3:4.0", `invalid bucket rate "4.0": allowed is a number as %.17g prints it`},
 		{"1:2:3:0x4p0", `invalid bucket rate "0x4p0": allowed is a number as %.17g prints it`},
 		{"1:2:3:nan", `invalid bucket rate "nan": allowed is a number as %.17g prints it`},
-		{"1:2:3:NaN", `invalid bucket rate NaN: allowed is 1.4584266726403823e-12 to 1000000000000 tokens per second`},
-		{"1:2:3:0", `invalid bucket rate 0: allowed is 1.4584266726403823e-12 to 1000000000000 tokens per second`},
+		{"1:2:3:NaN", `invalid bucket rate NaN: allowed is 1.4584266726403823e-14 to 1000000000000 tokens per second`},
+		{"1:2:3:0", `invalid bucket rate 0: allowed is 1.4584266726403823e-14 to 1000000000000 tokens per second`},
 		{"a:b:3:1", "invalid bucket level \"a\": allowed is an integer without sign, blanks or leading zeros\n" +
 			`invalid bucket stamp "b": allowed is an integer without sign, blanks or leading zeros`},
 		{"1000000000000001:-2:9007199254740993:1", "invalid bucket level 1000000000000001: allowed is -1000000000000000 to 1000000000000000 micro-tokens\n" +

@@ -3,7 +3,9 @@ package store
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"time"
 
@@ -256,4 +258,127 @@ type Recorded struct {
 	At     time.Time
 	Lasted time.Duration
 	Scopes map[admission.Scope]Minute
+}
+
+// Scale is a part of limits that is in force for a time, instead of what the policy says: of token buckets of rate and burst, of fixed windows of
+// the tokens.
+type Scale struct {
+	// Target is whose limits they are: ScaleAll, ScaleGlobal, or the TenantGate of a tenant, whose scopes below are scaled too. Of two that hold
+	// for one limit the one counts that leaves less.
+	Target GateName
+	// Part is from MinScale to 1.
+	Part float64
+	// Until is when it ends by itself.
+	Until time.Time
+	// Author is who set it, Reason why and Since when.
+	Author, Reason string
+	Since          time.Time
+}
+
+// Targets of a Scale beside tenants.
+const (
+	ScaleAll    GateName = "all"
+	ScaleGlobal GateName = "global"
+)
+
+// Bounds of a Scale.
+const (
+	MinScale     = 0.01
+	MinScaleTime = time.Second
+	MaxScaleTime = 24 * time.Hour
+	// MaxScales is how many may be in force in a partition.
+	MaxScales = 16
+)
+
+// AuditScale is an operator who scales limits for a time, AuditScaleEnd one who ends that.
+const (
+	AuditScale    = "scale"
+	AuditScaleEnd = "scale_end"
+)
+
+// ErrTooManyScales means that MaxScales are in force: end one, or scale all.
+var ErrTooManyScales = fmt.Errorf("as many limits are scaled as may be, %d", MaxScales)
+
+// Words tells of it, without its end.
+func (s *Scale) Words() string {
+	text := "limits are scaled to " + PartText(s.Part)
+	switch s.Target {
+	case ScaleAll:
+		text = "all " + text
+	case ScaleGlobal:
+		text = "global " + text
+	default:
+		text += " for " + s.Target.Words()
+	}
+	if s.Author != "" {
+		text += " by " + s.Author
+	}
+	if s.Reason != "" {
+		text += ", " + s.Reason
+	}
+	return text
+}
+
+// Concerns reports whether a scope's limit is scaled by it.
+func (s *Scale) Concerns(scope admission.Scope) bool {
+	tenant, _, _ := strings.Cut(string(scope), ":")
+	switch s.Target {
+	case ScaleAll:
+		return true
+	case ScaleGlobal:
+		return scope == admission.Global
+	}
+	return scope != admission.Global && s.Target == TenantGate(tenant)
+}
+
+// PartOf returns the part of a scope's limit that is in force, 1 where it is not scaled.
+func PartOf(scales []Scale, scope admission.Scope) float64 {
+	part := 1.0
+	for _, s := range scales {
+		if s.Concerns(scope) {
+			part = min(part, s.Part)
+		}
+	}
+	return part
+}
+
+// PartText writes a part as the audit and the store have it.
+func PartText(part float64) string { return strconv.FormatFloat(part, 'g', -1, 64) }
+
+// ScaleReason is what the audit has of a scale as its reason.
+func ScaleReason(part float64, reason string) string {
+	if reason != "" {
+		reason = ": " + reason
+	}
+	return "to " + PartText(part) + reason
+}
+
+// ScaleTarget reads whose limits are to be scaled: all, global, a tenant, or t:TENANT, which one must write whose name is all.
+func ScaleTarget(text string) (GateName, error) {
+	if target := GateName(text); target == ScaleAll || target == ScaleGlobal {
+		return target, nil
+	}
+	tenant, _ := strings.CutPrefix(text, "t:")
+	if admission.ValidateTenant(tenant) != nil {
+		return "", &admission.FieldError{Field: "scope", Value: strconv.Quote(text), Allowed: "all, global or a tenant"}
+	}
+	return TenantGate(tenant), nil
+}
+
+// ValidateScale checks what a Scale is set to; a duration of zero ends it, whatever the part is.
+func ValidateScale(target GateName, part float64, duration time.Duration, by Intervention) error {
+	bad := []error{by.Validate()}
+	if kind, tenant := target.Split(); target != ScaleAll && target != ScaleGlobal && (kind != KindTenant || admission.ValidateTenant(tenant) != nil) {
+		bad = append(bad, &admission.FieldError{Field: "scope", Value: strconv.Quote(string(target)), Allowed: "all, global or t:TENANT"})
+	}
+	if duration == 0 {
+		return errors.Join(bad...)
+	}
+	if !(part >= MinScale && part <= 1) {
+		bad = append(bad, &admission.FieldError{Field: "part", Value: PartText(part), Allowed: PartText(MinScale) + " to 1 of what the policy says"})
+	}
+	if duration < MinScaleTime || duration > MaxScaleTime {
+		bad = append(bad, &admission.FieldError{Field: "for", Value: duration.String(), Allowed: MinScaleTime.String() + " to " + MaxScaleTime.String()})
+	}
+	return errors.Join(bad...)
 }

@@ -165,6 +165,12 @@ type Buckets interface {
 	Reserved(ctx context.Context, tenant, id string) (Reservation, error)
 	ResetBucket(ctx context.Context, tenant, queue string, class admission.Priority, by Intervention) (was bool, err error)
 	BucketsTTL(ctx context.Context, tenant string) (time.Duration, error)
+	// ScaleLimits has limits be a part of what the policy says for a time, MinScaleTime to MaxScaleTime, from the next call on, and the policy's again
+	// when it is over, by the clock of Redis. The same target again takes the place of what was. A duration of zero ends it, whatever the part
+	// is; was is false where there was nothing to end. ErrTooManyScales is where MaxScales others are in force.
+	ScaleLimits(ctx context.Context, target GateName, part float64, duration time.Duration, by Intervention) (was bool, err error)
+	// Scales returns what is in force of them, by target.
+	Scales(ctx context.Context) ([]Scale, error)
 
 	Shadow(ctx context.Context, version int64, id string, questions []Question) error
 	ShadowCounts(ctx context.Context) (ShadowCounts, error)

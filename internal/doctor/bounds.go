@@ -68,3 +68,16 @@ func (d *doctor) holds(all []store.Hold) {
 	}
 	d.add("holds", HealthWarn, "without an end: "+text, "headgate holds shows all, headgate resume ends one")
 }
+
+// scales tells of limits that are not those of the policy.
+func (d *doctor) scales(all []store.Scale) {
+	if len(all) == 0 {
+		d.add("scales", HealthOK, "no limit is scaled", "")
+		return
+	}
+	texts := make([]string, 0, len(all))
+	for _, s := range all {
+		texts = append(texts, s.Words()+", until "+s.Until.UTC().Format(time.RFC3339))
+	}
+	d.add("scales", HealthWarn, strings.Join(texts, "; "), "headgate limit scale SCOPE --off ends one")
+}

@@ -50,6 +50,11 @@ func Examine[P Partition](ctx context.Context, parts []P) (Report, error) {
 			return Report{}, err
 		}
 		d.holds(holds)
+		scales, err := part.Scales(ctx)
+		if err != nil {
+			return Report{}, err
+		}
+		d.scales(scales)
 		spilled, err := part.SpillState(ctx)
 		if err != nil {
 			return Report{}, err

@@ -65,6 +65,7 @@ type Partition interface {
 	Vitals(ctx context.Context) (store.Vitals, error)
 	Counters(ctx context.Context) (store.Counters, error)
 	Holds(ctx context.Context) ([]store.Hold, error)
+	Scales(ctx context.Context) ([]store.Scale, error)
 	SpillState(ctx context.Context) (store.SpillState, error)
 }
 

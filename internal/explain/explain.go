@@ -24,10 +24,12 @@ const (
 const (
 	KindLimit      = "limit"
 	KindSuspension = "suspension"
-	KindDeadline   = "deadline"
-	KindTier       = "tier"
-	KindBacklog    = "backlog"
-	KindParked     = "parked"
+	// KindScale is that limits are scaled to a part of what the policy says.
+	KindScale    = "scale"
+	KindDeadline = "deadline"
+	KindTier     = "tier"
+	KindBacklog  = "backlog"
+	KindParked   = "parked"
 	// KindAdaptive is a limit that moves by itself.
 	KindAdaptive = "adaptive"
 	KindDead     = "dead"

@@ -180,6 +180,10 @@ func (e *Explanation) addBuckets(ctx context.Context, s store.Deployment, scope 
 		if err != nil {
 			return nil, admission.Verdict{}, err
 		}
+		scales, err := s.Scales(ctx)
+		if err != nil {
+			return nil, admission.Verdict{}, err
+		}
 		_, answers, err := s.Check(ctx, in.policy.Version, true, []store.Question{q})
 		if errors.Is(err, store.ErrStale) && !again {
 			continue
@@ -188,7 +192,7 @@ func (e *Explanation) addBuckets(ctx context.Context, s store.Deployment, scope 
 			return nil, admission.Verdict{}, err
 		}
 		for level := range scope.Level() + 1 {
-			reason, err := in.bucket(level, &q, &answers[0], now)
+			reason, err := in.bucket(level, &q, &answers[0], now, scales)
 			if err != nil {
 				return nil, admission.Verdict{}, err
 			}
@@ -201,7 +205,17 @@ func (e *Explanation) addBuckets(ctx context.Context, s store.Deployment, scope 
 			}
 			e.add(reason)
 		}
+		e.addScales(scales, scope)
 		return in, answers[0].Verdict, nil
+	}
+}
+
+// addScales tells to what part limits on the way of a scope are scaled.
+func (e *Explanation) addScales(scales []store.Scale, scope admission.Scope) {
+	for _, s := range scales {
+		if s.Concerns(scope) || s.Concerns(admission.Global) {
+			e.add(Reason{Kind: KindScale, Text: s.Words(), Until: s.Until, Change: "headgate limit scale " + strings.TrimPrefix(string(s.Target), "t:") + " --off"})
+		}
 	}
 }
 
@@ -226,7 +240,7 @@ func (r *rules) question(scope admission.Scope) (store.Question, error) {
 }
 
 // bucket tells of the bucket at a level.
-func (r *rules) bucket(level admission.Level, q *store.Question, answer *store.Answer, now time.Time) (Reason, error) {
+func (r *rules) bucket(level admission.Level, q *store.Question, answer *store.Answer, now time.Time, scales []store.Scale) (Reason, error) {
 	scope, limit := admission.ScopeAt(level, q.Tenant, q.Queue, q.Class), q.Limits[level]
 	rule, err := r.ofLimit(level, q.Tenant, q.Queue, q.Class)
 	if err != nil {
@@ -237,9 +251,14 @@ func (r *rules) bucket(level admission.Level, q *store.Question, answer *store.A
 		return reason, nil
 	}
 	left := answer.Left[level] / buckets.MicroPerToken
-	reason.Text = fmt.Sprintf("%s has %d of %d tokens left and gets %s", scope, left, limit.Burst, limit.Words())
+	burst, gets := limit.Burst, limit.Words()
+	if part := store.PartOf(scales, scope); part < 1 {
+		burst = buckets.LimitOf(limit).Scaled(&buckets.Scaling{Part: part}).Burst.Tokens()
+		gets += ", scaled to " + store.PartText(part)
+	}
+	reason.Text = fmt.Sprintf("%s has %d of %d tokens left and gets %s", scope, left, burst, gets)
 	if left < 0 {
-		reason.Text = fmt.Sprintf("%s is %d tokens of %d below zero, for work that cost more than it had reserved, and gets %s", scope, -left, limit.Burst, limit.Words())
+		reason.Text = fmt.Sprintf("%s is %d tokens of %d below zero, for work that cost more than it had reserved, and gets %s", scope, -left, burst, gets)
 	}
 	if answer.Left[level] < buckets.MicroPerToken {
 		reason.Binds = true

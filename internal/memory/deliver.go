@@ -318,7 +318,7 @@ func (m *model) trueUp(left []*modelJob, jobs []store.Finish, ends []store.Ended
 			m.usage.Add(now, m.over(now), j.arrival, f.Spent.Usage, j.Tenant, j.Queue, counts.Settled(j.Cost, f.Spent.Cost))
 		}
 		back := j.Cost - f.Spent.Cost
-		if back > 0 && buckets.Instant(j.arrival) < m.changed {
+		if back > 0 && c.Changed(j.arrival) {
 			continue // Under other limits the buckets may have been others.
 		}
 		for _, step := range c.PathOf(f.Spent.Limits, j.Tenant, j.Queue, f.Spent.Class) {

@@ -113,6 +113,11 @@ func (m *model) commit(now int64, id string, receipt *store.Taken, actual admiss
 	}
 	m.refunded.Put(id, now+store.RefundWindow.Microseconds())
 	c, since := m.charging(&m.bank, now), buckets.MicroOf(admission.Tokens(m.refunds-receipt.At.Refunds))
+	m.use(now, now-elapsed, q, counts.Settled(q.Cost, actual))
+	if actual < q.Cost && c.Changed(receipt.At.Time) { // Limits are scaled, or no more, since: the buckets may have been others.
+		m.advance(now)
+		return store.Refunded
+	}
 	for _, step := range c.PathOf(&q.Limits, q.Tenant, q.Queue, q.Class) {
 		// What came in since may have found the bucket full had the tokens not been taken. Then it is not owed.
 		room := step.Limit.Burst - buckets.Micro(receipt.Left[step.Scope.Level()]) - step.Limit.Came(buckets.Span(elapsed)) - since
@@ -121,7 +126,6 @@ func (m *model) commit(now int64, id string, receipt *store.Taken, actual admiss
 			c.Put(step, after, stamp)
 		}
 	}
-	m.use(now, now-elapsed, q, counts.Settled(q.Cost, actual))
 	m.refunds += int64(max(0, q.Cost-actual))
 	c.Commit()
 	m.advance(now)

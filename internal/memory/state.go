@@ -25,11 +25,12 @@ import (
 // 1970, by the clock of the partition.
 type model struct {
 	room *fairqueue.Room
-	// Buckets. changed is when the policy was, by their time, and refunds the tokens that were given back, refunded for which work.
+	// Buckets. changed is when the policy was, or what scales limits, by their time, scales what does, by what; and refunds the tokens that were given back, refunded for which work.
 	bank      bank.Bank
 	charge    bank.Charge // the one under way
 	shadow    shadow
 	changed   buckets.Instant
+	scales    map[store.GateName]scale
 	refunds   int64
 	refunded  *times.Times
 	reserved  map[string]reserved // what ids have taken, by TENANT:ID, and until when that is remembered
@@ -253,7 +254,8 @@ func (m *model) over(now int64) int64 {
 
 // charging begins a charge of a bank. It ends the one before.
 func (m *model) charging(b *bank.Bank, now int64) *bank.Charge {
-	m.charge.Begin(b, now, m.over(now), buckets.Instant(m.bucketTime(now)), m.changed)
+	scales, changed := m.scaled(now)
+	m.charge.Begin(b, now, m.over(now), buckets.Instant(m.bucketTime(now)), changed, scales)
 	return &m.charge
 }
 

@@ -38,7 +38,7 @@ func (m *Migration) remove(ctx context.Context) error {
 	return nil
 }
 
-// removeGates ends pauses and suspensions of tenants that have moved, where they were.
+// removeGates ends pauses and suspensions of tenants that have moved, and what scales their limits, where they were.
 func (m *Migration) removeGates(ctx context.Context, from int) error {
 	part := m.from[from]
 	gates, err := part.Gates(ctx)
@@ -59,6 +59,17 @@ func (m *Migration) removeGates(ctx context.Context, from int) error {
 	for _, p := range suspensions {
 		if tenant, ofTenant := p.Name.Tenant(); ofTenant && m.moves(from, tenant) {
 			if _, err := part.Resume(ctx, p.Name, store.Intervention{Own: true}); err != nil {
+				return err
+			}
+		}
+	}
+	scales, err := part.Scales(ctx)
+	if err != nil {
+		return err
+	}
+	for _, s := range scales {
+		if tenant, ofTenant := s.Target.Tenant(); ofTenant && m.moves(from, tenant) {
+			if _, err := part.ScaleLimits(ctx, s.Target, 0, 0, store.Intervention{Own: true}); err != nil {
 				return err
 			}
 		}

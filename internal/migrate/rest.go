@@ -92,7 +92,7 @@ func (m *Migration) copyCounters(ctx context.Context, from int, part *partition)
 	return err
 }
 
-// copyGates takes over pauses, suspensions, and the tokens of rates of dispatches. Caps and rates themselves come with the policy.
+// copyGates takes over pauses, suspensions, scaled limits, and the tokens of rates of dispatches. Caps and rates themselves come with the policy.
 func (m *Migration) copyGates(ctx context.Context, from int, part *partition) error {
 	gates, err := part.Gates(ctx)
 	if err != nil {
@@ -124,6 +124,31 @@ func (m *Migration) copyGates(ctx context.Context, from int, part *partition) er
 		}
 		err = m.forThose(from, p.Name, func(to *partition) error {
 			return to.Suspend(ctx, p.Name, left, store.Intervention{Author: p.Author, Reason: p.Reason, Own: true, Since: p.Since})
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return m.copyScales(ctx, from, part)
+}
+
+// copyScales takes over what limits are scaled to, for as long as is left.
+func (m *Migration) copyScales(ctx context.Context, from int, part *partition) error {
+	scales, err := part.Scales(ctx)
+	if err != nil {
+		return err
+	}
+	for _, s := range scales {
+		left, _, err := part.remaining(ctx, s.Until)
+		if err != nil {
+			return err
+		}
+		if left < store.MinScaleTime {
+			continue
+		}
+		err = m.forThose(from, s.Target, func(to *partition) error {
+			_, err := to.ScaleLimits(ctx, s.Target, s.Part, left, store.Intervention{Author: s.Author, Reason: s.Reason, Own: true, Since: s.Since})
+			return err
 		})
 		if err != nil {
 			return err

@@ -51,16 +51,48 @@ func SuspensionOf(s store.Suspension) Suspension {
 	return Suspension{s.Name, Stamp(s.Until), Stamp(s.Since), s.Author, s.Reason}
 }
 
-// Holds are gates and suspensions.
+// Scale is a part of the policy's limits that is in force for a time.
+type Scale struct {
+	// Scope is all, global or t:TENANT, Part what is left of rates and bursts.
+	Scope  store.GateName `json:"scope"`
+	Part   float64        `json:"part"`
+	Until  *time.Time     `json:"until"`
+	Since  *time.Time     `json:"since,omitempty"`
+	Author string         `json:"author,omitempty"`
+	Reason string         `json:"reason,omitempty"`
+}
+
+// ScaleOf shows a scale.
+func ScaleOf(s store.Scale) Scale {
+	return Scale{s.Target, s.Part, Stamp(s.Until), Stamp(s.Since), s.Author, s.Reason}
+}
+
+// Scales are those in force.
+type Scales struct {
+	Scales []Scale `json:"scales"`
+}
+
+// ReadScales returns them, all, global and then tenants by name.
+func ReadScales(ctx context.Context, s store.Deployment) (Scales, error) {
+	v := Scales{Scales: []Scale{}}
+	all, err := s.Scales(ctx)
+	for _, one := range all {
+		v.Scales = append(v.Scales, ScaleOf(one))
+	}
+	return v, err
+}
+
+// Holds are gates, suspensions and scaled limits.
 type Holds struct {
 	Gates       []Gate       `json:"gates"`
 	Suspensions []Suspension `json:"suspensions"`
+	Scales      []Scale      `json:"scales"`
 }
 
-// ReadHolds returns the gates and suspensions whose names are wanted.
-func ReadHolds(ctx context.Context, store store.Deployment, wanted func(store.GateName) bool) (Holds, error) {
-	v := Holds{Gates: []Gate{}, Suspensions: []Suspension{}}
-	gates, err := store.Gates(ctx)
+// ReadHolds returns the gates and suspensions whose names are wanted, with what limits are scaled to, those that are wanted and those of all.
+func ReadHolds(ctx context.Context, s store.Deployment, wanted func(store.GateName) bool) (Holds, error) {
+	v := Holds{Gates: []Gate{}, Suspensions: []Suspension{}, Scales: []Scale{}}
+	gates, err := s.Gates(ctx)
 	if err != nil {
 		return v, err
 	}
@@ -69,14 +101,20 @@ func ReadHolds(ctx context.Context, store store.Deployment, wanted func(store.Ga
 			v.Gates = append(v.Gates, GateOf(g))
 		}
 	}
-	suspensions, err := store.Suspensions(ctx)
+	suspensions, err := s.Suspensions(ctx)
 	if err != nil {
 		return v, err
 	}
-	for _, s := range suspensions {
-		if wanted(s.Name) {
-			v.Suspensions = append(v.Suspensions, SuspensionOf(s))
+	for _, p := range suspensions {
+		if wanted(p.Name) {
+			v.Suspensions = append(v.Suspensions, SuspensionOf(p))
 		}
 	}
-	return v, nil
+	scales, err := s.Scales(ctx)
+	for _, one := range scales {
+		if one.Target == store.ScaleAll || one.Target == store.ScaleGlobal || wanted(one.Target) {
+			v.Scales = append(v.Scales, ScaleOf(one))
+		}
+	}
+	return v, err
 }

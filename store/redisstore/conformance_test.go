@@ -191,6 +191,7 @@ var walkThemes = map[string][]string{
 	"spills":     {"finish", "read", "promote", "admit", "finish", "read", "promote", "register", "promote", "cancel", "clear", "policy"},
 	"pressed":    {"press", "admit", "press", "admit", "check", "promote", "policy", "read", "press", "finish", "register"},
 	"adaptive":   {"adapt", "admit", "report", "read", "adapt", "finish", "adapt", "report", "promote", "register", "policy", "gate"},
+	"limits":     {"scale", "check", "take", "grant", "refund", "reserve", "admit", "scale", "read", "finish", "promote", "policy", "shadow"},
 	"loads":      {"loads", "heartbeat", "heartbeat", "promote", "policy", "register", "reclaim"},
 	"semaphores": {"semaphore", "semaphore", "semaphore", "policy", "admit"},
 	"breakers":   {"report", "probe", "admit", "promote", "read", "finish", "register", "force"},
@@ -210,7 +211,7 @@ func (w *walk) begin(bounds memory.Bounds) {
 	}
 	// Scripts have shorter ways for one pool of one queue, and without gates.
 	w.pools, w.gates = pick(w, "pools", [][]store.Pool{walkPools, walkPools, walkPools[2:]}), pick(w, "gates", []string{"all", "all", "lanes", "breakers", "lone", "none"})
-	if w.theme = pick(w, "theme", []string{"", "losses", "letters", "spills", "breakers", "", "spills", "adaptive", "semaphores", "pressed", "loads"}); w.theme != "" {
+	if w.theme = pick(w, "theme", []string{"", "losses", "letters", "spills", "breakers", "", "spills", "adaptive", "semaphores", "pressed", "loads", "limits"}); w.theme != "" {
 		w.gates, w.pools = cmp.Or(map[string]string{"breakers": "breakers", "adaptive": "all"}[w.theme], "none"), walkPools[:1]
 	}
 	w.drawLimits()
@@ -244,7 +245,7 @@ func (w *walk) step() {
 	ops := []string{ // rapid draws the first more often
 		"gate", "finish", "adapt", "admit", "gate", "read", "admit", "admit", "adapt", "admit", "read", "finish", "finish", "register",
 		"promote", "promote", "register", "heartbeat", "press", "loads", "reclaim", "policy", "orphan",
-		"cancel", "clear", "purge", "suspend", "start", "check", "take", "refund", "reserve", "grant", "grant", "report", "report", "report", "force", "probe", "shadow", "reset", "look", "semaphore",
+		"cancel", "clear", "purge", "suspend", "start", "check", "take", "refund", "reserve", "grant", "grant", "report", "report", "report", "force", "probe", "shadow", "reset", "look", "semaphore", "scale",
 	}
 	if w.gates == "lanes" {
 		ops = []string{"cancel", "admit", "gate", "promote", "read", "finish", "register"}
@@ -263,6 +264,7 @@ func (w *walk) step() {
 		"promote": w.promote, "gate": w.gate, "policy": w.policy, "orphan": w.orphan, "cancel": w.cancel, "clear": w.clear, "purge": w.purge,
 		"suspend": w.suspend, "check": w.checks, "grant": w.grant, "take": w.take, "refund": w.refund, "reserve": w.reserve, "start": w.start, "report": w.report,
 		"force": w.force, "probe": w.probe, "shadow": w.shadow, "adapt": w.adapt, "press": w.press, "loads": w.loads, "reset": w.reset, "look": w.sight, "lose": w.lose, "semaphore": w.semaphore,
+		"scale": w.scale,
 	}[op]()
 	if w.resend != nil && w.number("resend", 0, 3) == 0 {
 		w.log = append(w.log, op+" again")

@@ -72,6 +72,16 @@ func (d *many) Suspensions(ctx context.Context) ([]store.Suspension, error) {
 	return merge(all, func(p *store.Suspension) string { return string(p.Name) }, func(*store.Suspension, *store.Suspension) {}), err
 }
 
+// Scales implements Deployment: of one that partitions end at different times, the last.
+func (d *many) Scales(ctx context.Context) ([]store.Scale, error) {
+	all, err := gather(d, func(part *Partition) ([]store.Scale, error) { return part.Scales(ctx) })
+	return merge(all, func(s *store.Scale) string { return string(s.Target) }, func(to, more *store.Scale) {
+		if more.Until.After(to.Until) {
+			*to = *more
+		}
+	}), err
+}
+
 // Workers lists what is registered anywhere: a worker has a registration of its own in each partition.
 func (d *many) Workers(ctx context.Context) ([]store.WorkerState, error) {
 	all, err := gather(d, func(part *Partition) ([]store.WorkerState, error) { return part.Workers(ctx) })

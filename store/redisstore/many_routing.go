@@ -185,6 +185,14 @@ func (d *many) Resume(ctx context.Context, name store.GateName, by store.Interve
 	return slices.Contains(all, true), err
 }
 
+// ScaleLimits implements Deployment.
+func (d *many) ScaleLimits(ctx context.Context, target store.GateName, part float64, duration time.Duration, by store.Intervention) (was bool, err error) {
+	all, err := under(d, target, by, func(p *Partition, by store.Intervention) (bool, error) {
+		return p.ScaleLimits(ctx, target, part, duration, by)
+	})
+	return slices.Contains(all, true), err
+}
+
 // Drain implements Deployment.
 func (d *many) Drain(ctx context.Context, queue string, duration time.Duration, by store.Intervention) (until time.Time, err error) {
 	all, err := under(d, store.QueueGate(queue), by, func(part *Partition, by store.Intervention) (time.Time, error) {

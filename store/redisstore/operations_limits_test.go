@@ -45,6 +45,20 @@ func (w *walk) reset() {
 	})
 }
 
+// scale has limits be a part of what they are, for a time, or ends that.
+func (w *walk) scale() {
+	target := pick(w, "scaled", []store.GateName{store.ScaleAll, store.ScaleGlobal, store.TenantGate(walkTenants[0]), store.TenantGate(walkTenants[1])})
+	part, by := pick(w, "part", []float64{0.5, 0.01, 1.0 / 3, 0.07, 1}), w.by()
+	duration := pick(w, "scaled for", []time.Duration{30 * time.Second, time.Second, 0, 5 * time.Second, 10 * time.Minute})
+	w.resend = func() {
+		w.replied(fmt.Sprintf("scale %s to %g for %s", target, part, duration), func(s store.Partition) redistest.Reply {
+			return redistest.Replied(s.ScaleLimits(w.ctx, target, part, duration, by))
+		})
+	}
+	w.resend()
+	w.replied("scales", func(s store.Partition) redistest.Reply { return redistest.Replied(s.Scales(w.ctx)) })
+}
+
 func (w *walk) questions(most int) []store.Question {
 	n := w.number("questions", 1, most)
 	if w.number("many", 0, 15) == 15 {
@@ -202,7 +216,7 @@ func levelOf(q *store.Question) admission.Level {
 func (w *walk) drawLimits() {
 	for i := range w.limits {
 		for level := range w.limits[i] {
-			l := admission.Limit{Disabled: w.theme != "" || w.number("limited", 0, 2) > 0}
+			l := admission.Limit{Disabled: w.theme != "" && w.theme != "limits" || w.number("limited", 0, 2) > 0}
 			switch {
 			case l.Disabled:
 			case w.number("windowed", 0, 2) == 2:

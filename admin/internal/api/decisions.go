@@ -30,6 +30,9 @@ func (a *API) limitRoutes() []route.Route {
 		ofTenant(http.MethodGet, "/api/v1/rate-limit/metrics/{scope}", access.Viewer, a.counts),
 		see("/api/v1/rate-limit/metrics", a.top),
 		ofTenant(http.MethodGet, "/api/v1/usage", access.Viewer, a.usage),
+		see("/api/v1/rate-limit/scale", a.scales),
+		operate(http.MethodPut, "/api/v1/rate-limit/scale/{scope}", a.scale),
+		operate(http.MethodDelete, "/api/v1/rate-limit/scale/{scope}", a.unscale),
 		{Method: http.MethodPost, Path: "/api/v1/rate-limit/reset/{scope}", Role: access.Admin, Reach: route.Deployment, Handle: a.reset},
 	}
 }

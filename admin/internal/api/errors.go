@@ -61,6 +61,8 @@ func ProblemOf(err error) *problem.DetailsError {
 		return problem.New(problem.NotFound, "no worker has called that downstream within a day: GET /api/v1/breakers lists those that were called")
 	case errors.Is(err, store.ErrNotAdaptive):
 		return problem.New(problem.NotFound, "the policy has no adaptive limit of that name: GET /api/v1/adaptive lists those there are")
+	case errors.Is(err, store.ErrTooManyScales):
+		return problem.New(problem.Conflict, "%s: DELETE one, or scale all", err)
 	case errors.Is(err, store.ErrUnknownQueue):
 		return problem.New(problem.NotFound, "no job, no worker and no settings of that queue were seen: GET /api/v1/queues lists those there are")
 	case errors.Is(err, admission.ErrEnded):

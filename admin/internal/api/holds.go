@@ -211,3 +211,45 @@ func (a *API) setFrozen(r *route.Request, frozen bool, reason string) (was bool,
 	}
 	return a.config.Store.Freeze(r.Context(), gate, frozen, intervention(r, reason))
 }
+
+func (a *API) scales(r *route.Request) (*route.Answer, error) {
+	all, err := shown.ReadScales(r.Context(), a.config.Store)
+	return route.OK(all), err
+}
+
+type scaleAsk struct {
+	Part   float64 `json:"part"`
+	For    string  `json:"for"`
+	Reason string  `json:"reason"`
+}
+
+func (a *API) scale(r *route.Request) (*route.Answer, error) {
+	var ask scaleAsk
+	if err := r.Decode(&ask); err != nil {
+		return nil, err
+	}
+	duration, err := route.Duration("/for", ask.For, store.MinScaleTime, store.MaxScaleTime)
+	if err != nil {
+		return nil, err
+	}
+	if _, err = a.setScale(r, ask.Part, duration, ask.Reason); err != nil {
+		return nil, err
+	}
+	return a.scales(r)
+}
+
+func (a *API) unscale(r *route.Request) (*route.Answer, error) {
+	was, err := a.setScale(r, 0, 0, r.URL.Query().Get("reason"))
+	if err == nil && !was {
+		return nil, problem.New(problem.NotFound, "limits of %s are not scaled: GET /api/v1/rate-limit/scale tells what is", r.PathValue("scope"))
+	}
+	return route.Done(), err
+}
+
+func (a *API) setScale(r *route.Request, part float64, duration time.Duration, reason string) (was bool, err error) {
+	target, err := store.ScaleTarget(r.PathValue("scope"))
+	if err != nil {
+		return false, err
+	}
+	return a.config.Store.ScaleLimits(r.Context(), target, part, duration, intervention(r, reason))
+}

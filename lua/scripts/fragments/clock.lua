@@ -28,6 +28,37 @@ local function clock_advance(now)
   state_set('t', now)
 end
 
+-- Scales: an operator has limits be a part of what the policy says, for a time. HASH `scales`: all, global or t:TENANT → "part|ends|who and
+-- why, as a hold has it (audit.lua)", ends by the buckets' time. While there may be some `pat` is half a microsecond above a whole one: so
+-- nobody else asks for them, and to a release that does not know them `pat` is what it was. One that has ended has changed the limits then.
+local function scale_parse(text)
+  local part, ends = match(text, '^([^|]*)|(%d+)|')
+  return { part = tonumber(part), ends = tonumber(ends), text = text }
+end
+local SCALES = memory(scale_parse)
+
+-- scales_read returns what is in force at a time of the buckets by its target, nil for nothing, and when limits last changed.
+local function scales_read(now)
+  local changed_at = state_num('pat')
+  if changed_at % 1 == 0 then return nil, changed_at end
+  changed_at = floor(changed_at)
+  local values, scales = redis.call('HGETALL', keys.scales), nil
+  for i = 1, #values, 2 do
+    local s = remembered(SCALES, values[i + 1])
+    if s.ends > now then
+      scales = scales or {}
+      scales[values[i]] = s
+    else
+      changed_at = math.max(changed_at, s.ends)
+    end
+  end
+  if not scales then state_set('pat', changed_at) end
+  return scales, changed_at
+end
+
+-- limits_changed notes that limits are others from now on. The half in `pat` stays, by which it is known that limits are scaled.
+local function limits_changed() state_set('pat', state_num('bt') + state_num('pat') % 1) end
+
 -- begin: what scripts begin with that ask buckets alone.
 local function clock_begin(now, fields)
   state_load(fields)

@@ -62,11 +62,13 @@ local function lease_return(scope, back)
 end
 
 -- lease_draw leases up to `want` tokens to a limiter that still holds some, and returns how many, and how many holders there
--- are. Each may hold its part of `cap`, all together `cap`.
+-- are. Each may hold its part of `cap`, all together `cap`, or as much less as the bucket is scaled.
 local function lease_draw(b, scope, want, held, cap)
   if not b or want <= 0 then return 0, 0 end
   local key = call.prefix .. 'lease:' .. scope
   local mine, others, holders = leases_read(key)
+  local s = scale_at(b)
+  if s then cap = floor(cap * s.part) end
   if not mine and holders >= HOLDERS then return 0, holders end
   local room = math.min(floor(cap / (holders + 1)) - held, cap - others - held)
   local leased = bucket_draw(b, math.min(want, room), 0.5)

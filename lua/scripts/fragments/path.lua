@@ -16,12 +16,32 @@ local OWNERS, PATHS = {}, {}
 -- stored, whether it is to be; the next of the same tenant; the windows of those whose rate is below zero.
 local bucket_fields, bucket_owners, bucket_rates, bucket_bursts, bucket_levels, bucket_stamps, bucket_absent, bucket_dirty, bucket_next = {}, {}, {}, {}, {}, {}, {}, {}, {}
 local bucket_windows = {}
+-- Of a call in which limits are scaled: what each is scaled to (false for nothing), and the rate and burst of the policy.
+local bucket_scales, whole_rates, whole_bursts = {}, {}, {}
 
 -- filled_to is the buckets' own time, which never goes back, and calendar that of windows, which is Redis'.
 function reset.path()
   call.filled_to, call.paths, call.charged, call.owners, call.rows, call.measured = false, PATHS, {}, 0, 0, false
-  call.calendar, call.global_window = false, nil
+  call.calendar, call.global_window, call.scales, call.changed_at = false, nil, false, false
 end
+
+-- row_scale scales a bucket by what holds for all or for its target, whichever leaves less: a burst not below a token, and of a window the
+-- tokens alone.
+local function row_scale(b, target)
+  local s, own = call.scales.all, call.scales[target]
+  if own and (not s or own.part < s.part or own.part == s.part and own.ends > s.ends) then s = own end
+  local rate, burst = bucket_rates[b], bucket_bursts[b]
+  bucket_scales[b], whole_rates[b], whole_bursts[b] = s or false, rate, burst
+  if not s then return end
+  if rate > 0 then bucket_rates[b] = rate * s.part end
+  bucket_bursts[b] = math.max(math.min(burst, 1000000), floor(burst * s.part))
+end
+
+-- scale_at returns what a bucket is scaled to, nothing for what the policy says.
+local function scale_at(b) return call.scales and bucket_scales[b] end
+
+-- policy_burst returns the burst of a bucket by the policy.
+local function policy_burst(b) return scale_at(b) and whole_bursts[b] or bucket_bursts[b] end
 
 -- row_new makes a bucket, first before those of its tenant that there are.
 local function row_new(t, first, field, rate, burst)
@@ -131,6 +151,10 @@ local function global_read(changed_at, now)
   if rate > 0 then rate = rate * (state_get('gm') or 1) end
   local b = row_new(false, false, '', rate, burst)
   bucket_absent[b], bucket_windows[b] = false, call.global_window
+  if call.scales then
+    row_scale(b, 'global')
+    rate, burst = bucket_rates[b], bucket_bursts[b]
+  end
   if rate > 0 then
     bucket_levels[b], bucket_stamps[b] = bucket_settle(stored, rate, burst, changed_at, now)
   else
@@ -142,14 +166,16 @@ end
 -- buckets_read needs `gm` and GLOBAL_BUCKET loaded.
 local ASKED = { '!' }
 local function buckets_read()
-  local now, changed_at, asked = state_num('bt'), state_num('pat'), ASKED
+  local now, asked = state_num('bt'), ASKED
+  local scales, changed_at = scales_read(now)
   local fields, following, rates, bursts = bucket_fields, bucket_next, bucket_rates, bucket_bursts
   local levels, stamps, absent = bucket_levels, bucket_stamps, bucket_absent
-  call.filled_to, call.calendar = now, state_num('t')
+  call.filled_to, call.calendar, call.scales, call.changed_at = now, state_num('t'), scales, changed_at
   for i = 1, call.owners do
     local t, n = OWNERS[i], 1
     local b = t.first
     while b do
+      if scales then row_scale(b, 't:' .. sub(t.key, #call.prefix + #call.buckets + 1)) end
       n = n + 1
       asked[n], b = fields[b], following[b]
     end
@@ -185,30 +211,52 @@ local function room_for(b)
   return t.count < call.bucket_cap
 end
 
+-- scaled_wait is row_wait of a bucket that is scaled: until it holds cost, or its scale has ended and the policy's limit has made up for what
+-- is missing. Of the policy's window it is told what the scaled one leaves.
+local function scaled_wait(b, cost, s)
+  local level, stamp, rate, burst = bucket_levels[b], bucket_stamps[b], bucket_rates[b], bucket_bursts[b]
+  local left, whole = s.ends - call.filled_to, whole_bursts[b]
+  if rate < 0 then
+    local wait = window_wait(level, stamp, bucket_windows[b], burst < cost and whole or burst, cost, call.calendar)
+    return level + whole - burst >= cost and math.min(wait, left) or wait
+  end
+  local wait = burst >= cost and bucket_wait(level, stamp, rate, cost, call.filled_to) or math.huge
+  if wait <= left then return wait end
+  local held = math.min(burst, level + floor(math.max(0, s.ends - stamp) * rate))
+  return left + math.max(1, ceil((cost - held) / whole_rates[b]) + 1)
+end
+
 -- row_wait returns the microseconds until a bucket holds cost.
 local function row_wait(b, cost)
-  local level, stamp, rate = bucket_levels[b], bucket_stamps[b], bucket_rates[b]
+  local level, stamp, rate, s = bucket_levels[b], bucket_stamps[b], bucket_rates[b], scale_at(b)
+  if s then return scaled_wait(b, cost, s) end
   if rate > 0 then return bucket_wait(level, stamp, rate, cost, call.filled_to) end
   return window_wait(level, stamp, bucket_windows[b], bucket_bursts[b], cost, call.calendar)
 end
 
+-- limited_line is the refusal of a bucket that holds too little; of one that is scaled to which part, in millionths, and until when follows.
+local function limited_line(level, b, wait)
+  local line, s = format('limited %d %d %d %d', level, bucket_levels[b], wait, bucket_bursts[b]), scale_at(b)
+  return s and line .. format(' %d %d', floor(s.part * 1000000 + 0.5), s.ends - call.filled_to + call.calendar) or line
+end
+
 -- refusal_of returns the refusal of a path that does not hold the cost, nil where it does.
 local function refusal_of(path, cost)
-  local worst, wait_most, burst
+  local worst, wait_most
   for level = 0, 3 do
     local b = path[level]
-    if b and bucket_bursts[b] < cost then return format('costly %d %d', level, bucket_bursts[b]) end
+    if b and policy_burst(b) < cost then return format('costly %d %d', level, policy_burst(b)) end
   end
   for level = 0, 3 do
     local b = path[level]
     if b and bucket_levels[b] < cost then
       local wait = row_wait(b, cost)
-      if not worst or wait > wait_most then worst, wait_most, burst = level, wait, bucket_bursts[b] end
+      if not worst or wait > wait_most then worst, wait_most = level, wait end
     elseif b and bucket_absent[b] and not bucket_dirty[b] and not room_for(b) then
       return format('buckets %d', level)
     end
   end
-  if worst then return format('limited %d %d %d %d', worst, bucket_levels[path[worst]], wait_most, burst) end
+  if worst then return limited_line(worst, path[worst], wait_most) end
 end
 
 -- pressure_of returns the level of a queue that is measured, and level, score and hint as callers are told them: none, where nobody has
@@ -302,14 +350,13 @@ end
 -- buckets_sweep removes what is full again, at most 16 of a tenant with many. A bucket from before the latest policy is
 -- not known to be: its full time was counted at a rate that may have been faster.
 local function buckets_sweep(t)
-  local changed_at = state_num('pat')
   local values, out = redis.call('HGETALL', t.key), {}
   for i = 1, #values, 2 do
     if values[i] ~= '!' and #out < 16 then
       local stored = values[i + 1]
       local _, stamp, span = bucket_parse(stored)
       if window_is(stored) then stamp, span = window_kept(stored, call.filled_to, call.calendar) end
-      if stamp + span <= call.filled_to and stamp >= changed_at then out[#out + 1] = values[i] end
+      if stamp + span <= call.filled_to and stamp >= call.changed_at then out[#out + 1] = values[i] end
     end
   end
   if #out > 0 then redis.call('HDEL', t.key, unpack(out)) end

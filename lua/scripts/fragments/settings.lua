@@ -273,6 +273,6 @@ local function version_store(f, current, now)
   if f.copy ~= '' then redis.call('SET', keys.copy, f.copy) end
   state_set('pv', f.version)
   state_set('pe', f.edit)
-  state_set('pat', state_num('bt'))
+  limits_changed()
   state_set('dw', tonumber(f.window))
 end

@@ -146,7 +146,7 @@ local ARRIVAL_AT = 23
 local function true_up(rec, spent)
   local reserved, arrival = cost_at(rec, COST_AT), number_at(rec, ARRIVAL_AT)
   usage_settle(spent.path, rec, arrival, spent.cost)
-  if spent.cost < reserved and arrival < state_num('pat') then return end -- Under other limits the buckets may have been others.
+  if spent.cost < reserved and arrival < call.changed_at then return end -- Under other limits the buckets may have been others.
   path_true_up(spent.path, reserved, spent.cost, math.max(0, call.now - arrival))
 end
 

@@ -32,7 +32,9 @@ function scripts.refund(KEYS, ARGV)
   if elapsed > WINDOW then return { 'late' } end
   if not redis.call('SET', call.prefix .. 'refund:' .. ID, '', 'PX', math.ceil(WINDOW / 1000), 'NX') then return { 'again' } end
 
-  path_true_up(path, RESERVED, COST, elapsed, LEFT, (state_num('rf') - REFUNDS) * 1000000)
+  if COST >= RESERVED or TAKEN_AT >= call.changed_at then -- Else limits are scaled, or no more, since: the buckets may have been others.
+    path_true_up(path, RESERVED, COST, elapsed, LEFT, (state_num('rf') - REFUNDS) * 1000000)
+  end
   buckets_write(time_us)
   usage_note(path, time_us - elapsed, 0, 0, 0, math.max(0, RESERVED - COST), math.max(0, COST - RESERVED))
   usage_write(time_us)

@@ -18,7 +18,8 @@ local RATE_PARTS = 1000
 -- global_set changes the rate of the global bucket: what has come in so far came at the old one. At which rate it came in after a
 -- change of policy that no admission has followed is not known: such time does not count.
 local function global_set(units, of)
-  local multiple, stored, changed_at = units * call.parts / of, state_get('gb'), state_num('pat')
+  local multiple, stored = units * call.parts / of, state_get('gb')
+  local changed_at = select(2, scales_read(state_num('bt')))
   local stamp = stored and select(2, bucket_parse(stored))
   local at = state_num('bt')
   if stamp and changed_at > stamp then at = math.min(at, changed_at) end

@@ -18,9 +18,10 @@ import (
 func NewHolds() *cobra.Command {
 	var o cli.Operator
 	c := &cobra.Command{
-		Use: "holds", Short: "List what is paused or suspended, by whom, since when and why", Args: cli.NoArgs,
-		Long: `Lists every pause of a queue, a tenant, a tenant in a queue or a downstream, and everybody for
-whom enqueueing is suspended: who did it, when, until when and why. headgate resume ends one.
+		Use: "holds", Short: "List what is paused, suspended or scaled, by whom, since when and why", Args: cli.NoArgs,
+		Long: `Lists every pause of a queue, a tenant, a tenant in a queue or a downstream, everybody for whom
+enqueueing is suspended, and limits that are scaled: who did it, when, until when and why. headgate
+resume ends one, headgate limit scale SCOPE --off the last.
 Caps, rates and breakers are no holds: --json has all gates.`,
 		Example: `  headgate holds --redis localhost:6379
   headgate holds --json --redis localhost:6379`,
@@ -45,20 +46,23 @@ Caps, rates and breakers are no holds: --json has all gates.`,
 func writeHolds(to io.Writer, holds shown.Holds, now time.Time) {
 	t := report.NewTable(to, 1, "what", "held back", "who", "since", "until", "why")
 	rows := 0
-	add := func(name store.GateName, what, author string, since, until *time.Time, reason string) {
+	add := func(name, what, author string, since, until *time.Time, reason string) {
 		rows++
-		t.AppendRow(table.Row{cli.Tame(name.Words(), cli.ShownText), what, held(author), sinceWhen(since, now), cli.At(until), cli.Tame(reason, cli.ShownText)})
+		t.AppendRow(table.Row{cli.Tame(name, cli.ShownText), what, held(author), sinceWhen(since, now), cli.At(until), cli.Tame(reason, cli.ShownText)})
 	}
 	for _, g := range holds.Gates {
 		if g.Paused {
-			add(g.Name, "dispatch", g.Author, g.Since, g.Until, g.Reason)
+			add(g.Name.Words(), "dispatch", g.Author, g.Since, g.Until, g.Reason)
 		}
 	}
 	for _, s := range holds.Suspensions {
-		add(s.Name, "enqueueing", s.Author, s.Since, s.Until, s.Reason)
+		add(s.Name.Words(), "enqueueing", s.Author, s.Since, s.Until, s.Reason)
+	}
+	for _, s := range holds.Scales {
+		add(s.Scope.Words(), "limits, "+store.PartText(s.Part)+" is left", s.Author, s.Since, s.Until, s.Reason)
 	}
 	if rows == 0 {
-		_, _ = io.WriteString(to, "nothing is paused or suspended\n")
+		_, _ = io.WriteString(to, "nothing is paused, suspended or scaled\n")
 		return
 	}
 	t.Render()

@@ -32,9 +32,10 @@ Exit codes: 0 done, 1 a failure, 2 a wrong command line, 3 the scope has no limi
   headgate limit set acme --tokens 1000 --window 24h --zone Europe/Berlin --redis localhost:6379
   headgate limit set acme:mail:low --off --redis localhost:6379
   headgate limit delete acme --reason "contract is over" --redis localhost:6379
+  headgate limit scale all 0.5 --for 10m --reason "db on fire" --redis localhost:6379
   headgate limit top --sort refused --redis localhost:6379`)
 	o.Add(c)
-	c.AddCommand(newLimitGet(&o), newLimitSet(&o), newLimitDelete(&o), newLimitTop(&o))
+	c.AddCommand(newLimitGet(&o), newLimitSet(&o), newLimitDelete(&o), newLimitScale(&o), newLimitTop(&o))
 	return c
 }
 

@@ -87,6 +87,22 @@ func (b *Bank) KeepFor(us, now int64) {
 	}
 }
 
+// Scales are the parts to which limits are scaled, by store.ScaleAll, ScaleGlobal or the gate of a tenant.
+type Scales map[store.GateName]*buckets.Scaling
+
+// of returns that of a scope's bucket, nil for none.
+func (s Scales) of(scope admission.Scope) *buckets.Scaling {
+	target := store.ScaleGlobal
+	if scope != admission.Global {
+		tenant := ownerOf(scope)
+		if at := strings.LastIndexByte(tenant, '\n'); at >= 0 { // Of a candidate in shadow.
+			tenant = tenant[at+1:]
+		}
+		target = store.TenantGate(tenant)
+	}
+	return s[store.ScaleAll].Less(s[target])
+}
+
 // ownerOf is the tenant of a scope below the global one.
 func ownerOf(scope admission.Scope) string {
 	tenant, _, _ := strings.Cut(string(scope), ":")
@@ -100,6 +116,7 @@ type Charge struct {
 	Now     int64
 	At      buckets.Instant
 	changed buckets.Instant
+	scales  Scales
 	touched []touched
 	// numbers are the places in touched of a call that touches many.
 	numbers map[admission.Scope]int
@@ -114,11 +131,11 @@ type touched struct {
 
 const fewTouched = 16
 
-// Begin begins a charge of a bank at a time, and ends the one before. at is the buckets' time and changed that of the latest policy; by over
+// Begin begins a charge of a bank at a time, and ends the one before. at is the buckets' time and changed when limits last were; by over
 // what has ended is forgotten.
-func (c *Charge) Begin(b *Bank, now, over int64, at, changed buckets.Instant) {
+func (c *Charge) Begin(b *Bank, now, over int64, at, changed buckets.Instant, scales Scales) {
 	b.Forget(over)
-	c.bank, c.Now, c.At, c.changed = b, now, at, changed
+	c.bank, c.Now, c.At, c.changed, c.scales = b, now, at, changed, scales
 	c.touched, c.numbers, c.path = c.touched[:0], nil, c.path[:0]
 }
 
@@ -128,11 +145,23 @@ func (c *Charge) PathOf(limits *[admission.Levels]admission.Limit, tenant, queue
 	for level := range limits {
 		if limit := &limits[level]; Limited(limit) {
 			scope := admission.ScopeAt(admission.Level(level), tenant, queue, class)
-			c.path = append(c.path, buckets.LevelLimit{Scope: scope, Limit: buckets.LimitAt(*limit, buckets.Instant(c.Now))})
+			c.path = append(c.path, buckets.LevelLimit{Scope: scope, Limit: c.LimitAt(scope, limit)})
 		}
 	}
 	return c.path
 }
+
+// LimitAt returns what the limit of a scope is now, scaled if it is.
+func (c *Charge) LimitAt(scope admission.Scope, limit *admission.Limit) buckets.Limit {
+	l := buckets.LimitAt(*limit, buckets.Instant(c.Now))
+	if c.scales == nil {
+		return l
+	}
+	return l.Scaled(c.scales.of(scope))
+}
+
+// Changed reports whether limits have changed since a time of the buckets.
+func (c *Charge) Changed(since int64) bool { return buckets.Instant(since) < c.changed }
 
 // Limited reports whether a limit is one; what has no tokens is none.
 func Limited(limit *admission.Limit) bool { return !limit.Disabled && limit.Tokens != 0 }

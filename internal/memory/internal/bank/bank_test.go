@@ -16,7 +16,7 @@ var ofQueues = [admission.Levels]admission.Limit{
 
 func begin(b *Bank, now int64) *Charge {
 	c := &Charge{}
-	c.Begin(b, now, now, buckets.Instant(now), 0)
+	c.Begin(b, now, now, buckets.Instant(now), 0, nil)
 	return c
 }
 

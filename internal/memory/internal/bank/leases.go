@@ -116,7 +116,7 @@ func (v *granting) bucketOf(a *store.Account) (of buckets.LevelLimit, ok bool) {
 	q := &v.g.Questions[a.Question]
 	of.Scope = admission.ScopeAt(a.Level, q.Tenant, q.Queue, q.Class)
 	if ok = Limited(&q.Limits[a.Level]); ok {
-		of.Limit = buckets.LimitAt(q.Limits[a.Level], buckets.Instant(v.Now))
+		of.Limit = v.LimitAt(of.Scope, &q.Limits[a.Level])
 	}
 	return of, ok
 }
@@ -191,7 +191,7 @@ func (v *granting) setLease(scope admission.Scope, lease lent) {
 	}
 }
 
-// lease leases up to what is wanted: each holder may have its part of the cap, all together the cap.
+// lease leases up to what is wanted: each holder may have its part of the cap, all together the cap, or as much less as the limit is scaled.
 func (v *granting) lease(of buckets.LevelLimit, a *store.Account) (tokens admission.Tokens, holders int) {
 	if a.Want <= 0 {
 		return 0, 0
@@ -209,7 +209,11 @@ func (v *granting) lease(of buckets.LevelLimit, a *store.Account) (tokens admiss
 		return 0, holders
 	}
 	holders++
-	tokens = v.draw(of, min(a.Want, a.Cap/admission.Tokens(holders)-a.Held, a.Cap-others-a.Held), 0.5)
+	most := a.Cap
+	if of.Limit.Whole != nil {
+		most = admission.Tokens(math.Floor(float64(most) * of.Limit.Whole.Part))
+	}
+	tokens = v.draw(of, min(a.Want, most/admission.Tokens(holders)-a.Held, most-others-a.Held), 0.5)
 	v.setLease(of.Scope, lent{int64(v.At) + v.g.Lease.Microseconds(), a.Held + tokens})
 	return tokens, holders
 }

@@ -113,6 +113,11 @@ func ParseVerdict(line string, j *admission.Job) (admission.Verdict, error) {
 		v.TokensLeft = buckets.Micro(numbers[1]).Tokens() // Rounded down, below zero too.
 		v.RetryAfter = time.Duration(numbers[2]) * time.Microsecond
 		v.Burst = admission.Tokens(numbers[3] / microsPerToken)
+	case word == "limited" && len(numbers) == 6: // It is scaled.
+		scale := buckets.Scaling{Part: float64(numbers[4]) / 1e6, Until: buckets.Instant(numbers[5])}
+		v.Reason, v.Scope, v.Detail = admission.ReasonLimited, scope(), scale.Words()
+		v.TokensLeft, v.Burst = buckets.Micro(numbers[1]).Tokens(), admission.Tokens(numbers[3]/microsPerToken)
+		v.RetryAfter = time.Duration(numbers[2]) * time.Microsecond
 	case word == "costly" && len(numbers) == 2:
 		v.Reason, v.Scope, v.Burst = admission.ReasonTooCostly, scope(), admission.Tokens(numbers[1]/microsPerToken)
 	case word == "buckets" && len(numbers) == 1:
