@@ -1,6 +1,7 @@
 package admin_test
 
 import (
+	"cmp"
 	"net/http"
 	"slices"
 	"strings"
@@ -16,7 +17,8 @@ var acts = []struct {
 	op, body, action string
 	path             map[string]string
 	before           func(p *plant)
-	edit             bool // sends If-Match
+	edit             bool   // sends If-Match
+	reason           string // as it is told, where that is not as it was given
 }{
 	{op: "PUT /api/v1/queues/{queue}/pause", body: `{"for":"1h","reason":"why"}`, action: "pause"},
 	{op: "DELETE /api/v1/queues/{queue}/pause", action: "unpause"},
@@ -61,6 +63,8 @@ var acts = []struct {
 	{op: "DELETE /api/v1/adaptive/{name}/freeze", action: "thaw"},
 	{op: "PUT /api/v1/adaptive/{name}/override", body: `{"limit":12,"for":"10m","reason":"why"}`, action: "override"},
 	{op: "DELETE /api/v1/adaptive/{name}/override", action: "override_end"},
+	{op: "PUT /api/v1/rate-limit/scale/{scope}", body: `{"part":0.5,"for":"10m","reason":"why"}`, action: "scale", reason: "to 0.5: why"},
+	{op: "DELETE /api/v1/rate-limit/scale/{scope}", action: "scale_end"},
 }
 
 // work of applications and of workers, and questions: they change nothing that an operator would be asked about.
@@ -129,7 +133,7 @@ func TestEveryActOverHTTPIsAudited(t *testing.T) {
 		}
 		done[act.op] = true
 		entry := newest("limit=1")
-		if entry["action"] != act.action || entry["author"] != "admin" || entry["reason"] != "why" {
+		if entry["action"] != act.action || entry["author"] != "admin" || entry["reason"] != cmp.Or(act.reason, "why") {
 			t.Errorf("%s is told as %v", act.op, entry)
 		}
 		if found := newest("limit=1&author=admin&action=" + act.action); found["at"] != entry["at"] {

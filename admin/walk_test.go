@@ -229,6 +229,37 @@ func walkLimits(p *plant) {
 	p.want(http.StatusNotFound, "acme-viewer", ask{op: "GET /api/v1/rate-limit/metrics/{scope}", path: map[string]string{"scope": "zeta:mail"}})
 	p.want(http.StatusOK, "viewer", ask{op: "GET /api/v1/rate-limit/metrics"})
 	p.want(http.StatusNoContent, "admin", ask{op: "POST /api/v1/rate-limit/reset/{scope}", path: map[string]string{"scope": "acme"}})
+	walkScales(p)
+}
+
+func walkScales(p *plant) {
+	scale := ask{op: "PUT /api/v1/rate-limit/scale/{scope}", path: map[string]string{"scope": "all"}, body: `{"part":0.25,"for":"10m","reason":"db on fire"}`}
+	end := ask{op: "DELETE /api/v1/rate-limit/scale/{scope}", path: scale.path}
+	p.want(http.StatusForbidden, "viewer", scale)
+	p.want(http.StatusForbidden, "acme-viewer", scale)
+	p.want(http.StatusNotFound, "operator", end)
+	set := p.want(http.StatusOK, "operator", scale)
+	listed := p.want(http.StatusOK, "viewer", ask{op: "GET /api/v1/rate-limit/scale"})
+	holds := p.want(http.StatusOK, "viewer", ask{op: "GET /api/v1/holds"})
+	for _, body := range [][]byte{set.body, listed.body, holds.body} {
+		for _, part := range []string{`"scope":"all"`, `"part":0.25`, `"author":"operator"`, `"reason":"db on fire"`, `"until":"2`} {
+			if !bytes.Contains(body, []byte(part)) {
+				p.tb.Errorf("no %s in %s", part, body)
+			}
+		}
+	}
+	if metrics := p.want(http.StatusOK, "viewer", ask{op: "GET /metrics"}); !bytes.Contains(metrics.body, []byte(`headgate_limit_scale{of="all"} 0.25`)) {
+		p.tb.Error("the metrics do not say that all limits are scaled")
+	}
+	for body, told := range map[string]string{
+		`{"part":0.001,"for":"10m"}`: "want 0.01", `{"part":2,"for":"10m"}`: "want 1", `{"part":0.5,"for":"25h"}`: "1s to 24h0m0s", `{"part":0.5}`: "for",
+	} {
+		scale.body = body
+		if refused := p.want(http.StatusBadRequest, "operator", scale); !bytes.Contains(refused.body, []byte(told)) {
+			p.tb.Errorf("%s: no %q in %s", body, told, refused.body)
+		}
+	}
+	p.want(http.StatusNoContent, "operator", end)
 }
 
 func walkQueues(p *plant) {

@@ -29,6 +29,7 @@
 //	           shadow      asks what limits would have answered                      limiters
 //	           count       adds decisions of a process to those of the minute        producers, limiters
 //	           reset       fills a bucket                                            operators
+//	           scale       has limits be a part of the policy's for a time           operators
 //	           semaphore   leases permits, keeps the line of who waits for some      limiters
 //	breakers   breaker     counts what calls of downstreams came to                  workers, guests
 //	           probe       lets a guest's call be a probe                            guests

@@ -75,15 +75,16 @@ func TestEveryCommandThatChangesSomethingIsAudited(t *testing.T) {
 func TestHoldsCommand(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t)
-	if out := p.run(cli.ExitOK, "holds"); !strings.Contains(out.stdout, "nothing is paused or suspended") {
+	if out := p.run(cli.ExitOK, "holds"); !strings.Contains(out.stdout, "nothing is paused, suspended or scaled") {
 		t.Errorf("%s", out.stdout)
 	}
 	p.run(cli.ExitOK, "pause --queue mail --for 1h --reason they\x1b[2Jmove")
 	p.run(cli.ExitOK, "pause --tenant acme --enqueue")
+	p.run(cli.ExitOK, "limit scale all 0.5 --for 10m --reason fire")
 	_, _, err := p.store.SetGate(t.Context(), store.Gate{Name: store.TenantGate("capped"), Limit: 2})
 	must(t, err)
 	text := p.run(cli.ExitOK, "holds").stdout
-	for _, want := range []string{"queue mail", "dispatch", cli.Author(), "they [2Jmove", "tenant acme", "enqueueing"} {
+	for _, want := range []string{"queue mail", "dispatch", cli.Author(), "they [2Jmove", "tenant acme", "enqueueing", "limits, 0.5 is left", "fire"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}

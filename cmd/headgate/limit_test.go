@@ -139,3 +139,62 @@ func TestTheTopScopesAreListed(t *testing.T) {
 		}
 	}
 }
+
+// TestLimitScale scales limits by the command line, as an operator does in an emergency, and sees everywhere that they are.
+func TestLimitScale(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t)
+	p.run(cli.ExitOK, "limit set acme --tokens 100 --per 24h --burst 10 --reason test")
+	if out := p.run(cli.ExitOK, "limit scale"); out.stdout != "no limit is scaled\n" {
+		t.Errorf("%s", out.stdout)
+	}
+	if out := p.run(cli.ExitNothing, "limit scale all --off"); !strings.Contains(out.stderr, "limits of all are not scaled: headgate limit scale tells what is") {
+		t.Errorf("%s", out.stderr)
+	}
+	for line, told := range map[string]string{
+		"limit scale all":                     "say to what part, as in headgate limit scale all 0.5 --for 10m, or --off to end it",
+		"limit scale all 0.5":                 "invalid --for 0s: allowed is 1s to 24h0m0s",
+		"limit scale all 0.5 --for 25h":       "invalid for 25h0m0s: allowed is 1s to 24h0m0s",
+		"limit scale all 0.001 --for 10m":     "invalid part 0.001: allowed is 0.01 to 1 of what the policy says",
+		"limit scale all NaN --for 10m":       "invalid part NaN: allowed is 0.01 to 1",
+		"limit scale all half --for 10m":      `invalid part "half": allowed is 0.01 to 1`,
+		"limit scale acme:mail 0.5 --for 10m": `invalid scope "acme:mail": allowed is all, global or a tenant`,
+		"limit scale all 0.5 --off":           "neither PART nor --for beside it",
+		"limit scale --off":                   "say whose limits: all, global or a tenant",
+	} {
+		if out := p.run(cli.ExitUsage, line); !strings.Contains(out.stderr, told) {
+			t.Errorf("%s: %s", line, out.stderr)
+		}
+	}
+	if out := p.run(cli.ExitOK, "limit scale all 0.5 --for 10m --reason fire"); !strings.HasPrefix(out.stdout, "limits of all are scaled to 0.5, until 2") {
+		t.Errorf("%s", out.stdout)
+	}
+	p.run(cli.ExitOK, "limit scale acme 0.25 --for 1h")
+	for line, parts := range map[string][]string{
+		"limit scale":        {"all", "0.5", "fire", "tenant acme", "0.25", cli.Author()},
+		"holds":              {"limits, 0.5 is left", "tenant acme", "limits, 0.25 is left"},
+		"doctor":             {"all limits are scaled to 0.5 by " + cli.Author(), "headgate limit scale SCOPE --off ends one"},
+		"explain scope acme": {"acme has 2 of 2 tokens left and gets 100 tokens a day, scaled to 0.25", "headgate limit scale all --off", "headgate limit scale acme --off"},
+		"audit":              {"scale all for 10m0s", "to 0.5: fire", "scale tenant acme for 1h0m0s"},
+	} {
+		out := p.run(cli.ExitOK, line)
+		for _, part := range parts {
+			if !strings.Contains(out.stdout, part) {
+				t.Errorf("no %q in %s:\n%s", part, line, out.stdout)
+			}
+		}
+	}
+	shown, _ := p.object(cli.ExitOK, "limit scale")["scales"].([]any)
+	if one, _ := shown[0].(map[string]any); len(shown) != 2 || one["scope"] != "all" || one["part"] != 0.5 || one["reason"] != "fire" || one["author"] != cli.Author() || one["until"] == nil {
+		t.Errorf("%v", shown)
+	}
+	if out := p.object(cli.ExitOK, "limit scale t:acme --off"); out["off"] != true || out["scope"] != "t:acme" {
+		t.Errorf("%v", out)
+	}
+	if out := p.run(cli.ExitOK, "limit scale all --off --reason out"); out.stdout != "limits of all are the policy's again\n" {
+		t.Errorf("%s", out.stdout)
+	}
+	if out := p.run(cli.ExitOK, "explain scope acme"); !strings.Contains(out.stdout, "acme has 10 of 10 tokens left and gets 100 tokens a day\n") {
+		t.Errorf("%s", out.stdout)
+	}
+}

@@ -250,6 +250,14 @@ var scenes = []struct {
 		must(s.t, s.store.Suspend(s.t.Context(), store.TenantQueueGate("acme", "mail"), time.Hour, store.Intervention{Reason: "bounces"}))
 		must(s.t, s.store.Suspend(s.t.Context(), store.QueueGate("mail"), 0, store.Intervention{Reason: "moving"}))
 	}},
+	{"scaled", []string{"scope", "acme:mail", "scope", "bolt", "scope", "global"}, func(s *stage) {
+		s.put(`{"tenants":{"acme":{"limit":{"tokens":50,"per":"24h","burst":50}}},"queue_limits":{"acme:mail":{"tokens":1,"per":"24h","burst":1}},"global":{"tokens":1000,"per":"24h","burst":1000}}`, "too strict")
+		for target, part := range map[store.GateName]float64{store.ScaleAll: 0.5, store.TenantGate("acme"): 0.2} {
+			_, err := s.store.ScaleLimits(s.t.Context(), target, part, time.Hour, store.Intervention{Author: "ada", Reason: "db on fire"})
+			must(s.t, err)
+		}
+		s.enqueue("a")
+	}},
 }
 
 var (

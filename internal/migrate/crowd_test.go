@@ -185,6 +185,10 @@ func newCrowd(t *testing.T, s store.Deployment, prefix string, seed uint64) *cro
 	}
 	check(t, s.Suspend(ctx, store.TenantGate("t6"), 0, store.Intervention{Reason: "billing"}))
 	check(t, s.Suspend(ctx, store.QueueGate("later"), time.Hour, store.Intervention{Reason: "full"}))
+	for _, target := range []store.GateName{store.ScaleAll, store.TenantGate("t5")} {
+		_, err := s.ScaleLimits(ctx, target, 1, time.Hour, store.Intervention{Author: "ada", Reason: "fire"})
+		check(t, err)
+	}
 	c.work(3)
 	check(t, s.Shadow(ctx, 1, "candidate", []store.Question{{Tenant: "t7", Queue: "mail", Class: "low", Limits: crowdLimits, Cost: 1}}))
 	_, err = s.Partitions()[0].LastTick(ctx, "nightly", time.UnixMicro(1))

@@ -97,7 +97,7 @@ func keptOf(ctx context.Context, t *testing.T, s store.Deployment) (kept []strin
 			t.Errorf("partition %d does not conserve: %+v", i, one)
 		}
 	}
-	for _, all := range [][]string{pausesOf(ctx, t, s), suspensionsOf(ctx, t, s), breakersOf(ctx, t, s), usageOf(ctx, t, s)} {
+	for _, all := range [][]string{pausesOf(ctx, t, s), suspensionsOf(ctx, t, s), scalesOf(ctx, t, s), breakersOf(ctx, t, s), usageOf(ctx, t, s)} {
 		kept = append(kept, all...)
 	}
 	slices.Sort(kept)
@@ -174,6 +174,27 @@ func suspensionsOf(ctx context.Context, t *testing.T, s store.Deployment) (lines
 	check(t, err)
 	for _, p := range all {
 		lines = append(lines, fmt.Sprintf("suspended %s %s until the end of time %t", p.Name, p.Reason, p.Until.IsZero()))
+	}
+	return lines
+}
+
+// scalesOf tells what is scaled in each partition, which is what it is over all.
+func scalesOf(ctx context.Context, t *testing.T, s store.Deployment) (lines []string) {
+	t.Helper()
+	for i, part := range s.Partitions() {
+		all, err := part.Scales(ctx)
+		check(t, err)
+		for _, one := range all {
+			line := fmt.Sprintf("scaled %s to %g by %s, %s, for an hour %t", one.Target, one.Part, one.Author, one.Reason, time.Until(one.Until) > 30*time.Minute)
+			if tenant, ofTenant := one.Target.Tenant(); !ofTenant && i == 0 || ofTenant && s.PartitionOf(tenant) == i {
+				lines = append(lines, line)
+			} else if ofTenant {
+				t.Errorf("partition %d, which is not the tenant's, has %s", i, line)
+			}
+		}
+		if !slices.ContainsFunc(all, func(one store.Scale) bool { return one.Target == store.ScaleAll }) {
+			t.Errorf("partition %d does not know that all is scaled", i)
+		}
 	}
 	return lines
 }

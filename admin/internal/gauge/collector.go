@@ -37,7 +37,7 @@ var (
 	shutDesc  = prometheus.NewDesc("headgate_queue_paused", "Whether a queue is paused (dispatch) or suspended (enqueue).", []string{"queue_id", "what"}, nil)
 	holdsDesc = prometheus.NewDesc("headgate_holds", "Pauses (dispatch) and suspensions (enqueue) in force, by what they are about: queue, tenant, tenant_queue, downstream.", []string{"kind", "what"}, nil)
 	oldDesc   = prometheus.NewDesc("headgate_holds_oldest_seconds", "Age of the oldest pause or suspension that does not end by itself, 0 where there is none.", nil, nil)
-	scaleDesc = prometheus.NewDesc("headgate_limit_scale", "Part of the policy's limits that is in force, by whose: all, global, and of tenants the least; 1 where they are not scaled.", []string{"scope"}, nil)
+	scaleDesc = prometheus.NewDesc("headgate_limit_scale", "Part of the policy's limits that is in force, by whose: all, global, and of tenants the least; 1 where they are not scaled.", []string{"of"}, nil)
 	inDesc    = prometheus.NewDesc("headgate_jobs_accepted_total", "Jobs that were admitted.", nil, nil)
 	leftDesc  = prometheus.NewDesc("headgate_jobs_left_total", "Jobs that left, by reason.", []string{"reason"}, nil)
 	diedDesc  = prometheus.NewDesc("headgate_dead_letters_total", "Jobs that became dead letters, by reason.", []string{"reason"}, nil)
@@ -155,18 +155,18 @@ func collectHolds(to chan<- prometheus.Metric, holds []store.Hold, now time.Time
 	gaugeOf(to, oldDesc, oldest.Seconds())
 }
 
-// collectScales shows each scope, also where nothing is scaled.
+// collectScales shows what is left of limits, also where nothing is scaled.
 func collectScales(to chan<- prometheus.Metric, scales []store.Scale) {
 	least := map[string]float64{string(store.ScaleAll): 1, string(store.ScaleGlobal): 1, "tenant": 1}
 	for _, s := range scales {
-		scope := string(s.Target)
+		of := string(s.Target)
 		if _, ofTenant := s.Target.Tenant(); ofTenant {
-			scope = "tenant"
+			of = "tenant"
 		}
-		least[scope] = min(least[scope], s.Part)
+		least[of] = min(least[of], s.Part)
 	}
-	for scope, part := range least {
-		gaugeOf(to, scaleDesc, part, scope)
+	for of, part := range least {
+		gaugeOf(to, scaleDesc, part, of)
 	}
 }
 
