@@ -2,6 +2,7 @@ package limiter
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"testing"
@@ -38,12 +39,15 @@ func (m *moment) widened() bool { return m.stepped || m.unseen || m.lost > 0 }
 type fleet struct {
 	time *virtual
 	// tenants are one of each partition, asking those that ask.
-	tenants  []string
-	asking   []string
-	store    store.Deployment
-	config   Config
-	limit    admission.Limit
-	version  int64
+	tenants []string
+	asking  []string
+	store   store.Deployment
+	config  Config
+	limit   admission.Limit
+	version int64
+	// whole is the policy's limit, of which limit is the part that an operator has put in force, 0 for none.
+	whole    admission.Limit
+	scaled   float64
 	limiters []*Limiter
 	// killed are gone with what they hold.
 	killed  []*Limiter
@@ -68,15 +72,23 @@ func newFleet(v *virtual, store store.Deployment, config Config) *fleet {
 func (f *fleet) put(tb testing.TB, limit admission.Limit) {
 	tb.Helper()
 	f.version++
+	p := policy.Unlimited()
+	p.Global, p.Version = limit, f.version
+	put(tb, f.store, &p)
+	f.noteChange(limit)
+}
+
+// noteChange notes that another limit of the policy is in force, scaled as it is.
+func (f *fleet) noteChange(limit admission.Limit) {
 	unseen := false
 	for _, tenant := range f.tenants {
 		f.changes[tenant]++
 		unseen = unseen || f.changes[tenant] == 2
 	}
-	f.limit = limit
-	p := policy.Unlimited()
-	p.Global, p.Version = limit, f.version
-	put(tb, f.store, &p)
+	f.limit, f.whole = limit, limit
+	if f.scaled > 0 {
+		f.limit.Tokens, f.limit.Burst = admission.Tokens(math.Round(float64(limit.Tokens)*f.scaled)), admission.Tokens(math.Round(float64(limit.Burst)*f.scaled))
+	}
 	f.note(moment{unseen: unseen})
 }
 
@@ -279,6 +291,7 @@ func (f *fleet) operate(tb testing.TB, rt *rapid.T, stepping bool) {
 		}
 	case 4:
 		f.rush(tb)
+		f.scale(tb, rapid.SampledFrom([]float64{1, 0.2, 0.6, 1}).Draw(rt, "part"))
 	case 5, 6, 7, 8, 9, 10:
 		f.time.pass(time.Duration(rapid.SampledFrom([]int{1, 7, 25, 60, 110, 400, 1300}).Draw(rt, "ms")) * time.Millisecond)
 	default:
@@ -289,6 +302,23 @@ func (f *fleet) operate(tb testing.TB, rt *rapid.T, stepping bool) {
 		f.ask(tb, one(), rapid.SampledFrom([]int{3, 20, 100}).Draw(rt, "times"), cost)
 		f.asking = f.tenants
 	}
+}
+
+// scale has all limits be a part of the policy's, 1 for all of it, for longer than the run lasts; what is on lease then is spent.
+func (f *fleet) scale(tb testing.TB, part float64) {
+	tb.Helper()
+	lasts := time.Hour
+	if part == 1 {
+		part, lasts = 0, 0
+	}
+	if part == f.scaled {
+		return
+	}
+	f.scaled = part
+	_, err := f.store.ScaleLimits(tb.Context(), store.ScaleAll, part, lasts, store.Intervention{})
+	check(tb, err)
+	f.noteChange(f.whole)
+	f.exhaust(tb)
 }
 
 // rush lets all take on lease what they can, waits until the bucket is full again or nearly, and spends all at once.
