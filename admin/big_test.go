@@ -80,13 +80,16 @@ func TestNothingHoldsRedisUp(t *testing.T) {
 	}
 }
 
+// loadedAtOnce is how many jobs go in a call, as those of headgate enqueue --jsonl do.
+const loadedAtOnce = store.MaxBatchJobs / 2
+
 // loadBig admits jobs, a third of which are in lanes of made-up downstreams of one tenant, the others the tenants'.
 func loadBig(t *testing.T, s store.Deployment, jobs, lanes, tenants int) {
 	t.Helper()
 	limits := &[admission.Levels]admission.Limit{}
 	version, err := s.PolicyInForce(t.Context())
 	must(t, err)
-	batch := make([]store.Candidate, 0, store.MaxBatchJobs)
+	batch := make([]store.Candidate, 0, loadedAtOnce)
 	flush := func() {
 		if len(batch) > 0 {
 			verdicts, err := s.Partitions()[0].Admit(t.Context(), version, batch)
@@ -116,9 +119,9 @@ func loadTimers(t *testing.T, s store.Deployment, jobs int) {
 	limits := &[admission.Levels]admission.Limit{}
 	version, err := s.PolicyInForce(t.Context())
 	must(t, err)
-	for from := 0; from < jobs; from += store.MaxBatchJobs {
+	for from := 0; from < jobs; from += loadedAtOnce {
 		var batch []store.Candidate
-		for i := from; i < min(jobs, from+store.MaxBatchJobs); i++ {
+		for i := from; i < min(jobs, from+loadedAtOnce); i++ {
 			j := admission.NewJob("late", "report", "welcome", nil)
 			j.ID, j.Delay = strconv.Itoa(i), time.Hour+time.Duration(i)*time.Millisecond
 			batch = append(batch, store.Candidate{Job: &j, Class: 1, Limits: limits})

@@ -9,6 +9,6 @@
 //	                                   │ bad             when it is full or no further line is there yet
 //	                                   └──▶ Tally
 //
-// Lines that come slowly are thus sent as they come, and those of a file 64 at a time. Once a batch gets no answer
+// Lines that come slowly are thus sent as they come, and those of a file 32 at a time. Once a batch gets no answer
 // nothing further is sent: lines that name their ids can all be sent again, and each job enters once.
 package intake

@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-
-	"github.com/headgate/headgate/store"
 )
 
 // maxLine is the longest line that is kept: the largest payload, escaped as wastefully as JSON allows, and the rest.
@@ -27,7 +25,7 @@ type numbered struct {
 // read reads lines until the input ends, and sends them and at last the end. A read that waits for input cannot be
 // interrupted, so when ctx ends first this goroutine is left behind until there is some.
 func read(ctx context.Context, from io.Reader) <-chan numbered {
-	lines := make(chan numbered, store.MaxBatchJobs)
+	lines := make(chan numbered, batchJobs)
 	go func() {
 		reader := bufio.NewReaderSize(from, 64<<10)
 		for number := 1; ; number++ {
