@@ -17,7 +17,7 @@ import (
 // their records have more than migrateBytes.
 const (
 	migratePage  = 256
-	migrateCall  = 32
+	migrateCall  = 16
 	migrateBytes = 256 << 10
 )
 

@@ -4,6 +4,7 @@ package outboxtest
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -16,6 +17,7 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/outbox"
+	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
 	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/redisstore"
@@ -39,6 +41,7 @@ type part struct {
 	Role, Driver, Source string
 	Dialect              outbox.Dialect
 	Redis, Prefix        string
+	Window               time.Duration // zero means the default
 }
 
 // Main runs the tests, or the role that this process has.
@@ -69,7 +72,7 @@ func (p *part) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	config := outbox.Config{Dialect: p.Dialect, Window: window, Poll: 10 * time.Millisecond}
+	config := outbox.Config{Dialect: p.Dialect, Window: p.window, Poll: 10 * time.Millisecond}
 	if p.Dialect == outbox.SQLite { // Its lease is five of them: a relay that is killed each second must be followed sooner than after ten.
 		config.Timeout = 200 * time.Millisecond
 	}
@@ -86,6 +89,10 @@ func (p *part) run(ctx context.Context) error {
 		return err
 	}
 	return r.Run(ctx)
+}
+
+func (p *part) window(context.Context) (time.Duration, error) {
+	return cmp.Or(p.Window, policy.DefaultDedupWindow), nil
 }
 
 // pause is for what nobody tells of: a process that starts, a server that comes back.

@@ -13,6 +13,7 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/outbox"
+	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/store"
 )
 
@@ -43,6 +44,7 @@ func Storm(t *testing.T, d *Database, last time.Duration) {
 	must(t, d.Dialect.Migrate(t.Context(), db))
 	_, err := db.ExecContext(t.Context(), "CREATE TABLE orders (id varchar(64) PRIMARY KEY)")
 	must(t, err)
+	s.remember(t)
 
 	s.names = []string{roleApplication, roleApplication, roleRelay, roleRelay}
 	for _, name := range s.names {
@@ -56,9 +58,23 @@ func Storm(t *testing.T, d *Database, last time.Duration) {
 	t.Logf("%d committed orders, each one job; killed %v; the rest was moved in %s", committed, s.kills, took)
 }
 
+// stormWindow is how long ids are remembered in a storm: a row that nobody could settle for a window is dead.
+const stormWindow = time.Hour
+
+// remember stores a policy by which ids are remembered for as long.
+func (s *storm) remember(t *testing.T) {
+	t.Helper()
+	text, err := policy.Marshal(policy.Policy{Version: 1, DedupWindow: stormWindow})
+	must(t, err)
+	deployment, err := (&part{Redis: s.redis.Addr()}).open(t.Context())
+	must(t, err)
+	defer deployment.Close()
+	must(t, deployment.PutPolicy(t.Context(), store.PolicyUpdate{Version: 1, Text: text, Window: stormWindow}))
+}
+
 func (s *storm) start(t *testing.T, name string) *process {
 	t.Helper()
-	return start(t, name, s.database, part{Redis: s.redis.Addr()})
+	return start(t, name, s.database, part{Redis: s.redis.Addr(), Window: stormWindow})
 }
 
 // blow kills, and starts again.
