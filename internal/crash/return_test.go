@@ -59,12 +59,25 @@ func TestNobodyIsToldThatNothingWasSentWhoIsIn(t *testing.T) {
 				if counts[toldNotSent] < away*kills/2 || counts[toldElse] > 0 {
 					t.Errorf("%v is no outage, or something else: %s", counts, load.mu.last)
 				}
-				if told, in := assertNotIn(t, s, all); in != told {
+				if told, in := assertNotIn(t, patient(t, server), all); in != told {
 					t.Errorf("%d of %d jobs are in that are said to be", in, told)
 				}
 			})
 		}
 	}
+}
+
+// patient opens the store of a server for whoever asks it once, and must hear the answer however long a busy machine takes for it: what is
+// sent again is a duplicate of itself.
+func patient(t *testing.T, server *redistest.Server) store.Deployment {
+	t.Helper()
+	client := redis.NewClient(&redis.Options{Addr: server.Addr(), ReadTimeout: time.Minute, MaxRetries: -1})
+	t.Cleanup(func() { _ = client.Close() })
+	s, err := redisstore.Open(t.Context(), client, redisstore.Config{Prefix: "return"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
 }
 
 // storeAt opens the store of a server, with the settings of a production client.
