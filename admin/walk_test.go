@@ -252,7 +252,7 @@ func walkScales(p *plant) {
 		p.tb.Error("the metrics do not say that all limits are scaled")
 	}
 	for body, told := range map[string]string{
-		`{"part":0.001,"for":"10m"}`: "want 0.01", `{"part":2,"for":"10m"}`: "want 1", `{"part":0.5,"for":"25h"}`: "1s to 24h0m0s", `{"part":0.5}`: "for",
+		`{"part":0.001,"for":"10m"}`: "want 0.01", `{"part":2,"for":"10m"}`: "want 1", `{"part":0.5,"for":"25h"}`: "1s to 24h", `{"part":0.5}`: "for",
 	} {
 		scale.body = body
 		if refused := p.want(http.StatusBadRequest, "operator", scale); !bytes.Contains(refused.body, []byte(told)) {

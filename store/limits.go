@@ -378,7 +378,7 @@ func ValidateScale(target GateName, part float64, duration time.Duration, by Int
 		bad = append(bad, &admission.FieldError{Field: "part", Value: PartText(part), Allowed: PartText(MinScale) + " to 1 of what the policy says"})
 	}
 	if duration < MinScaleTime || duration > MaxScaleTime {
-		bad = append(bad, &admission.FieldError{Field: "for", Value: duration.String(), Allowed: MinScaleTime.String() + " to " + MaxScaleTime.String()})
+		bad = append(bad, &admission.FieldError{Field: "for", Value: admission.DurationText(duration), Allowed: admission.DurationText(MinScaleTime) + " to " + admission.DurationText(MaxScaleTime)})
 	}
 	return errors.Join(bad...)
 }

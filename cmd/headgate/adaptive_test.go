@@ -77,7 +77,7 @@ func TestAdaptiveCommands(t *testing.T) {
 		t.Errorf("%s", out.stderr)
 	}
 	for line, want := range map[string]string{
-		"--limit 12": "invalid --for 0s: allowed is 1s to 168h0m0s", "--limit 12 --for 10m --off": "invalid --off true",
+		"--limit 12": "invalid --for 0s: allowed is 1s to 168h", "--limit 12 --for 10m --off": "invalid --off true",
 		"--limit 41 --for 10m": "invalid limit 41: allowed is 5 to 40", "--limit 1.5 --for 10m": "invalid limit 1.5: allowed is a whole number", "--for 10m": "invalid limit 0",
 	} {
 		if out := p.run(cli.ExitUsage, "adaptive override mail-out "+line); !strings.Contains(out.stderr, want) {

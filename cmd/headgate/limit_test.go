@@ -153,8 +153,8 @@ func TestLimitScale(t *testing.T) {
 	}
 	for line, told := range map[string]string{
 		"limit scale all":                     "say to what part, as in headgate limit scale all 0.5 --for 10m, or --off to end it",
-		"limit scale all 0.5":                 "invalid --for 0s: allowed is 1s to 24h0m0s",
-		"limit scale all 0.5 --for 25h":       "invalid for 25h0m0s: allowed is 1s to 24h0m0s",
+		"limit scale all 0.5":                 "invalid --for 0s: allowed is 1s to 24h",
+		"limit scale all 0.5 --for 25h":       "invalid for 25h: allowed is 1s to 24h",
 		"limit scale all 0.001 --for 10m":     "invalid part 0.001: allowed is 0.01 to 1 of what the policy says",
 		"limit scale all NaN --for 10m":       "invalid part NaN: allowed is 0.01 to 1",
 		"limit scale all half --for 10m":      `invalid part "half": allowed is 0.01 to 1`,

@@ -4,7 +4,6 @@ package outboxtest
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -17,7 +16,6 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/outbox"
-	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
 	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/redisstore"
@@ -91,8 +89,11 @@ func (p *part) run(ctx context.Context) error {
 	return r.Run(ctx)
 }
 
-func (p *part) window(context.Context) (time.Duration, error) {
-	return cmp.Or(p.Window, policy.DefaultDedupWindow), nil
+func (p *part) window(ctx context.Context) (time.Duration, error) {
+	if p.Window > 0 {
+		return p.Window, nil
+	}
+	return window(ctx)
 }
 
 // pause is for what nobody tells of: a process that starts, a server that comes back.

@@ -174,7 +174,7 @@ func Done() *Answer { return &Answer{Status: http.StatusNoContent} }
 func Duration(pointer, text string, least, most time.Duration) (time.Duration, error) {
 	duration, err := time.ParseDuration(text)
 	if err != nil || duration < least || duration > most {
-		return 0, problem.Invalid(problem.At(pointer, "is not from "+least.String()+" to "+most.String()))
+		return 0, problem.Invalid(problem.At(pointer, "is not from "+admission.DurationText(least)+" to "+admission.DurationText(most)))
 	}
 	return duration, nil
 }

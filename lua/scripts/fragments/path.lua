@@ -40,9 +40,6 @@ end
 -- scale_at returns what a bucket is scaled to, nothing for what the policy says.
 local function scale_at(b) return call.scales and bucket_scales[b] end
 
--- policy_burst returns the burst of a bucket by the policy.
-local function policy_burst(b) return scale_at(b) and whole_bursts[b] or bucket_bursts[b] end
-
 -- row_new makes a bucket, first before those of its tenant that there are.
 local function row_new(t, first, field, rate, burst)
   local b = call.rows + 1
@@ -240,12 +237,13 @@ local function limited_line(level, b, wait)
   return s and line .. format(' %d %d', floor(s.part * 1000000 + 0.5), s.ends - call.filled_to + call.calendar) or line
 end
 
--- refusal_of returns the refusal of a path that does not hold the cost, nil where it does.
+-- refusal_of returns the refusal of a path that does not hold the cost, nil where it does. What costs more than a burst by the policy never passes.
 local function refusal_of(path, cost)
   local worst, wait_most
+  local bursts = call.scales and whole_bursts or bucket_bursts
   for level = 0, 3 do
     local b = path[level]
-    if b and policy_burst(b) < cost then return format('costly %d %d', level, policy_burst(b)) end
+    if b and bursts[b] < cost then return format('costly %d %d', level, bursts[b]) end
   end
   for level = 0, 3 do
     local b = path[level]

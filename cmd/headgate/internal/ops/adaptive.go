@@ -9,6 +9,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/cmd/headgate/internal/cli"
 	"github.com/headgate/headgate/cmd/headgate/internal/report"
 	"github.com/headgate/headgate/internal/shown"
@@ -165,7 +166,7 @@ Exit code 3 says that the policy has no adaptive limit of that name, or that the
 			case off && set:
 				return cli.FieldError("off", "true", "neither --limit nor --for beside it")
 			case !off && (duration < store.MinOverride || duration > store.MaxOverride):
-				return cli.FieldError("for", duration.String(), store.MinOverride.String()+" to "+store.MaxOverride.String())
+				return cli.FieldError("for", admission.DurationText(duration), admission.DurationText(store.MinOverride)+" to "+admission.DurationText(store.MaxOverride))
 			}
 			if err := cli.CheckReason(reason); err != nil {
 				return err

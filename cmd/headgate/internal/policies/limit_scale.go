@@ -11,11 +11,15 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/cmd/headgate/internal/cli"
 	"github.com/headgate/headgate/cmd/headgate/internal/report"
 	"github.com/headgate/headgate/internal/shown"
 	"github.com/headgate/headgate/store"
 )
+
+// scaleTimes are for how long limits may be scaled.
+var scaleTimes = admission.DurationText(store.MinScaleTime) + " to " + admission.DurationText(store.MaxScaleTime)
 
 // limitScale is headgate limit scale.
 type limitScale struct {
@@ -53,7 +57,7 @@ Without SCOPE it lists what is in force. Exit code 3 says that there is nothing 
 			return s.With(c, func(ctx context.Context, d store.Deployment) error { return s.scale(ctx, c, d, target, part) })
 		},
 	}
-	c.Flags().DurationVar(&s.duration, "for", 0, "`DURATION` such as 10m, "+store.MinScaleTime.String()+" to "+store.MaxScaleTime.String())
+	c.Flags().DurationVar(&s.duration, "for", 0, "`DURATION` such as 10m, "+scaleTimes)
 	c.Flags().BoolVar(&s.off, "off", false, "end it: the policy's limits are in force again")
 	cli.ReasonFlag(c, &s.reason)
 	return c
@@ -70,7 +74,7 @@ func (s *limitScale) read(args []string) (target store.GateName, part float64, e
 	case !s.off && len(args) == 1:
 		return "", 0, cli.Usage(errors.New("say to what part, as in headgate limit scale " + args[0] + " 0.5 --for 10m, or --off to end it"))
 	case !s.off && s.duration == 0:
-		return "", 0, cli.FieldError("for", s.duration.String(), store.MinScaleTime.String()+" to "+store.MaxScaleTime.String())
+		return "", 0, cli.FieldError("for", "0s", scaleTimes)
 	}
 	if !s.off {
 		if part, err = strconv.ParseFloat(args[1], 64); err != nil {
