@@ -212,7 +212,7 @@ func (s *Policies) countBounds(ctx context.Context) error {
 // TTL_SLACK), so one that ends before this comes to it was full when the policy changed.
 func (s *Policies) keepBuckets(ctx context.Context, fill time.Duration) error {
 	node := redisconn.Client(s.conn)
-	const page = 1000
+	const page = 256
 	for cursor := uint64(0); ; {
 		keys, next, err := node.Scan(ctx, cursor, s.conn.Partition.Buckets("*"), page).Result()
 		if err != nil {
