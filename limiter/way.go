@@ -21,6 +21,8 @@ type way struct {
 	// partitions, and global the part of the way's own.
 	limits policy.Limits
 	global admission.Limit
+	// record is the version of the tenant's record that limits come from, zero where the policy has no records.
+	record int64
 	// scopes are those with a limit, outermost first, and most is what all holders of each may hold.
 	scopes []*scope
 	most   [admission.Levels]admission.Tokens
@@ -147,6 +149,11 @@ func (w *way) wants() bool {
 	return len(w.scopes) > 0
 }
 
+// current reports whether the way's limits are those of a policy, as far as that knows the tenant's record.
+func (w *way) current(inForce *policy.Compiled) bool {
+	return w.policy == inForce && (w.record == 0 || w.record == inForce.RecordVersion(w.route.tenant))
+}
+
 // limit is that of a level in the way's partition.
 func (w *way) limit(level admission.Level) *admission.Limit {
 	if level == admission.LevelGlobal {
@@ -157,7 +164,7 @@ func (w *way) limit(level admission.Level) *admission.Limit {
 
 // question is what Redis is asked on the way.
 func (w *way) question(cost admission.Tokens) store.Question {
-	return store.Question{Tenant: w.route.tenant, Queue: w.route.queue, Class: w.route.class, Cost: cost, Limits: w.limits}
+	return store.Question{Tenant: w.route.tenant, Queue: w.route.queue, Class: w.route.class, Cost: cost, Limits: w.limits, Record: w.record}
 }
 
 // verdictOf is what Redis says of a check on the way; what it leaves is told if it was asked for.

@@ -62,7 +62,8 @@ func (m *ways) open(now breaker.Instant, at route, inForce *policy.Compiled) (*w
 			return nil, &admission.FieldError{Field: "class", Value: strconv.Quote(string(at.class)), Allowed: "a class of queue " + at.queue}
 		}
 	}
-	w := &way{policy: inForce, asked: at, route: route{at.tenant, at.queue, class}, limits: inForce.LimitsFor(at.tenant, at.queue, class)}
+	w := &way{policy: inForce, asked: at, route: route{at.tenant, at.queue, class}}
+	w.limits, w.record = inForce.WayFor(at.tenant, at.queue, class)
 	w.seen.Store(int64(now))
 	if from, _, _ := inForce.PressureFor(at.tenant, at.queue, class); from > 0 {
 		w.pressed = &pressed{}

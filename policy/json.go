@@ -28,6 +28,7 @@ type (
 		Semaphores    map[string]semaphoreJSON  `json:"semaphores,omitempty"`
 		Observe       []admission.Scope         `json:"observe,omitempty"`
 		Usage         *usageJSON                `json:"usage,omitempty"`
+		TenantRecords bool                      `json:"tenant_records,omitempty"`
 		Rollout       *rolloutJSON              `json:"rollout,omitempty"`
 		DedupWindow   string                    `json:"dedup_window,omitempty"`
 		// Schema is where an editor finds the schema of a file: it is not kept.
@@ -219,6 +220,7 @@ func (p Policy) wire() policyJSON {
 	}
 	wire.rulesJSON = p.rules().wire()
 	wire.Shedding, wire.Load, wire.Observe, wire.Rollout = p.Shedding, p.Load.wire(), p.Observe, p.Rollout.wire()
+	wire.TenantRecords = p.TenantRecords
 	if p.Usage != nil {
 		wire.Usage = &usageJSON{p.Usage.Tenants}
 	}
@@ -257,6 +259,7 @@ func (w *policyJSON) policy(bad *problems) Policy {
 	}
 	p = p.withRules(w.rules("", bad))
 	p.Shedding, p.Load, p.Observe, p.Rollout = w.Shedding, w.Load.load(bad), w.Observe, w.Rollout.rollout(bad)
+	p.TenantRecords = w.TenantRecords
 	if w.Usage != nil {
 		p.Usage = &UsageRules{w.Usage.Tenants}
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/headgate/headgate/admission"
@@ -54,6 +55,8 @@ type Policy struct {
 	Observe []admission.Scope
 	// Usage has usage kept by tenant, queue and day; nil means that none is.
 	Usage *UsageRules
+	// TenantRecords has tenants have a Record each beside the policy, before what the policy says; each call then looks at those of its tenants.
+	TenantRecords bool
 	// Rollout is a candidate that is in force for a part of the tenants; nil means none.
 	Rollout *Rollout
 	// DedupWindow is how long the id of an ended job is remembered, 1 s to 24 h; zero means DefaultDedupWindow.
@@ -294,4 +297,24 @@ func (q Queue) withDefaults() Queue {
 	q.EachTenant.Limit, q.EachTenant.PriorityLimits = withBurst(q.EachTenant.Limit), withBursts(q.EachTenant.PriorityLimits)
 	q.Overflow, q.Pressure, q.Reserved = q.Overflow.withDefaults(), q.Pressure.withDefaults(), q.Reserved.clone()
 	return q
+}
+
+// MaxNumber is the most urgent number that ClassOfNumber takes.
+const MaxNumber = 10
+
+// ClassOfNumber maps a number from 0, the least urgent, to 10, the most urgent, onto ordered classes, the most
+// urgent first. The numbers are spread evenly: of k classes counted from the least urgent as 0, number n belongs
+// to class min(k-1, ⌊n·k/10⌋). For three classes that is 0-3 low, 4-6 medium, 7-10 high; with more than eleven
+// some classes have no number.
+func ClassOfNumber(number int, classes []admission.Class) (admission.Priority, error) {
+	if number < 0 || number > MaxNumber {
+		return "", &admission.FieldError{
+			Field: "priority", Value: strconv.Itoa(number), Allowed: "0 to 10, 10 the most urgent",
+		}
+	}
+	if len(classes) == 0 {
+		return "", &admission.FieldError{Field: "classes", Value: "none", Allowed: "1 to 128 classes"}
+	}
+	rank := min(len(classes)-1, number*len(classes)/MaxNumber)
+	return classes[len(classes)-1-rank].Name, nil
 }

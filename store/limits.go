@@ -26,6 +26,9 @@ type Question struct {
 	// Usage says of a Take or a Reserve of a tenant and a queue that it is counted among the usage of the day, which is kept of so many tenants;
 	// zero for none.
 	Usage int
+	// Record is the version of the tenant's record that Limits come from, as policy.Compiled.WayFor tells it; zero where the policy has no records.
+	// Where the store has another the call does nothing (StaleRecordsError).
+	Record int64
 }
 
 // Scope is the innermost scope that the question names.

@@ -100,6 +100,9 @@ func (p Partition) Loads(minute int64) string {
 // Usage is a HASH of what jobs and reservations of a day, counted from 1970, reserved and cost, by tenant and queue.
 func (p Partition) Usage(day int64) string { return p.base + "usage:" + strconv.FormatInt(day, 10) }
 
+// Records is a HASH of what tenants have of their own beside the policy.
+func (p Partition) Records() string { return p.base + "records" }
+
 // Shadow is a HASH of what a candidate in shadow would have answered.
 func (p Partition) Shadow() string { return p.base + "shadow" }
 

@@ -372,6 +372,21 @@ func (m *model) record(now int64, by store.Intervention, action, name string, n 
 	m.happened[auditTopic] = true
 }
 
+// recordEdit notes in the audit that a tenant's record was changed.
+func (m *model) recordEdit(now int64, e *store.RecordEdit, action string, from, to int64) {
+	if len(e.Changes) == 0 {
+		m.record(now, e.By.Named(), action, "records", 1, 0)
+		return
+	}
+	if e.By.Own {
+		return
+	}
+	m.log.Add(now, m.newToken(now), e.By.Named().Act, store.AuditEntry{
+		Action: action, Name: string(store.TenantGate(e.Tenant)), From: from, To: to, Author: e.By.Author, Reason: e.By.Reason, Changes: e.Changes,
+	})
+	m.happened[auditTopic] = true
+}
+
 // Audit returns the entries that a query asks for, as store.Partition.Audit.
 func (p *Partition) Audit(_ context.Context, q store.AuditQuery) (page store.AuditPage, err error) {
 	if err := q.Validate(); err != nil {

@@ -31,6 +31,8 @@ type model struct {
 	shadow    shadow
 	changed   buckets.Instant
 	scales    map[store.GateName]scale
+	records   map[string]store.TenantRecord // what tenants have beside the policy, and recorded the latest version of any
+	recorded  int64
 	refunds   int64
 	refunded  *times.Times
 	reserved  map[string]reserved // what ids have taken, by TENANT:ID, and until when that is remembered

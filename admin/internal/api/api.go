@@ -117,7 +117,7 @@ func (a *API) Count(ctx context.Context) {
 
 // Routes returns all routes.
 func (a *API) Routes() []route.Route {
-	return slices.Concat(a.metaRoutes(), a.queueRoutes(), a.tenantRoutes(), a.jobRoutes(), a.letterRoutes(), a.limitRoutes(), a.policyRoutes(), a.candidateRoutes(), a.partRoutes(), a.breakerRoutes(), a.adaptiveRoutes(), a.semaphoreRoutes(), a.sessions.Routes())
+	return slices.Concat(a.metaRoutes(), a.queueRoutes(), a.tenantRoutes(), a.jobRoutes(), a.letterRoutes(), a.limitRoutes(), a.policyRoutes(), a.candidateRoutes(), a.partRoutes(), a.recordRoutes(), a.breakerRoutes(), a.adaptiveRoutes(), a.semaphoreRoutes(), a.sessions.Routes())
 }
 
 // see and operate are the routes of the deployment, by the role that they need.

@@ -8,7 +8,7 @@
 -- ARGV[6] told  "1" where grants are to say what they leave
 -- ARGV[7] questions  packed, as the fragment path says
 -- ARGV[8] ...  paths; then of each account: path from 1, level, scope, tokens wanted, tokens still held, tokens that all may hold, tokens given back, tokens owed
--- Reply {"stale", version} or {"done", live limiters (-1 without a beat), a line a question: where it is granted nothing, or "granted
+-- Reply {"stale", version, ...} as fragments/path.lua says or {"done", live limiters (-1 without a beat), a line a question: where it is granted nothing, or "granted
 --   LEVEL LEFT BURST", in whole tokens, of the bucket on its way that holds least after it, if there is one and that was asked; else
 --   as admit says it; a line an account: tokens leased, tokens paid of what is owed, holders of the scope}
 -- Never leases more of a scope to all its holders than they may hold, nor more than half of what is left.
@@ -28,7 +28,8 @@ function scripts.grant(KEYS, ARGV)
 
   local accounts_at = paths_read(8)
   clock_begin(time_us, { 'pv', 'gb', 'gm' })
-  if (state_get('pv') or '0') ~= VERSION then return { 'stale', state_get('pv') or '0' } end
+  local stale = stale_reply(VERSION)
+  if stale then return stale end
   buckets_read()
 
   local reply, changed = { 'done', '-1' }, false
