@@ -185,6 +185,10 @@ type ScopeCount struct {
 	Scope admission.Scope
 	// Always counts the scope whatever its rank.
 	Always bool
+	// Queue, if there is one, takes the place of Scope: it is what was decided of the queue over all tenants, for Rates alone.
+	Queue string
+	// Watched says that Rates are read: it is noted when scopes make room for others.
+	Watched bool
 	// Allowed and Refused are jobs, and checks without one; Tokens is what they asked for together.
 	Allowed, Refused int64
 	Tokens           admission.Tokens

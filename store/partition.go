@@ -182,6 +182,13 @@ type Buckets interface {
 	LastHour(ctx context.Context, budget time.Duration) ([]Recorded, error)
 	LastMinutes(ctx context.Context, minutes int, budget time.Duration) ([]Recorded, error)
 	CountedScopes(ctx context.Context) (n int64, err error)
+	// Rates returns what was decided in the minute that has a time in it, empty for one that is not kept. It is read in portions.
+	Rates(ctx context.Context, minute time.Time) (Rates, error)
+	// NoteAnomalies keeps up to MaxAnomalyNotes anomalies, without those that were noted within AnomalyQuiet, and returns how many it kept. It
+	// can be sent again.
+	NoteAnomalies(ctx context.Context, anomalies []Anomaly) (kept int, err error)
+	// AnomaliesAfter returns up to count anomalies after a position, "" for the begin; MaxAnomalies are kept.
+	AnomaliesAfter(ctx context.Context, after string, count int) (Stretch[Anomaly], error)
 }
 
 // FleetBreakers is how calls of downstreams by a fleet change its breakers.

@@ -89,6 +89,14 @@ func (p Partition) Counts(minute int64) string {
 	return p.base + "counts:" + strconv.FormatInt(minute, 10)
 }
 
+// Watched is a HASH of what was decided of queues in a minute, counted from 1970.
+func (p Partition) Watched(minute int64) string {
+	return p.base + "watched:" + strconv.FormatInt(minute, 10)
+}
+
+// Anomalies is a STREAM of rates that were not usual.
+func (p Partition) Anomalies() string { return p.base + "anomalies" }
+
 // Load is the string with how busy a worker is.
 func (p Partition) Load(worker string) string { return p.base + "load:" + worker }
 

@@ -179,20 +179,27 @@ func (t *Tally) flush(ctx context.Context, s store.Deployment, snapshot *policy.
 	return fmt.Errorf("counts of %d ways are lost: %w", len(taken), err)
 }
 
-// scopeCounts sums up by scope, at every level of each way.
+// scopeCounts sums up by scope, at every level of each way, and by queue, where the policy has rates watched.
 func scopeCounts(taken map[Path]Sum, snapshot *policy.Compiled) []store.ScopeCount {
-	sums := map[admission.Scope]Sum{}
+	sums, queues, watched := map[admission.Scope]Sum{}, map[string]Sum{}, snapshot.Watched()
 	for p, s := range taken {
+		if watched && p.Queue != "" {
+			queues[p.Queue] = queues[p.Queue].plus(s)
+		}
 		for level := admission.LevelGlobal; level <= p.Level(); level++ {
 			scope := admission.ScopeAt(level, p.Tenant, p.Queue, p.Class)
 			sums[scope] = sums[scope].plus(s)
 		}
 	}
-	counts := make([]store.ScopeCount, 0, len(sums))
+	counts := make([]store.ScopeCount, 0, len(sums)+len(queues))
 	for scope, s := range sums {
 		counts = append(counts, store.ScopeCount{
 			Scope: scope, Always: scope == admission.Global || snapshot.Observes(scope), Allowed: s.Allowed, Refused: s.Refused, Tokens: s.Tokens,
+			Watched: watched,
 		})
+	}
+	for queue, s := range queues {
+		counts = append(counts, store.ScopeCount{Queue: queue, Allowed: s.Allowed, Refused: s.Refused, Watched: true})
 	}
 	return counts
 }
