@@ -30,7 +30,7 @@ func watchedBy(t *testing.T, s store.Deployment, rules *policy.AnomalyRules) {
 }
 
 // hour writes counts of the last hour as processes store them: acme and the queue mail have 50 a minute, and in its last three minutes
-// acme has ten times as many, and mail none.
+// acme has ten times as many, and mail none; early had ten times as many twenty minutes ago.
 func hour(t *testing.T, client redis.UniversalClient, s store.Deployment) {
 	t.Helper()
 	keys := redisstore.KeysOf(s.Partitions()[0])
@@ -46,7 +46,11 @@ func hour(t *testing.T, client redis.UniversalClient, s store.Deployment) {
 		} else {
 			pipe.HSet(t.Context(), keys.Watched(minute), "a:mail", 40, "r:mail", 10)
 		}
-		pipe.HSet(t.Context(), keys.Counts(minute), "acme", acme, "acme:mail", acme, "global", "5000:0:5000:0")
+		early := "50:0:50:0"
+		if ago >= 20 && ago < 23 {
+			early = "500:0:500:0"
+		}
+		pipe.HSet(t.Context(), keys.Counts(minute), "acme", acme, "acme:mail", acme, "early", early, "global", "5000:0:5000:0")
 	}
 	if _, err := pipe.Exec(t.Context()); err != nil {
 		t.Fatal(err)

@@ -185,7 +185,7 @@ func TestWhatIsNotUsual(t *testing.T) {
 		{"surge", map[Name]Decided{acme: {Admitted: 93}, mail: usual[mail]}, Alarm{Kind: Surge, Name: acme, Rate: 93, Usual: 50}},
 		{"silence", map[Name]Decided{mail: usual[mail]}, Alarm{Kind: Silence, Name: acme, Rate: 0, Usual: 50}},
 		{"refusals", map[Name]Decided{acme: usual[acme], mail: {Admitted: 340, Refused: 161}}, Alarm{Kind: RefusalSurge, Name: mail, Rate: 161, Usual: 100}},
-		{"nothing", map[Name]Decided{acme: {Admitted: 92}, mail: {Admitted: 340, Refused: 160}}, Alarm{}},
+		{"nothing", map[Name]Decided{acme: {Admitted: 92}, mail: {Admitted: 640, Refused: 160}}, Alarm{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
