@@ -89,7 +89,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, rt route.Route, 
 	}
 	answer, err := rt.Handle(request)
 	if err != nil && api.ProblemOf(err).Kind == problem.NotFound {
-		s.scans.note(who.String(), r.URL.EscapedPath(), body, s.api.MaxUnknown(), time.Now())
+		s.scans.note(who.String(), r.URL.RequestURI(), body, s.api.MaxUnknown(), time.Now())
 	}
 	c := callOf(r.Context())
 	c.callerID, c.callerAgent = request.Noted()

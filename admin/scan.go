@@ -36,15 +36,15 @@ func newScans() *scans {
 	return &scans{seed: maphash.MakeSeed(), found: make(chan store.Anomaly, maxScans)}
 }
 
-// note notes that a credential asked for what is not there, by its path and body, at a time. One that has done so more often than most is
+// note notes that a credential asked for what is not there, by the target of the call and its body, at a time. One that has done so more often than most is
 // told of once a minute. most is 0 where rates are not watched.
-func (s *scans) note(who, path string, body []byte, most int, now time.Time) {
+func (s *scans) note(who, what string, body []byte, most int, now time.Time) {
 	if most == 0 {
 		return
 	}
 	var hash maphash.Hash
 	hash.SetSeed(s.seed)
-	_, _ = hash.WriteString(path)
+	_, _ = hash.WriteString(what)
 	_ = hash.WriteByte(0)
 	_, _ = hash.Write(body)
 	minute := now.Unix() / 60

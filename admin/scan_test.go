@@ -91,5 +91,16 @@ func walkAnomalies(p *plant) {
 		p.tb.Errorf("%s", got)
 	}
 	p.want(http.StatusBadRequest, "viewer", ask{op: "GET /api/v1/anomalies", query: "kind=odd"})
+
+	_, err = p.store.Count(p.tb.Context(), []store.ScopeCount{{Queue: "mail", Allowed: 3, Tenants: []string{"acme", "bee"}, Jobs: []string{"acme:1", "acme:2", "bee:1"}, Watched: true}})
+	must(p.tb, err)
+	queue := p.want(http.StatusOK, "viewer", ask{op: "GET /api/v1/queues/{queue}", path: map[string]string{"queue": "mail"}}).body
+	if !bytes.Contains(queue, []byte(`_hour":{"tenants":2,"jobs":3}`)) {
+		p.tb.Errorf("%s", queue)
+	}
+	if text := p.metrics(); !strings.Contains(text, `headgate_queue_distinct_tenants{hour="this",queue_id="mail"} 2`) && !strings.Contains(text, `headgate_queue_distinct_tenants{hour="last",queue_id="mail"} 2`) ||
+		!strings.Contains(text, `headgate_queue_distinct_jobs{hour="this",queue_id="mail"} 3`) && !strings.Contains(text, `headgate_queue_distinct_jobs{hour="last",queue_id="mail"} 3`) {
+		p.tb.Errorf("%s", text)
+	}
 	p.want(http.StatusForbidden, "acme-viewer", ask{op: "GET /api/v1/anomalies"})
 }

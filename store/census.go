@@ -143,6 +143,19 @@ type Rates struct {
 	Crowded bool
 }
 
+// Distinct is how many different tenants, and jobs, were decided on in a queue, within 1 % or so. Hours begin as those of UTC.
+type Distinct struct{ ThisHour, LastHour DistinctNames }
+
+// DistinctNames are those of an hour.
+type DistinctNames struct{ Tenants, Jobs int64 }
+
+const (
+	// MaxDistinctQueues is of how many queues an hour different names are counted.
+	MaxDistinctQueues = 500
+	// DistinctKept is for how long an hour is kept after its last count.
+	DistinctKept = 2*time.Hour + 2*time.Minute
+)
+
 // Bounds of what is kept of anomalies.
 const (
 	// MaxWatchedQueues is of how many queues what was decided is counted in a minute.

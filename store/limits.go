@@ -187,6 +187,8 @@ type ScopeCount struct {
 	Always bool
 	// Queue, if there is one, takes the place of Scope: it is what was decided of the queue over all tenants, for Rates alone.
 	Queue string
+	// Tenants and Jobs are names that the queue had, "tenant" and "tenant:id": those that may make a difference to Distincts.
+	Tenants, Jobs []string
 	// Watched says that Rates are read: it is noted when scopes make room for others.
 	Watched bool
 	// Allowed and Refused are jobs, and checks without one; Tokens is what they asked for together.

@@ -184,6 +184,8 @@ type Buckets interface {
 	CountedScopes(ctx context.Context) (n int64, err error)
 	// Rates returns what was decided in the minute that has a time in it, empty for one that is not kept. It is read in portions.
 	Rates(ctx context.Context, minute time.Time) (Rates, error)
+	// Distincts returns how many different names a queue had, of all queues for "", where the policy has anomalies.
+	Distincts(ctx context.Context, queue string) (map[string]Distinct, error)
 	// NoteAnomalies keeps up to MaxAnomalyNotes anomalies, without those that were noted within AnomalyQuiet, and returns how many it kept. It
 	// can be sent again.
 	NoteAnomalies(ctx context.Context, anomalies []Anomaly) (kept int, err error)

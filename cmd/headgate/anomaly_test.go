@@ -121,3 +121,24 @@ func TestAnomalyTry(t *testing.T) {
 		t.Errorf("%+v", out)
 	}
 }
+
+// TestQueueShowTellsOfDifferentNames: of jobs that are enqueued by the command line, where the policy has rates watched.
+func TestQueueShowTellsOfDifferentNames(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t)
+	p.setPolicy(`{"anomalies": {}}`)
+	for _, tenant := range []string{"acme", "bee", "acme"} {
+		p.run(cli.ExitOK, "enqueue --tenant "+tenant+" --queue mail --type send")
+	}
+	distinct, _ := p.object(cli.ExitOK, "queue show mail")["distinct"].(map[string]any)
+	this, _ := distinct["this_hour"].(map[string]any)
+	last, _ := distinct["last_hour"].(map[string]any)
+	jobs, _ := this["jobs"].(float64)
+	before, _ := last["jobs"].(float64)
+	if jobs+before != 3 || this["tenants"] != 2.0 && last["tenants"] != 2.0 && before == 0 {
+		t.Errorf("%v", distinct)
+	}
+	if out := p.run(cli.ExitOK, "queue show mail").stdout; !strings.Contains(out, "Different tenants: ") {
+		t.Errorf("%s", out)
+	}
+}

@@ -3,10 +3,12 @@ package redisstore
 import (
 	"fmt"
 	"reflect"
+	"strconv"
 	"testing"
 	"time"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/hyperloglog"
 	"github.com/headgate/headgate/internal/redisconn"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store"
@@ -130,5 +132,66 @@ func TestAnAnomalyIsKeptOnce(t *testing.T) {
 	check(t, err)
 	if want := map[string]int64{"surge": 3, "silence": 1088, "scope_scan": 1}; !reflect.DeepEqual(counters.Anomalies, want) {
 		t.Errorf("%+v, want %+v", counters.Anomalies, want)
+	}
+}
+
+// TestDifferentNamesOfAnHour: in portions, told again or not, for two hours, of MaxDistinctQueues. Package hyperloglog has a million of them.
+func TestDifferentNamesOfAnHour(t *testing.T) {
+	t.Parallel()
+	s, err := openOnly(t.Context(), redistest.Shared(t).Client(t), Config{Prefix: redistest.Prefix(t)})
+	check(t, err)
+	const hour = int64(500_000)
+	at := func(h int64) { s.conn.Now = strconv.FormatInt(h*time.Hour.Microseconds()+1, 10) }
+	at(hour)
+	count := func(queue string, tenants, jobs int) {
+		t.Helper()
+		c := store.ScopeCount{Queue: queue, Allowed: 1, Watched: true}
+		for i := range tenants {
+			c.Tenants = append(c.Tenants, fmt.Sprint("tenant-", i))
+		}
+		for i := range jobs {
+			c.Jobs = append(c.Jobs, fmt.Sprint("tenant:", i))
+		}
+		for range 2 {
+			_, err := s.Count(t.Context(), []store.ScopeCount{c})
+			check(t, err)
+		}
+	}
+	of := func(queue string) (this, last store.DistinctNames) {
+		t.Helper()
+		all, err := s.Distincts(t.Context(), queue)
+		check(t, err)
+		return all[queue].ThisHour, all[queue].LastHour
+	}
+	var tenants, jobs hyperloglog.Sketch
+	for i := range 1203 {
+		tenants.Add(fmt.Sprint("tenant-", i))
+		jobs.Add(fmt.Sprint("tenant:", i))
+	}
+	count("mail", 7, 1203)
+	if this, last := of("mail"); this != (store.DistinctNames{Tenants: 7, Jobs: jobs.Count()}) || last != (store.DistinctNames{}) {
+		t.Errorf("%+v, %+v", this, last)
+	}
+	count("mail", 1203, 7)
+	both := store.DistinctNames{Tenants: tenants.Count(), Jobs: jobs.Count()}
+	if this, _ := of("mail"); this != both {
+		t.Errorf("%+v, want %+v", this, both)
+	}
+	for _, key := range []string{s.conn.Partition.DistinctTenants(hour, "mail"), s.conn.Partition.DistinctJobs(hour, "mail"), s.conn.Partition.Distinct(hour)} {
+		if ttl := redisconn.Client(s.conn).TTL(t.Context(), key).Val(); ttl <= store.DistinctKept-time.Minute || ttl > store.DistinctKept {
+			t.Errorf("%s is kept for %s", key, ttl)
+		}
+	}
+	at(hour + 1)
+	count("mail", 3, 0)
+	if this, last := of("mail"); this != (store.DistinctNames{Tenants: 3}) || last != both {
+		t.Errorf("in the next hour %+v, %+v", this, last)
+	}
+	at(hour + 10)
+	for i := range store.MaxDistinctQueues + 5 {
+		count(fmt.Sprint("q", i), 1, 1)
+	}
+	if all, err := s.Distincts(t.Context(), ""); err != nil || len(all) != store.MaxDistinctQueues {
+		t.Errorf("%d queues, %v", len(all), err)
 	}
 }

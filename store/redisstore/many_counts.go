@@ -94,6 +94,11 @@ func (d *many) Rates(ctx context.Context, minute time.Time) (store.Rates, error)
 	return sum, nil
 }
 
+// Distincts implements Deployment: the first partition has what is counted of queues.
+func (d *many) Distincts(ctx context.Context, queue string) (map[string]store.Distinct, error) {
+	return d.parts[0].Distincts(ctx, queue)
+}
+
 // NoteAnomalies implements Deployment: the first partition has them, as it has what is counted of queues.
 func (d *many) NoteAnomalies(ctx context.Context, anomalies []store.Anomaly) (kept int, err error) {
 	return d.parts[0].NoteAnomalies(ctx, anomalies)

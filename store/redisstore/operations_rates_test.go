@@ -30,6 +30,9 @@ func (w *walk) rates() {
 			one.Scope = admission.ScopeAt(admission.LevelQueue, tenant, queue, "")
 		default:
 			one.Queue, one.Watched = queue, true
+			for range w.number("names", 0, 3) {
+				one.Tenants, one.Jobs = append(one.Tenants, pick(w, "tenant", walkTenants)), append(one.Jobs, fmt.Sprint(tenant, ":", w.number("id", 0, 99)))
+			}
 		}
 		if name := string(one.Scope) + " " + one.Queue; !named[name] {
 			counts, named[name] = append(counts, one), true
@@ -38,6 +41,9 @@ func (w *walk) rates() {
 	w.replied("count", func(s store.Partition) redistest.Reply { return redistest.Replied(s.Count(w.ctx, counts)) })
 	at := time.UnixMicro(w.now).Add(-time.Duration(w.number("minutes ago", 0, 2)) * time.Minute)
 	w.replied("rates", func(s store.Partition) redistest.Reply { return redistest.Replied(s.Rates(w.ctx, at)) })
+
+	of := pick(w, "of", []string{"", walkQueues[0]})
+	w.replied("distincts", func(s store.Partition) redistest.Reply { return redistest.Replied(s.Distincts(w.ctx, of)) })
 
 	var odd []store.Anomaly
 	for range w.number("odd", 0, 3) {

@@ -40,7 +40,12 @@ func (a *API) queue(r *route.Request) (*route.Answer, error) {
 	if err != nil {
 		return nil, err
 	}
+	distincts, err := a.config.Store.Distincts(r.Context(), queue.Name)
+	if err != nil {
+		return nil, err
+	}
 	view := shown.QueueOf(&queue)
+	view.Distinct = shown.DistinctOf(distincts[queue.Name])
 	err = a.limits.with(r.Context(), func(snapshot *policy.Compiled) error {
 		if bound := snapshot.QueueOf(queue.Name).Overflow; bound != (policy.Overflow{}) {
 			view.Overflow = &bound

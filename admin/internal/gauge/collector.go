@@ -107,6 +107,10 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	if err == nil {
 		adaptive, err = readAdaptive(ctx, c.store, papers.gates)
 	}
+	var distinct map[string]store.Distinct
+	if err == nil {
+		distinct, err = readDistinct(ctx, c.store, counters)
+	}
 	running, most := map[string]int{}, map[string]int{}
 	if err == nil {
 		err = c.permits.collect(ctx, c.store, to, running, most)
@@ -124,6 +128,7 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 			gaugeOf(to, boundDesc, float64(u.Used)/float64(u.Most), strings.ReplaceAll(u.Bound, " ", "_"))
 		}
 		collectCounters(to, counters)
+		collectDistinct(to, distinct)
 		collectQueues(to, queues)
 		papers.collect(to, queues, running, most)
 		collectPressure(to, queues, now)

@@ -26,6 +26,7 @@ type Counts struct {
 	order   *sorted.List[ranked]
 	last    int64
 	watched map[int64]*watched
+	hours   map[int64]map[string]*names
 }
 
 // watched is what was decided of queues in a minute, and whether a scope made room for another.
@@ -43,7 +44,7 @@ type ranked struct {
 // New returns empty ones.
 func New() Counts {
 	return Counts{
-		minutes: map[int64]map[admission.Scope]store.Minute{}, watched: map[int64]*watched{}, ranks: map[admission.Scope]float64{},
+		minutes: map[int64]map[admission.Scope]store.Minute{}, watched: map[int64]*watched{}, hours: map[int64]map[string]*names{}, ranks: map[admission.Scope]float64{},
 		order: sorted.New(func(a, b ranked) int {
 			return cmp.Or(cmp.Compare(a.n, b.n), strings.Compare(string(a.scope), string(b.scope)))
 		}),
@@ -119,6 +120,7 @@ func (c *Counts) Add(counted []store.ScopeCount, now, over int64) {
 			scopes++
 		}
 	}
+	c.addNames(counted, now, over)
 	crowded := scopes > 0 && c.addScopes(counted, now, over)
 	if look && (crowded || len(queues) > 0) {
 		c.watch(MinuteAt(now), queues, crowded)

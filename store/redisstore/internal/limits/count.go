@@ -41,6 +41,11 @@ func (s *Limits) Count(ctx context.Context, counts []store.ScopeCount) (done int
 		if _, err := s.conn.Run(ctx, "count", args...); err != nil {
 			return done, err
 		}
+		for i := range portion {
+			if err := s.addNames(ctx, &portion[i]); err != nil {
+				return done, err
+			}
+		}
 		done += len(portion)
 	}
 	return done, nil
