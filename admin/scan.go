@@ -15,6 +15,8 @@ const (
 	maxScanners = 1000
 	// maxScans is how many scans wait to be told of. Those beyond are not.
 	maxScans = 64
+	// longestName is how many bytes of a credential's name are told: that of a token is as long as its issuer likes.
+	longestName = 256
 	// scanTimeout bounds the call that tells.
 	scanTimeout = 2 * time.Second
 )
@@ -53,7 +55,7 @@ func (s *scans) note(who, what string, body []byte, most int, now time.Time) {
 	}
 	select {
 	case s.found <- store.Anomaly{
-		Kind: store.AnomalyScan, Of: store.OfCredential, Name: who, Minute: time.Unix(minute*60, 0), Rate: float64(most + 1), Usual: float64(most),
+		Kind: store.AnomalyScan, Of: store.OfCredential, Name: clip(who, longestName), Minute: time.Unix(minute*60, 0), Rate: float64(most + 1), Usual: float64(most),
 	}:
 	default:
 	}

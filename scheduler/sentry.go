@@ -107,7 +107,8 @@ func (s *Scheduler) noteAlarms(ctx context.Context, d *sentry) error {
 
 // minuteOf is what a detector sees of a minute.
 func minuteOf(at int64, r *store.Rates) anomaly.Minute {
-	m := anomaly.Minute{At: at, Counts: make(map[anomaly.Name]anomaly.Decided, 1+len(r.Tenants)+len(r.Queues)), Crowded: r.Crowded}
+	m := anomaly.Minute{At: at, Counts: make(map[anomaly.Name]anomaly.Decided, 1+len(r.Tenants)+len(r.Queues))}
+	m.Unknown = map[anomaly.Subject]bool{anomaly.Tenant: r.Crowded, anomaly.Queue: !r.Watched}
 	if r.All != (store.Decided{}) {
 		m.Counts[anomaly.Name{Of: anomaly.Deployment}] = anomaly.Decided{Admitted: r.All.Allowed, Refused: r.All.Refused}
 	}

@@ -30,8 +30,8 @@ func watchedBy(t *testing.T, s store.Deployment, rules *policy.AnomalyRules) {
 }
 
 // hour writes counts of the last hour as processes store them: acme and the queue mail have 50 a minute, and in its last three minutes
-// acme has ten times as many, and mail none; early had ten times as many twenty minutes ago.
-func hour(t *testing.T, client redis.UniversalClient, s store.Deployment) {
+// acme has ten times as many, and mail none, if anybody counted queues in these; early had ten times as many twenty minutes ago.
+func hour(t *testing.T, client redis.UniversalClient, s store.Deployment, counted bool) {
 	t.Helper()
 	keys := redisstore.KeysOf(s.Partitions()[0])
 	now, err := s.Time(t.Context())
@@ -43,7 +43,11 @@ func hour(t *testing.T, client redis.UniversalClient, s store.Deployment) {
 		minute, acme := now.Unix()/60-ago, "50:0:50:0"
 		if ago <= 3 {
 			acme = "400:100:500:0"
-		} else {
+		}
+		switch {
+		case ago <= 3 && counted:
+			pipe.HSet(t.Context(), keys.Watched(minute), "watched", 1)
+		case ago > 3:
 			pipe.HSet(t.Context(), keys.Watched(minute), "a:mail", 40, "r:mail", 10)
 		}
 		early := "50:0:50:0"
@@ -82,7 +86,7 @@ func TestRatesThatAreNotUsualAreTold(t *testing.T) {
 	client := redistest.Shared(t).Client(t)
 	s := open(t, client)
 	watchedBy(t, s, &policy.AnomalyRules{})
-	hour(t, client, s)
+	hour(t, client, s, true)
 	log := &logs{}
 	stop := run(t, s, scheduler.Config{TimerLease: handOver, Logger: log.logger()})
 	want := []string{"refusal_surge tenant acme", "silence queue mail", "surge tenant acme"}
@@ -101,6 +105,19 @@ func TestRatesThatAreNotUsualAreTold(t *testing.T) {
 	}
 }
 
+// TestQueuesThatNobodyCountedAreNotSilent: as when the policy did not have rates watched for some minutes.
+func TestQueuesThatNobodyCountedAreNotSilent(t *testing.T) {
+	t.Parallel()
+	client := redistest.Shared(t).Client(t)
+	s := open(t, client)
+	watchedBy(t, s, &policy.AnomalyRules{})
+	hour(t, client, s, false)
+	run(t, s, scheduler.Config{TimerLease: handOver})
+	if got, want := oddOnes(t, s, 2), []string{"refusal_surge tenant acme", "surge tenant acme"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 // TestNothingIsWatchedUnlessThePolicySaysSo, and no more when it ceases to.
 func TestNothingIsWatchedUnlessThePolicySaysSo(t *testing.T) {
 	t.Parallel()
@@ -110,7 +127,7 @@ func TestNothingIsWatchedUnlessThePolicySaysSo(t *testing.T) {
 		for _, r := range rules {
 			watchedBy(t, s, r)
 		}
-		hour(t, client, s)
+		hour(t, client, s, true)
 		promotion, err := s.Partitions()[0].Promote(t.Context(), "nobody", time.Millisecond)
 		if err != nil || promotion.Adaptive != 0 {
 			t.Errorf("a scheduler is told to look by version %d, %v", promotion.Adaptive, err)

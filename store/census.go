@@ -139,8 +139,9 @@ type Rates struct {
 	// anomalies: each over all its tenants.
 	All             Decided
 	Tenants, Queues map[string]Decided
-	// Crowded says that scopes made room for others: a tenant that is not there may have had something.
-	Crowded bool
+	// Crowded says that scopes made room for others: a tenant that is not there may have had something. Watched says that queues were counted:
+	// else one that is not there may have, too.
+	Crowded, Watched bool
 }
 
 // Distinct is how many different tenants, and jobs, were decided on in a queue, within 1 % or so. Hours begin as those of UTC.
@@ -183,7 +184,7 @@ type Anomaly struct {
 	ID string
 	At time.Time
 	// Kind is what is not usual, one of AnomalyKinds. Of is whose rate it is, deployment, tenant, queue or
-	// credential, and Name which, "" of the deployment. None has a line break.
+	// credential, and Name which, "" of the deployment; that of a credential is as the server's log has it.
 	Kind, Of, Name string
 	// Minute is the one at which it was found, Rate what was counted in it.
 	Minute time.Time

@@ -41,10 +41,10 @@ type Minute struct {
 	At int64
 	// Counts are those of each name that was counted.
 	Counts map[Name]Decided
-	// Unsure are names that were counted for a part of the minute only. Crowded says the same of each tenant that is not in Counts: there were
-	// more than are counted. Else who is not there had nothing.
+	// Unsure are names that were counted for a part of the minute only. Unknown are subjects of which one that is not in Counts may have had
+	// something: there were more tenants than are counted, or nobody counted queues. Else who is not there had nothing.
 	Unsure  map[Name]bool
-	Crowded bool
+	Unknown map[Subject]bool
 }
 
 // Alarm is a name that has had rates that are not usual for InARow minutes, the one at At included.
@@ -131,7 +131,7 @@ func (d *Detector) welcome(m *Minute) {
 func (w *watched) observe(alarms []Alarm, name Name, m *Minute) []Alarm {
 	counts, counted := m.Counts[name]
 	all, refused := counts.Admitted+counts.Refused, counts.Refused
-	if m.Unsure[name] || !counted && m.Crowded && name.Of == Tenant {
+	if m.Unsure[name] || !counted && m.Unknown[name.Of] {
 		all, refused = unknown, unknown
 	}
 	rate, refusals := w.all.observe(m.At, all), w.refused.observe(m.At, refused)

@@ -272,12 +272,12 @@ func TestWhatIsNotKnownIsNoSilence(t *testing.T) {
 	var d Detector
 	steady(&d, 1, History, usual)
 	for at := int64(History + 1); at < History+11; at++ {
-		if got := d.Observe(Minute{At: at, Counts: map[Name]Decided{mail: {Admitted: 500}}, Crowded: true}); len(got) > 0 {
+		if got := d.Observe(Minute{At: at, Counts: map[Name]Decided{mail: {Admitted: 500}}, Unknown: map[Subject]bool{Tenant: true}}); len(got) > 0 {
 			t.Fatalf("crowded: %+v", got)
 		}
 	}
 	for at := int64(History + 11); at < History+16; at++ {
-		m := Minute{At: at, Counts: map[Name]Decided{mail: {Admitted: 500}, acme: {Admitted: 1}}, Unsure: map[Name]bool{acme: true}, Crowded: true}
+		m := Minute{At: at, Counts: map[Name]Decided{mail: {Admitted: 500}, acme: {Admitted: 1}}, Unsure: map[Name]bool{acme: true}}
 		if got := d.Observe(m); len(got) > 0 {
 			t.Fatalf("unsure: %+v", got)
 		}

@@ -101,7 +101,7 @@ func TestRatesAreThoseOfTheMinute(t *testing.T) {
 	}
 	want := store.Rates{
 		All: store.Decided{Allowed: 9, Refused: 4}, Tenants: map[string]store.Decided{"acme": {Allowed: 5, Refused: 3, Partial: true}},
-		Queues: map[string]store.Decided{"mail": {Allowed: 8, Refused: 4}},
+		Queues: map[string]store.Decided{"mail": {Allowed: 8, Refused: 4}}, Watched: true,
 	}
 	if got := minute(100, few); !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
@@ -113,7 +113,7 @@ func TestRatesAreThoseOfTheMinute(t *testing.T) {
 			crowd = append(crowd, store.ScopeCount{Scope: admission.Scope(fmt.Sprint("t", i)), Allowed: int64(10 + i), Watched: watched})
 		}
 		r := minute(at, crowd)
-		if r.Crowded != watched || len(r.Tenants) != store.TopScopes {
+		if r.Crowded != watched || r.Watched != watched || len(r.Tenants) != store.TopScopes {
 			t.Errorf("watched %t: %d tenants, crowded %t", watched, len(r.Tenants), r.Crowded)
 		}
 		if n := redisconn.Client(s.Conn()).Exists(t.Context(), s.Conn().Partition.Watched(at)).Val(); n == 1 != watched {

@@ -31,12 +31,12 @@ local function rank(c, i, n)
   return true
 end
 
--- watch adds what was counted of queues, at most `most` of them, and whether scopes made room.
+-- watch adds what was counted of queues, at most `most` of them, whether scopes made room, and that somebody counted.
 local function watch(key, queues, most, crowded, keep)
-  if crowded then redis.call('HSET', key, 'crowded', '1') end
+  redis.call('HSET', key, crowded and 'crowded' or 'watched', '1') -- Queues that are not in it had nothing.
   for _, q in ipairs(queues) do
     local admitted = 'a:' .. q.name
-    if redis.call('HLEN', key) < 2 * most or redis.call('HEXISTS', key, admitted) == 1 then
+    if redis.call('HLEN', key) < 2 * most + 1 or redis.call('HEXISTS', key, admitted) == 1 then
       redis.call('HINCRBY', key, admitted, q.admitted)
       redis.call('HINCRBY', key, 'r:' .. q.name, q.refused)
     end
@@ -84,6 +84,6 @@ function scripts.count(KEYS, ARGV)
     end
   end
   if #names > 0 then crowded = count_scopes(call.prefix .. 'counts:' .. MINUTE, keys.ranks, TOP, scopes, names, KEEP) end
-  if QUEUES and (crowded or #queues > 0) then watch(call.prefix .. 'watched:' .. MINUTE, queues, QUEUES, crowded, KEEP) end
+  if QUEUES then watch(call.prefix .. 'watched:' .. MINUTE, queues, QUEUES, crowded, KEEP) end
   return { 'counted' }
 end

@@ -122,7 +122,7 @@ func (c *Counts) Add(counted []store.ScopeCount, now, over int64) {
 	}
 	c.addNames(counted, now, over)
 	crowded := scopes > 0 && c.addScopes(counted, now, over)
-	if look && (crowded || len(queues) > 0) {
+	if look {
 		c.watch(MinuteAt(now), queues, crowded)
 	}
 }
@@ -181,7 +181,7 @@ func (c *Counts) Rates(minute int64) store.Rates {
 		}
 	}
 	if w := c.watched[minute]; w != nil {
-		r.Crowded = w.crowded
+		r.Crowded, r.Watched = w.crowded, true
 		maps.Copy(r.Queues, w.queues)
 	}
 	return r

@@ -36,6 +36,7 @@ func (s *Limits) Rates(ctx context.Context, minute time.Time) (r store.Rates, er
 	if err != nil {
 		return r, fmt.Errorf("read counts of queues: %w", err)
 	}
+	r.Watched = len(watched) > 0
 	for field, text := range watched {
 		what, queue, _ := strings.Cut(field, ":")
 		one := r.Queues[queue]
@@ -44,8 +45,10 @@ func (s *Limits) Rates(ctx context.Context, minute time.Time) (r store.Rates, er
 			one.Allowed = redisconn.Whole(text)
 		case "r":
 			one.Refused = redisconn.Whole(text)
-		default:
+		case "crowded":
 			r.Crowded = true
+			continue
+		default:
 			continue
 		}
 		r.Queues[queue] = one
