@@ -42,6 +42,7 @@ func TestEveryOperationAnswersAsDescribed(t *testing.T) {
 	walkQueues(p)
 	walkAdaptive(p)
 	walkLoad(p)
+	walkAnomalies(p)
 	for _, op := range p.operations() {
 		if !p.seen.good[op] {
 			t.Errorf("%s was never seen to succeed: add it to the walk", op)

@@ -47,6 +47,8 @@ type Policy struct {
 	Shedding *Shedding
 	// Load has workers tell how busy they are, and keeps it for an hour; nil means that they do not.
 	Load *LoadRules
+	// Anomalies has rates watched, and tells of those that are not usual; nil means that they are not.
+	Anomalies *AnomalyRules
 	// Semaphores are limits of what is done at a time outside of jobs, by "NAME" or "TENANT:NAME"; "*" is of each that is not named, and
 	// "TENANT:*" of each of a tenant.
 	Semaphores map[string]SemaphoreRules
@@ -282,6 +284,7 @@ func (p Policy) withDefaults() Policy {
 		p.Adaptive[name] = a.withDefaults()
 	}
 	p.Shedding, p.Load, p.Rollout = p.Shedding.clone(), p.Load.withDefaults(), p.Rollout.withDefaults()
+	p.Anomalies = p.Anomalies.withDefaults()
 	return p
 }
 

@@ -188,6 +188,12 @@ type ScopeCount struct {
 	Scope admission.Scope
 	// Always counts the scope whatever its rank.
 	Always bool
+	// Queue, if there is one, takes the place of Scope: it is what was decided of the queue over all tenants, for Rates alone.
+	Queue string
+	// Tenants and Jobs are names that the queue had, "tenant" and "tenant:id": those that may make a difference to Distincts.
+	Tenants, Jobs []string
+	// Watched says that Rates are read: it is noted when scopes make room for others.
+	Watched bool
 	// Allowed and Refused are jobs, and checks without one; Tokens is what they asked for together.
 	Allowed, Refused int64
 	Tokens           admission.Tokens

@@ -192,6 +192,15 @@ type Buckets interface {
 	LastHour(ctx context.Context, budget time.Duration) ([]Recorded, error)
 	LastMinutes(ctx context.Context, minutes int, budget time.Duration) ([]Recorded, error)
 	CountedScopes(ctx context.Context) (n int64, err error)
+	// Rates returns what was decided in the minute that has a time in it, empty for one that is not kept. It is read in portions.
+	Rates(ctx context.Context, minute time.Time) (Rates, error)
+	// Distincts returns how many different names a queue had, of all queues for "", where the policy has anomalies.
+	Distincts(ctx context.Context, queue string) (map[string]Distinct, error)
+	// NoteAnomalies keeps up to MaxAnomalyNotes anomalies, without those that were noted within AnomalyQuiet, and returns how many it kept. It
+	// can be sent again.
+	NoteAnomalies(ctx context.Context, anomalies []Anomaly) (kept int, err error)
+	// AnomaliesAfter returns up to count anomalies after a position, "" for the begin; MaxAnomalies are kept.
+	AnomaliesAfter(ctx context.Context, after string, count int) (Stretch[Anomaly], error)
 }
 
 // FleetBreakers is how calls of downstreams by a fleet change its breakers.

@@ -45,6 +45,7 @@ var bigLines = []bigLine{
 	{line: "queue peek mail --tenants 100"},
 	{line: "load"},
 	{line: "load mail"},
+	{line: "anomaly list"},
 	{line: "stats"},
 	{line: "doctor", code: -1},
 	{line: "holds"},
@@ -142,7 +143,7 @@ var bigElsewhere = map[string]string{
 	"config": "reads files", "completion": "prints", "version": "prints", "policy reference": "prints", "policy schema": "prints",
 	"demo": "has a store of its own", "key": "reads and writes a file",
 	"mirror": "reads pages of logs that have bounds: package mirror", "outbox": "enqueues what a database has, as enqueue does: package outbox",
-	"policy sync": "is policy set of what a database has",
+	"anomaly try": "reads a file", "policy sync": "is policy set of what a database has",
 }
 
 // TestNoCommandHoldsRedisUp has jobs, lanes and tenants with caps in by the command line, runs every command on them, and finds no call

@@ -322,6 +322,18 @@ func (p *Partition) CountedScopes(context.Context) (n int64, err error) {
 	return n, nil
 }
 
+// Rates returns what was decided in a minute, as store.Partition.Rates.
+func (p *Partition) Rates(_ context.Context, minute time.Time) (r store.Rates, err error) {
+	p.read(func(m *model, _ int64) { r = m.counts.Rates(minute.Unix() / 60) })
+	return r, nil
+}
+
+// Distincts returns how many different names queues had, as store.Partition.Distincts.
+func (p *Partition) Distincts(_ context.Context, queue string) (all map[string]store.Distinct, err error) {
+	p.read(func(m *model, now int64) { all = m.counts.Distincts(now, queue) })
+	return all, nil
+}
+
 // Grant makes one call for the callers of a limiter, as store.Partition.Grant.
 func (p *Partition) Grant(_ context.Context, g *store.Grant) (granted store.Granted, err error) {
 	p.write(func(m *model, now int64) {

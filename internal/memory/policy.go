@@ -29,6 +29,7 @@ type settings struct {
 	pressured map[string]bool
 	load      time.Duration // how often workers tell how busy they are
 	usage     bool
+	watched   bool
 	reserves  map[string]store.Reserve // by queue
 }
 
@@ -86,7 +87,7 @@ func settingsIn(u *store.PolicyUpdate) settings {
 	for _, queue := range u.Pressured {
 		s.pressured[queue] = true
 	}
-	s.usage = u.Usage
+	s.usage, s.watched = u.Usage, u.Watched
 	for _, r := range u.Reserves {
 		r.Classes = slices.Clone(r.Classes)
 		s.reserves[r.Queue] = r

@@ -98,6 +98,8 @@ type model struct {
 	loads     map[string]store.WorkerLoad // of workers
 	points    []loadPoint                 // of services, by time
 
+	alarms counts.Alarms // rates that were not usual
+
 	breakers map[string]*modelBreaker // by downstream
 	quiet    time.Duration
 	events   []store.BreakerEvent
@@ -197,7 +199,7 @@ func newModel() *model {
 	m := &model{
 		room: fairqueue.NewRoom(), timers: times.New(),
 		bank: bank.New(), shadow: shadow{bank: bank.New()}, refunded: times.New(), reserved: map[string]reserved{}, reserving: times.New(), leases: bank.NewLeases(0),
-		counts: counts.New(), usage: counts.Usage{}, usedFrom: -1,
+		counts: counts.New(), alarms: counts.NewAlarms(), usage: counts.Usage{}, usedFrom: -1,
 		live: map[string]*modelJob{}, ended: [2]map[string]bool{{}, {}}, later: sorted.New(byTime), letters: graves.New(byTime, func(j *modelJob) (tenant, queue string) { return j.Tenant, j.Queue }),
 		backlogs: map[tenantQueue]*backlog{}, totals: map[string]*depth{}, tokens: map[string]*modelJob{}, holding: map[holder][]*modelJob{},
 		begun: map[string]*begun{}, probes: map[string][]*modelJob{}, unique: names.NewKeys(), staying: map[string]*times.Times{},

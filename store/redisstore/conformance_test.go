@@ -193,7 +193,7 @@ var walkThemes = map[string][]string{
 	"pressed":    {"press", "admit", "press", "admit", "check", "promote", "policy", "read", "press", "finish", "register"},
 	"adaptive":   {"adapt", "admit", "report", "read", "adapt", "finish", "adapt", "report", "promote", "register", "policy", "gate"},
 	"limits":     {"scale", "record", "check", "take", "grant", "refund", "record", "reserve", "admit", "scale", "read", "finish", "promote", "policy", "shadow"},
-	"loads":      {"loads", "heartbeat", "heartbeat", "promote", "policy", "register", "reclaim"},
+	"loads":      {"loads", "heartbeat", "rates", "heartbeat", "promote", "policy", "register", "reclaim"},
 	"semaphores": {"semaphore", "semaphore", "semaphore", "policy", "admit"},
 	"breakers":   {"report", "probe", "admit", "promote", "read", "finish", "register", "force"},
 }
@@ -249,7 +249,7 @@ func (w *walk) step() {
 	ops := []string{ // rapid draws the first more often
 		"gate", "finish", "adapt", "admit", "gate", "read", "admit", "admit", "adapt", "admit", "read", "finish", "finish", "register",
 		"promote", "promote", "register", "heartbeat", "press", "loads", "reclaim", "policy", "orphan",
-		"cancel", "clear", "purge", "suspend", "start", "check", "take", "refund", "reserve", "grant", "grant", "report", "report", "report", "force", "probe", "shadow", "reset", "look", "semaphore", "scale", "record",
+		"cancel", "clear", "purge", "suspend", "start", "check", "take", "refund", "reserve", "grant", "grant", "report", "report", "report", "force", "probe", "shadow", "reset", "look", "semaphore", "scale", "record", "rates",
 	}
 	if w.gates == "lanes" {
 		ops = []string{"cancel", "admit", "gate", "promote", "read", "finish", "register"}
@@ -268,7 +268,7 @@ func (w *walk) step() {
 		"promote": w.promote, "gate": w.gate, "policy": w.policy, "orphan": w.orphan, "cancel": w.cancel, "clear": w.clear, "purge": w.purge,
 		"suspend": w.suspend, "check": w.checks, "grant": w.grant, "take": w.take, "refund": w.refund, "reserve": w.reserve, "start": w.start, "report": w.report,
 		"force": w.force, "probe": w.probe, "shadow": w.shadow, "adapt": w.adapt, "press": w.press, "loads": w.loads, "reset": w.reset, "look": w.sight, "lose": w.lose, "semaphore": w.semaphore,
-		"scale": w.scale, "record": w.record,
+		"scale": w.scale, "record": w.record, "rates": w.rates,
 	}[op]()
 	if w.resend != nil && w.number("resend", 0, 3) == 0 {
 		w.log = append(w.log, op+" again")

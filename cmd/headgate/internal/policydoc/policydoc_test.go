@@ -66,6 +66,7 @@ var places = map[string]string{
 	"pressure":    `{"load": {}, "queues": {"mail": {"pressure": {%s}}}}`,
 	"shedding":    `{"shedding": {%s}}`,
 	"load":        `{"load": {%s}}`,
+	"anomalies":   `{"anomalies": {%s}}`,
 	"rollout":     `{"rollout": {%s}}`,
 	"rules":       `{"rollout": {"id": "r", "percent": 5, "rules": {%s}}}`,
 }
