@@ -323,7 +323,7 @@ deps: ## Install what the tests need besides Go, if it is missing and you are ro
 	echo "Installing $${missing[*]}"; \
 	export DEBIAN_FRONTEND=noninteractive RUNLEVEL=1; \
 	options=(-qq -o Dpkg::Use-Pty=0 -o Acquire::Retries=3 -o DPkg::Lock::Timeout=120); \
-	dpkg --configure -a </dev/null >/dev/null; \
+	dpkg --configure -a </dev/null >/dev/null || echo "dpkg --configure -a failed; apt-get waits up to two minutes for whoever has its lock"; \
 	apt-get "$${options[@]}" update </dev/null >/dev/null || echo "apt-get update failed; trying with the lists there are"; \
 	apt-get "$${options[@]}" install -y --no-install-recommends "$${missing[@]}" </dev/null >/dev/null; \
 	command -v redis-server >/dev/null || command -v valkey-server >/dev/null; \
