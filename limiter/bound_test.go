@@ -253,9 +253,9 @@ func (f *fleet) drawNext(t *rapid.T) admission.Limit {
 	next := drawLimit(t)
 	switch f.course {
 	case 1:
-		next.Burst = max(next.Burst, f.limit.Burst)
+		next.Burst = max(next.Burst, f.whole.Burst)
 	case 2:
-		next.Burst = min(next.Burst, f.limit.Burst)
+		next.Burst = min(next.Burst, f.whole.Burst)
 	}
 	return next
 }

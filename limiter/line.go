@@ -145,6 +145,7 @@ func (l *Limiter) ask(ctx context.Context, t *ticket) (Verdict, error) {
 func (l *Limiter) fetch(ctx context.Context, w *way) {
 	if int64(l.clock.now()) < l.shut.Load() || l.send(ctx, newTicket(w.asked, w, 0)) != nil {
 		w.fetched()
+		l.hearing.Store(false)
 	}
 }
 
