@@ -174,7 +174,7 @@ func (s *scope) lease(sent breaker.Instant, granted store.Leased, stock bool) {
 		lost = s.held.drain()
 	}
 	s.countedLocked(max(0, s.mu.counted-lost) + granted.Tokens)
-	low := s.mu.counted / 4
+	low := max(1, s.mu.counted/4)
 	if granted.Tokens == 0 {
 		low = 0 // There is nothing to fetch: what is left is spent first.
 	}
