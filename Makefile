@@ -139,6 +139,13 @@ bench-once: ## Run each benchmark once, to see that it runs.
 bench-config: deps ## Measure reads and changes of limits and scrapes of metrics a second, with 10, 1,000 and 10,000 tenants; half a minute.
 	$(GO) test ./admin -run '^$$' -bench 'Config$$' -benchtime 1x -timeout 10m
 
+# How many tenants of `make bench-records` have a record.
+RECORDS := 1000000
+
+.PHONY: bench-records
+bench-records: deps ## Store a record for each of RECORDS tenants, a million unless told otherwise, and measure edits and reads of them at a pace beside checks and jobs; two minutes.
+	HEADGATE_RECORDS=$(RECORDS) $(GO) test ./admin -run '^$$' -bench 'Records$$' -benchtime 1x -timeout 20m
+
 .PHONY: loadtest
 loadtest: ## Run every scenario of the load test beside asynq, three rounds each; the report is in loadtest/reports. Ten minutes or so.
 	$(GO) run ./loadtest -scenario all -compare asynq -report loadtest/reports $(LOADFLAGS)

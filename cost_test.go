@@ -26,6 +26,7 @@ func perMinute(t *testing.T, do func(t *testing.T, hg *headgate.Client, limiter 
 			t.Cleanup(func() { check(t, hg.Close()) })
 			check(t, hg.Policy().Change(t.Context(), headgate.Edit{}, func(p *headgate.Policy) {
 				p.Tier("standard").Limit = headgate.Limit{Tokens: 100, Per: time.Minute, Burst: 100}
+				p.Document.TenantRecords = true
 			}))
 			limiter, err := hg.Limiter(headgate.LimiterConfig{Timeout: 5 * time.Second})
 			check(t, err)

@@ -3,8 +3,10 @@ package headgate
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/rollout"
 	"github.com/headgate/headgate/policy"
 )
@@ -199,4 +201,33 @@ func paths(changes []policy.Change) []string {
 		all[i] = c.Path
 	}
 	return all
+}
+
+// Record returns what a tenant has of its own beside the policy; the zero Record for nothing.
+func (p Policies) Record(ctx context.Context, tenant string) (policy.OwnLimits, error) {
+	if err := admission.ValidateTenant(tenant); err != nil {
+		return policy.OwnLimits{}, err
+	}
+	_, r, err := rollout.ReadRecord(ctx, p.client.store, tenant)
+	return r, err
+}
+
+// ChangeRecord has the record of a tenant changed, checks it, and stores it: its limits hold before what the policy says at the same scopes,
+// everywhere, from the next call on, but for what limiters have on lease, a second more. It costs the same however many tenants have one. The
+// policy has to have TenantRecords, or the error matches policy.ErrNoRecords. Where somebody else was quicker change is called again.
+func (p Policies) ChangeRecord(ctx context.Context, tenant string, edit Edit, change func(*policy.OwnLimits)) error {
+	if err := admission.ValidateTenant(tenant); err != nil {
+		return err
+	}
+	read := func(ctx context.Context) (rollout.Rules, error) { return rollout.ReadRules(ctx, p.client.store) }
+	_, err := rollout.EditRecord(ctx, p.client.store, read, tenant, edit.inner(), func(r policy.OwnLimits) (policy.OwnLimits, error) {
+		own := policy.OwnLimits{Limit: r.Limit, Queues: maps.Clone(r.Queues)}
+		for name, in := range own.Queues {
+			in.PriorityLimits = maps.Clone(in.PriorityLimits)
+			own.Queues[name] = in
+		}
+		change(&own)
+		return own, nil
+	})
+	return err
 }

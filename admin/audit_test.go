@@ -18,6 +18,7 @@ var acts = []struct {
 	path             map[string]string
 	before           func(p *plant)
 	edit             bool   // sends If-Match
+	any              bool   // sends If-Match of whatever there is
 	reason           string // as it is told, where that is not as it was given
 }{
 	{op: "PUT /api/v1/queues/{queue}/pause", body: `{"for":"1h","reason":"why"}`, action: "pause"},
@@ -65,6 +66,8 @@ var acts = []struct {
 	{op: "DELETE /api/v1/adaptive/{name}/override", action: "override_end"},
 	{op: "PUT /api/v1/rate-limit/scale/{scope}", body: `{"part":0.5,"for":"10m","reason":"why"}`, action: "scale", reason: "to 0.5: why"},
 	{op: "DELETE /api/v1/rate-limit/scale/{scope}", action: "scale_end"},
+	{op: "PUT /api/v1/records/{tenant}", body: `{"limit":{"tokens":9,"per":"1s"}}`, action: "tenant_record", any: true, before: func(p *plant) { recording(p) }},
+	{op: "DELETE /api/v1/records/{tenant}", action: "tenant_record_gone", any: true},
 }
 
 // work of applications and of workers, and questions: they change nothing that an operator would be asked about.
@@ -120,8 +123,11 @@ func TestEveryActOverHTTPIsAudited(t *testing.T) {
 		a := ask{op: act.op, body: act.body, path: map[string]string{
 			"queue": "mail", "tenant": "acme", "id": "one", "scope": "acme", "downstream": "smtp", "tier": "extra", "name": "mail-out",
 		}}
-		if act.body == "" {
+		if act.body == "" || act.any {
 			a.query = "reason=why"
+		}
+		if act.any {
+			a.header = http.Header{"If-Match": {"*"}}
 		}
 		if act.edit {
 			if !strings.Contains(act.body, `"why"`) {

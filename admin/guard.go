@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"time"
 
 	"github.com/headgate/headgate/admin/access"
 	"github.com/headgate/headgate/admin/internal/api"
@@ -87,6 +88,9 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, rt route.Route, 
 		}
 	}
 	answer, err := rt.Handle(request)
+	if err != nil && api.ProblemOf(err).Kind == problem.NotFound {
+		s.scans.note(who.String(), r.URL.RequestURI(), body, s.api.MaxUnknown(), time.Now())
+	}
 	c := callOf(r.Context())
 	c.callerID, c.callerAgent = request.Noted()
 	if err == nil && rt.Reach == route.Tenant && !request.Bound() {

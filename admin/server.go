@@ -44,6 +44,7 @@ type Server struct {
 	journal  journal
 	requests *gauge.Requests
 	stats    *gauge.Stats
+	scans    *scans
 	origins  *http.CrossOriginProtection
 }
 
@@ -61,7 +62,7 @@ func New(config Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}
-	s := &Server{config: config, requests: requests, origins: http.NewCrossOriginProtection(), journal: journal{to: config.Logger}}
+	s := &Server{config: config, requests: requests, origins: http.NewCrossOriginProtection(), journal: journal{to: config.Logger}, scans: newScans()}
 	s.bound()
 	s.stats = gauge.NewStats(gauge.StatsConfig{
 		Logger: config.Logger, Version: config.Version, Sampler: config.sampler, Guarded: config.Guard.On(), UnderWay: s.turns.underWay, Connections: s.connections,
@@ -150,6 +151,9 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	})
 	ending.Go(func() { s.machine.Run(ctx) })
 	ending.Go(func() { s.stats.Run(ctx) })
+	ending.Go(func() {
+		s.scans.run(ctx, s.config.Store, func(err error) { s.config.Logger.Warn().Err(err).Msg("a scan is not told of") })
+	})
 	counts, stopCounting := context.WithCancel(context.WithoutCancel(ctx)) // To the end of the last call.
 	defer stopCounting()
 	var counting sync.WaitGroup

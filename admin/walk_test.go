@@ -2,6 +2,7 @@ package admin_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"net/http"
 	"strings"
 	"testing"
@@ -41,6 +42,7 @@ func TestEveryOperationAnswersAsDescribed(t *testing.T) {
 	walkQueues(p)
 	walkAdaptive(p)
 	walkLoad(p)
+	walkAnomalies(p)
 	for _, op := range p.operations() {
 		if !p.seen.good[op] {
 			t.Errorf("%s was never seen to succeed: add it to the walk", op)
@@ -230,6 +232,66 @@ func walkLimits(p *plant) {
 	p.want(http.StatusOK, "viewer", ask{op: "GET /api/v1/rate-limit/metrics"})
 	p.want(http.StatusNoContent, "admin", ask{op: "POST /api/v1/rate-limit/reset/{scope}", path: map[string]string{"scope": "acme"}})
 	walkScales(p)
+	walkRecords(p)
+}
+
+// walkRecords gives a tenant a record, finds it on every page that tells of limits, and takes it away.
+func walkRecords(p *plant) {
+	path := map[string]string{"tenant": "zeta"}
+	put := ask{op: "PUT /api/v1/records/{tenant}", path: path, body: `{"limit":{"tokens":7,"per":"1h","burst":7},"queues":{"mail":{"priority_limits":{"low":{"enabled":false}}}}}`}
+	p.want(http.StatusPreconditionRequired, "operator", put)
+	put.header = http.Header{"If-None-Match": {"*"}}
+	p.want(http.StatusConflict, "operator", put)
+	before := recording(p)
+	p.want(http.StatusForbidden, "viewer", put)
+	p.want(http.StatusForbidden, "acme-viewer", put)
+	p.want(http.StatusNotFound, "viewer", ask{op: "GET /api/v1/records/{tenant}", path: path})
+	set := p.want(http.StatusOK, "operator", put)
+	p.want(http.StatusPreconditionFailed, "operator", put)
+	one := p.want(http.StatusOK, "viewer", ask{op: "GET /api/v1/records/{tenant}", path: path})
+	list := p.want(http.StatusOK, "viewer", ask{op: "GET /api/v1/records", query: "prefix=ze&limit=5"})
+	tenant := p.want(http.StatusOK, "viewer", ask{op: "GET /api/v1/tenants/{tenant}", path: path})
+	for _, body := range [][]byte{set.body, one.body, list.body, tenant.body} {
+		if !bytes.Contains(body, []byte(`"limit":{"tokens":7,"per":"1h","burst":7}`)) {
+			p.tb.Errorf("no record in %s", body)
+		}
+	}
+	config := p.want(http.StatusOK, "viewer", ask{op: "GET /api/v1/rate-limit/config/{scope}", path: map[string]string{"scope": "zeta"}})
+	for _, part := range []string{`"recorded":true`, `"of":"record of tenant zeta"`, `"path":"/limit"`, `"burst":7`} {
+		if !bytes.Contains(config.body, []byte(part)) {
+			p.tb.Errorf("no %s in %s", part, config.body)
+		}
+	}
+	check := ask{op: "POST /api/v1/rate-limit/check", body: `{"checks":[{"scope":"zeta","tokens":8}]}`}
+	if refused := p.want(http.StatusTooManyRequests, "admin", check).object(p.tb); refused["allowed"] != false {
+		p.tb.Errorf("8 of 7: %v", refused)
+	}
+	put.header = http.Header{"If-Match": {one.header.Get("Etag")}}
+	put.body = `{"queues":{"mail":{"priority_limits":{"none":{"tokens":1,"per":"1s"}}}}}`
+	if bad := p.want(http.StatusBadRequest, "operator", put); !bytes.Contains(bad.body, []byte("a class of queue mail")) {
+		p.tb.Errorf("a class that there is not: %s", bad.body)
+	}
+	put.body = `{"limit":{"tokens":9,"per":"1h"}}`
+	p.want(http.StatusOK, "operator", put)
+	p.want(http.StatusPreconditionFailed, "operator", put)
+	end := ask{op: "DELETE /api/v1/records/{tenant}", path: path, header: http.Header{"If-Match": {"*"}}}
+	p.want(http.StatusNoContent, "operator", end)
+	p.want(http.StatusNotFound, "operator", end)
+	p.put("admin", ask{op: "PUT /api/v1/policy", body: before})
+}
+
+// recording has the policy in force have records of tenants, and returns what it was.
+func recording(p *plant) (before string) {
+	got := p.want(http.StatusOK, "viewer", ask{op: "GET /api/v1/policy"})
+	document := got.object(p.tb)
+	delete(document, "version")
+	was, err := json.Marshal(document)
+	must(p.tb, err)
+	document["tenant_records"] = true
+	text, err := json.Marshal(document)
+	must(p.tb, err)
+	p.put("admin", ask{op: "PUT /api/v1/policy", body: string(text)})
+	return string(was)
 }
 
 func walkScales(p *plant) {

@@ -151,8 +151,9 @@ func (c *Client) take(ctx context.Context, asked claim, queue string) (receipt s
 		}
 		asked.class = class // A number from 0 to 10 is a name now.
 		var err error
+		limits, record := snapshot.WayFor(asked.tenant, queue, class)
 		verdict, receipt, err = c.store.Take(ctx, snapshot.Version(), store.Question{
-			Tenant: asked.tenant, Queue: queue, Class: class, Cost: asked.cost, Limits: snapshot.LimitsFor(asked.tenant, queue, class),
+			Tenant: asked.tenant, Queue: queue, Class: class, Cost: asked.cost, Limits: limits, Record: record,
 		})
 		return err
 	})

@@ -34,6 +34,12 @@ func (l *limits) with(ctx context.Context, f func(*policy.Compiled) error) error
 		if err = f(snapshot); !errors.Is(err, store.ErrStale) {
 			return err
 		}
+		if learned, bad := store.Learn(err, snapshot); learned || bad != nil {
+			if err = bad; bad == nil {
+				continue
+			}
+			return err
+		}
 		stale = snapshot
 		l.snapshot.CompareAndSwap(snapshot, nil)
 	}

@@ -37,6 +37,7 @@ func NewBucket(level Micro, stamp Instant, limit Limit) Bucket {
 // level, which is now or a little before it. changed is the time of the latest policy change; a time before the
 // stamp says that nothing changed since. The package documentation derives the six steps.
 func Settle(now, changed Instant, stored Bucket, limit Limit) (Micro, Instant) {
+	changed = max(changed, limit.Changed)
 	if limit.Window != nil {
 		return limit.settleWindow(now, changed, stored)
 	}

@@ -16,6 +16,8 @@ type Limit struct {
 	Window *OpenWindow
 	// Whole is what the policy says of a limit that is scaled; nil for one that is as the policy says.
 	Whole *Whole
+	// Changed is when it last changed by itself, where that is later than what Settle is told of all; zero for never.
+	Changed Instant
 }
 
 // LimitOf returns the token bucket that an enabled and valid headgate.Limit describes. LimitAt does of fixed windows, too.

@@ -27,7 +27,7 @@ func (l *Limiter) Close(ctx context.Context) error {
 		some := all[:min(len(all), store.MaxBatchJobs)]
 		all = all[len(some):]
 		err := l.giveBack(ctx, some)
-		if errors.Is(err, store.ErrStale) && l.reload(ctx, l.policy.Load()) == nil {
+		if errors.Is(err, store.ErrStale) && l.renew(ctx, l.policy.Load(), err) == nil {
 			err = l.giveBack(ctx, some)
 		}
 		if err != nil {

@@ -64,7 +64,7 @@ func (l *Limiter) serve(ctx context.Context, tickets []*ticket) {
 	}
 }
 
-// fly makes the call. Where the policy has changed nothing was done: it is read anew and the call repeated, once.
+// fly makes the call. Where the policy or a tenant's record has changed nothing was done: it is read anew and the call repeated, once.
 func (l *Limiter) fly(ctx context.Context, tickets []*ticket) error {
 	for again := false; ; again = true {
 		inForce, err := l.current(ctx)
@@ -78,7 +78,7 @@ func (l *Limiter) fly(ctx context.Context, tickets []*ticket) error {
 		granted, err := l.part.Grant(ctx, &f.grant)
 		l.land(f, granted, err)
 		if errors.Is(err, store.ErrStale) && !again {
-			if err := l.reload(ctx, inForce); err != nil {
+			if err := l.renew(ctx, inForce, err); err != nil {
 				return err
 			}
 			continue
@@ -97,7 +97,7 @@ func (l *Limiter) board(inForce *policy.Compiled, tickets []*ticket) *flight {
 	}
 	for _, t := range tickets {
 		w := t.way
-		if w == nil || w.policy != inForce || w.isGone() {
+		if w == nil || !w.current(inForce) || w.isGone() {
 			var err error
 			if w, err = l.ways.open(f.sent, t.route, inForce); err != nil {
 				t.err = err
@@ -152,8 +152,8 @@ func (l *Limiter) land(f *flight, granted store.Granted, err error) {
 	for i, s := range f.leased {
 		if err == nil {
 			s.lease(f.sent, granted.Leases[i], f.grant.Accounts[i].Stock)
-			if l.cuts.Load() != f.cuts {
-				s.cut(landed)
+			if l.ways.list(s); l.cuts.Load() != f.cuts {
+				s.cut(landed, true)
 			}
 			l.counts.granted(granted.Leases[i].Tokens)
 		}

@@ -110,7 +110,7 @@ func (b *blind) collect(f *flight, inForce *policy.Compiled) {
 	kept := b.mu.debts[:0]
 	for _, d := range b.mu.debts {
 		owed := d.scope.owes()
-		if owed == 0 || d.way.policy != inForce {
+		if owed == 0 || !d.way.current(inForce) {
 			d.scope.acquit()
 			continue
 		}

@@ -21,6 +21,15 @@ func (l *Limiter) current(ctx context.Context) (*policy.Compiled, error) {
 	return l.policy.Load(), nil
 }
 
+// renew has the next call go by what is in force, after one was answered that its limits are stale: by the records that the answer brings, or the
+// policy.
+func (l *Limiter) renew(ctx context.Context, stale *policy.Compiled, answer error) error {
+	if learned, err := store.Learn(answer, stale); learned || err != nil {
+		return err
+	}
+	return l.reload(ctx, stale)
+}
+
 // reload replaces a policy that is out of date by what the store holds. Nothing is done if somebody else has.
 func (l *Limiter) reload(ctx context.Context, stale *policy.Compiled) error {
 	if l.config.Policy != nil {

@@ -111,6 +111,9 @@ func (r Reservation) settle(ctx context.Context, actual admission.Tokens) (done 
 		return store.Refunded, nil
 	}
 	done, err = r.limiter.store.Commit(ctx, r.id, r.taken, actual)
+	if known := r.limiter.policy.Load(); known != nil && errors.Is(err, store.ErrStale) {
+		_, err = store.Learn(err, known)
+	}
 	if err != nil || done != store.RefundStale || actual < reserved {
 		return done, err
 	}
@@ -123,7 +126,7 @@ func (r Reservation) settle(ctx context.Context, actual admission.Tokens) (done 
 			taken.Question.Usage = 0
 		}
 		taken.Version = inForce.Version()
-		if done, err = r.limiter.store.Commit(ctx, r.id, taken, actual); done == store.RefundStale {
+		if done, err = r.limiter.store.Commit(ctx, r.id, taken, actual); err == nil && done == store.RefundStale {
 			return store.ErrStale
 		}
 		return err
@@ -141,7 +144,7 @@ func (l *Limiter) with(ctx context.Context, do func(inForce *policy.Compiled) er
 		if err = do(inForce); !errors.Is(err, store.ErrStale) || attempt == reserveAttempts {
 			return err
 		}
-		if err = l.reload(ctx, inForce); err != nil {
+		if err = l.renew(ctx, inForce, err); err != nil {
 			return err
 		}
 	}
@@ -159,7 +162,7 @@ func questionOf(inForce *policy.Compiled, at route, cost admission.Tokens) (stor
 	if at.tenant != "" {
 		q.Usage = inForce.UsageTenants()
 	}
-	q.Limits = inForce.LimitsFor(at.tenant, at.queue, q.Class)
+	q.Limits, q.Record = inForce.WayFor(at.tenant, at.queue, q.Class)
 	for level := at.depth() + 1; level < int(admission.Levels); level++ {
 		q.Limits[level].Disabled = true
 	}

@@ -50,9 +50,10 @@ type scope struct {
 	mu struct {
 		sync.Mutex
 		use meter
-		// stock says that what is held is a stock, and swept how much of it was left when somebody last looked whether it is in use.
-		stock bool
-		swept admission.Tokens
+		// stock says that what is held is a stock, listed that the ways have it among those, and swept how much of it was left when somebody
+		// last looked whether it is in use.
+		stock, listed bool
+		swept         admission.Tokens
 		// dry is until when there is no stock to be had.
 		dry breaker.Instant
 		// counted is what was on lease when it was last counted or granted.
@@ -189,10 +190,20 @@ func (s *scope) lease(sent breaker.Instant, granted store.Leased, stock bool) {
 	s.held.add(granted.Tokens)
 }
 
-// cut ends a stock.
-func (s *scope) cut(now breaker.Instant) {
+// list reports whether the caller is the one to list the scope as one with a stock.
+func (s *scope) list() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	first := s.mu.stock && !s.mu.listed
+	s.mu.listed = s.mu.listed || first
+	return first
+}
+
+// cut ends a stock.
+func (s *scope) cut(now breaker.Instant, listed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.listed = s.mu.listed && listed
 	if s.mu.stock {
 		s.until.Store(min(s.until.Load(), int64(now)))
 	}

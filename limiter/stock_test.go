@@ -82,10 +82,15 @@ func TestWhoIsAskedForAgainHasAStock(t *testing.T) {
 func TestAStockIsOfTheLimitsInForce(t *testing.T) {
 	t.Parallel()
 	nothing := admission.Limit{Tokens: 1, Per: 24 * time.Hour, Burst: 1}
+	const ofRecord = "a tenant's record"
 	for name, change := range map[string]func(store.Deployment){
 		"another policy": func(d store.Deployment) { put(t, d, eachTenant(2, nothing)) },
 		"a scale": func(d store.Deployment) {
 			_, err := d.ScaleLimits(t.Context(), store.ScaleAll, 0.01, time.Hour, store.Intervention{})
+			check(t, err)
+		},
+		ofRecord: func(d store.Deployment) {
+			_, err := d.PutRecord(t.Context(), store.RecordEdit{Tenant: "seldom", Policy: 1, Text: []byte(`{"limit":{"tokens":1,"per":"24h"}}`), LongestFill: 24 * time.Hour})
 			check(t, err)
 		},
 	} {
@@ -94,7 +99,9 @@ func TestAStockIsOfTheLimitsInForce(t *testing.T) {
 				t.Parallel()
 				v := newVirtual()
 				d := open(t, v.client(t))
-				put(t, d, eachTenant(1, admission.PerSecond(1000)))
+				p := eachTenant(1, admission.PerSecond(1000))
+				p.TenantRecords = name == ofRecord
+				put(t, d, p)
 				l := newStocked(t, v, d)
 				l.have("seldom")
 				if v := l.check("seldom"); v.Source != Leased {

@@ -217,7 +217,7 @@ func (l *Limiter) learn(ctx context.Context, made *Together, requests []Request)
 	ways := make([]*way, len(requests))
 	for i := range requests {
 		w := l.ways.find(&requests[i])
-		if w == nil || w.policy != made.Policy {
+		if w == nil || !w.current(made.Policy) {
 			var err error
 			if w, err = l.ways.open(landed, requests[i].route(), made.Policy); err != nil {
 				return err

@@ -27,6 +27,8 @@ type way struct {
 	global admission.Limit
 	// most is what all holders of each scope may hold on lease, and stock what one may hold else where no other limiter lives.
 	most, stock [admission.Levels]admission.Tokens
+	// record is the version of the tenant's record that limits come from, zero where the policy has no records.
+	record int64
 	// seen is when a call last asked on this way, a breaker.Instant.
 	seen    atomic.Int64
 	decided decided
@@ -156,6 +158,11 @@ func (w *way) stockOf(i int, stocks admission.Tokens) admission.Tokens {
 	return w.stock[i] / stocks
 }
 
+// current reports whether the way's limits are those of a policy, as far as that knows the tenant's record.
+func (w *way) current(inForce *policy.Compiled) bool {
+	return w.policy == inForce && (w.record == 0 || w.record == inForce.RecordVersion(w.route.tenant))
+}
+
 // limit is that of a level in the way's partition.
 func (w *way) limit(level admission.Level) *admission.Limit {
 	if level == admission.LevelGlobal {
@@ -166,7 +173,7 @@ func (w *way) limit(level admission.Level) *admission.Limit {
 
 // question is what Redis is asked on the way.
 func (w *way) question(cost admission.Tokens) store.Question {
-	return store.Question{Tenant: w.route.tenant, Queue: w.route.queue, Class: w.route.class, Cost: cost, Limits: w.limits}
+	return store.Question{Tenant: w.route.tenant, Queue: w.route.queue, Class: w.route.class, Cost: cost, Limits: w.limits, Record: w.record}
 }
 
 // verdictOf is what Redis says of a check on the way; what it leaves is told if it was asked for.

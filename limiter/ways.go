@@ -1,6 +1,7 @@
 package limiter
 
 import (
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -31,6 +32,8 @@ type ways struct {
 		sync.Mutex
 		policy *policy.Compiled
 		bounds [admission.Levels]Guarantee
+		// stocked are the scopes that have had a stock since stocks last ended, but for those forgotten: to end them is not to look at all scopes.
+		stocked []*scope
 	}
 }
 
@@ -62,7 +65,8 @@ func (m *ways) open(now breaker.Instant, at route, inForce *policy.Compiled) (*w
 			return nil, &admission.FieldError{Field: "class", Value: strconv.Quote(string(at.class)), Allowed: "a class of queue " + at.queue}
 		}
 	}
-	w := &way{policy: inForce, asked: at, route: route{at.tenant, at.queue, class}, limits: inForce.LimitsFor(at.tenant, at.queue, class)}
+	w := &way{policy: inForce, asked: at, route: route{at.tenant, at.queue, class}}
+	w.limits, w.record = inForce.WayFor(at.tenant, at.queue, class)
 	w.scopes = w.four[:0]
 	w.seen.Store(int64(now))
 	if from, _, _ := inForce.PressureFor(at.tenant, at.queue, class); from > 0 {
@@ -170,10 +174,24 @@ func (m *ways) scope(now breaker.Instant, name admission.Scope, level admission.
 	return s, !full
 }
 
+// list notes that a scope has a stock.
+func (m *ways) list(s *scope) {
+	if !s.list() {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.mu.stocked = append(m.mu.stocked, s)
+}
+
 // cut ends all stocks.
 func (m *ways) cut(now breaker.Instant) {
-	for _, s := range m.scopes.All() {
-		s.cut(now)
+	m.mu.Lock()
+	stocked := m.mu.stocked
+	m.mu.stocked = nil
+	m.mu.Unlock()
+	for _, s := range stocked {
+		s.cut(now, false)
 	}
 }
 
@@ -208,6 +226,9 @@ func (m *ways) sweep(now breaker.Instant) {
 			m.scopes.Delete(name)
 		}
 	}
+	m.mu.Lock()
+	m.mu.stocked = slices.DeleteFunc(m.mu.stocked, func(s *scope) bool { return s.gone.Load() })
+	m.mu.Unlock()
 	for at, w := range m.known.All() {
 		if w.idle(now, idleAfter) {
 			m.known.Delete(at)

@@ -33,7 +33,7 @@ func TestFixedWindowsAreCountedInRedis(t *testing.T) {
 		case v.Source == Cached:
 			cached++
 		}
-		left := quota.Window.UntilNext(time.Now())
+		left := quota.Window.UntilNext(redistest.Now())
 		if v.RetryAfter < left-time.Second || v.RetryAfter > left+time.Second || v.TokensLeft != 0 || v.Burst != 500 {
 			t.Fatalf("%+v, new in %s", v, left)
 		}

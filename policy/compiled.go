@@ -15,7 +15,8 @@ import (
 // Limits are the limits on one job's way, by headgate.Level; Disabled where the scope has none.
 type Limits [admission.Levels]admission.Limit
 
-// Compiled is a valid policy prepared for lookups. It never changes, so any number of goroutines may use it.
+// Compiled is a valid policy prepared for lookups. It never changes but for what it learns of tenants' records, and any number of goroutines
+// may use it.
 type Compiled struct {
 	version     int64
 	dedupWindow time.Duration
@@ -39,6 +40,7 @@ type Compiled struct {
 	shedding   *Shedding
 	sheds      [admission.PressureCritical + 1]int
 	load       *LoadRules
+	anomalies  *AnomalyRules
 	semaphores map[string]SemaphoreRules
 	// each is what each tenant has in a queue, Every in those for which nothing says more; queues that say nothing are not there.
 	each map[string]*EachTenant
@@ -49,6 +51,8 @@ type Compiled struct {
 	// tiers are the names of all tiers, those that only a candidate has among them.
 	tiers []string
 	usage int
+	// records are what tenants have beside the policy, as far as it has learned; nil where it has none.
+	records *records
 	// anyDownstream is every downstream that nobody configured.
 	anyDownstream Downstream
 	// other is every queue that nobody configured.
@@ -79,10 +83,13 @@ func (p Policy) Prepare() (*Compiled, error) {
 		version: p.Version, dedupWindow: p.DedupWindow, global: p.Global, rollout: p.Rollout.inForce(),
 		tenants: make(map[string]*tenantView), queues: p.Queues, other: p.Queues[Every].withDefaults(),
 		overflows: make(map[admission.Scope]Overflow), maxRunning: make(map[admission.Scope]int),
-		downstreams: p.Downstreams, anyDownstream: p.AnyDownstream, adaptive: p.Adaptive, shedding: p.Shedding, load: p.Load, semaphores: p.Semaphores,
+		downstreams: p.Downstreams, anyDownstream: p.AnyDownstream, adaptive: p.Adaptive, shedding: p.Shedding, load: p.Load, anomalies: p.Anomalies, semaphores: p.Semaphores,
 	}
 	if p.Usage != nil {
 		c.usage = p.Usage.Tenants
+	}
+	if p.TenantRecords {
+		c.records = &records{}
 	}
 	if p.Shedding != nil {
 		c.sheds = p.Shedding.levels()
@@ -240,6 +247,23 @@ func (c *Compiled) Observes(scope admission.Scope) bool { return c.observed[scop
 // LimitsFor returns the limits on the way of a job. A way without a queue ends at its tenant, one without a class at its queue. It does
 // not allocate.
 func (c *Compiled) LimitsFor(tenant, queue string, class admission.Priority) Limits {
+	limits, _ := c.WayFor(tenant, queue, class)
+	return limits
+}
+
+// WayFor is LimitsFor with the version of the tenant's record that they come from, for store.Question.Record: zero where the policy has no
+// records.
+func (c *Compiled) WayFor(tenant, queue string, class admission.Priority) (Limits, int64) {
+	own, version := c.recordOf(tenant)
+	limits := c.limitsFor(tenant, queue, class)
+	if own != nil {
+		own.over(&limits, queue, class)
+	}
+	return limits, version
+}
+
+// limitsFor is what the policy itself says.
+func (c *Compiled) limitsFor(tenant, queue string, class admission.Priority) Limits {
 	view := c.viewOf(tenant)
 	limits := Limits{c.global, view.limit, noLimit, noLimit}
 	if queue == "" {
@@ -279,7 +303,11 @@ func (c *Compiled) ShadowFor(tenant, queue string, class admission.Priority) (Li
 	if c.shadow == nil || !c.shadowed.Has(tenant) {
 		return Limits{}, false
 	}
-	return c.shadow.LimitsFor(tenant, queue, class), true
+	limits := c.shadow.limitsFor(tenant, queue, class)
+	if own, _ := c.recordOf(tenant); own != nil {
+		own.over(&limits, queue, class)
+	}
+	return limits, true
 }
 
 func (c *Compiled) viewOf(tenant string) *tenantView {

@@ -48,6 +48,25 @@ func Diff(before, after Policy) ([]Change, error) {
 	return found, err
 }
 
+// DiffRecords is Diff of the record of a tenant.
+func DiffRecords(before, after OwnLimits) (found []Change, err error) {
+	var all [2]map[string]any
+	for i, r := range [...]OwnLimits{before, after} {
+		text, err := MarshalRecord(r)
+		if err != nil {
+			return nil, err
+		}
+		if text != nil {
+			if all[i], err = treeOf(text); err != nil {
+				return nil, err
+			}
+		}
+	}
+	err = diff("", all[0], all[1], &found)
+	slices.SortFunc(found, func(a, b Change) int { return cmp.Compare(a.Path, b.Path) })
+	return found, err
+}
+
 // tree returns the JSON of a policy without its version.
 func tree(p Policy) (map[string]any, error) {
 	p.Version = 0
@@ -55,6 +74,10 @@ func tree(p Policy) (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
+	return treeOf(text)
+}
+
+func treeOf(text []byte) (map[string]any, error) {
 	var all map[string]any
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()

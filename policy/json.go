@@ -25,9 +25,11 @@ type (
 		Adaptive      map[string]adaptiveJSON   `json:"adaptive,omitempty"`
 		Shedding      *Shedding                 `json:"shedding,omitempty"`
 		Load          *loadJSON                 `json:"load,omitempty"`
+		Anomalies     *anomalyJSON              `json:"anomalies,omitempty"`
 		Semaphores    map[string]semaphoreJSON  `json:"semaphores,omitempty"`
 		Observe       []admission.Scope         `json:"observe,omitempty"`
 		Usage         *usageJSON                `json:"usage,omitempty"`
+		TenantRecords bool                      `json:"tenant_records,omitempty"`
 		Rollout       *rolloutJSON              `json:"rollout,omitempty"`
 		DedupWindow   string                    `json:"dedup_window,omitempty"`
 		// Schema is where an editor finds the schema of a file: it is not kept.
@@ -219,6 +221,8 @@ func (p Policy) wire() policyJSON {
 	}
 	wire.rulesJSON = p.rules().wire()
 	wire.Shedding, wire.Load, wire.Observe, wire.Rollout = p.Shedding, p.Load.wire(), p.Observe, p.Rollout.wire()
+	wire.TenantRecords = p.TenantRecords
+	wire.Anomalies = p.Anomalies.wire()
 	if p.Usage != nil {
 		wire.Usage = &usageJSON{p.Usage.Tenants}
 	}
@@ -257,6 +261,8 @@ func (w *policyJSON) policy(bad *problems) Policy {
 	}
 	p = p.withRules(w.rules("", bad))
 	p.Shedding, p.Load, p.Observe, p.Rollout = w.Shedding, w.Load.load(bad), w.Observe, w.Rollout.rollout(bad)
+	p.TenantRecords = w.TenantRecords
+	p.Anomalies = w.Anomalies.rules()
 	if w.Usage != nil {
 		p.Usage = &UsageRules{w.Usage.Tenants}
 	}

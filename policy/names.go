@@ -17,10 +17,13 @@ import (
 // checkNames refuses what encoding/json would let pass in silence, an object that holds a name twice, of which the last would win, a
 // field name in other letters than its own, and anything but blanks after the policy; and unknown fields and values of another kind,
 // whose place it would not say.
-func checkNames(text []byte) error {
+func checkNames(text []byte) error { return checkNamesOf[policyJSON](text) }
+
+// checkNamesOf is checkNames of a text of another kind.
+func checkNamesOf[T any](text []byte) error {
 	walk := nameWalk{json.NewDecoder(bytes.NewReader(text)), map[reflect.Type]fields{}}
 	walk.decoder.UseNumber()
-	err := walk.value("", reflect.TypeFor[policyJSON]())
+	err := walk.value("", reflect.TypeFor[T]())
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return decodeError(errors.New("the text ends too soon" + place(text, int64(len(text)))))
 	}

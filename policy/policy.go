@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/headgate/headgate/admission"
@@ -46,6 +47,8 @@ type Policy struct {
 	Shedding *Shedding
 	// Load has workers tell how busy they are, and keeps it for an hour; nil means that they do not.
 	Load *LoadRules
+	// Anomalies has rates watched, and tells of those that are not usual; nil means that they are not.
+	Anomalies *AnomalyRules
 	// Semaphores are limits of what is done at a time outside of jobs, by "NAME" or "TENANT:NAME"; "*" is of each that is not named, and
 	// "TENANT:*" of each of a tenant.
 	Semaphores map[string]SemaphoreRules
@@ -54,6 +57,8 @@ type Policy struct {
 	Observe []admission.Scope
 	// Usage has usage kept by tenant, queue and day; nil means that none is.
 	Usage *UsageRules
+	// TenantRecords has tenants have a Record each beside the policy, before what the policy says; each call then looks at those of its tenants.
+	TenantRecords bool
 	// Rollout is a candidate that is in force for a part of the tenants; nil means none.
 	Rollout *Rollout
 	// DedupWindow is how long the id of an ended job is remembered, 1 s to 24 h; zero means DefaultDedupWindow.
@@ -279,6 +284,7 @@ func (p Policy) withDefaults() Policy {
 		p.Adaptive[name] = a.withDefaults()
 	}
 	p.Shedding, p.Load, p.Rollout = p.Shedding.clone(), p.Load.withDefaults(), p.Rollout.withDefaults()
+	p.Anomalies = p.Anomalies.withDefaults()
 	return p
 }
 
@@ -294,4 +300,24 @@ func (q Queue) withDefaults() Queue {
 	q.EachTenant.Limit, q.EachTenant.PriorityLimits = withBurst(q.EachTenant.Limit), withBursts(q.EachTenant.PriorityLimits)
 	q.Overflow, q.Pressure, q.Reserved = q.Overflow.withDefaults(), q.Pressure.withDefaults(), q.Reserved.clone()
 	return q
+}
+
+// MaxNumber is the most urgent number that ClassOfNumber takes.
+const MaxNumber = 10
+
+// ClassOfNumber maps a number from 0, the least urgent, to 10, the most urgent, onto ordered classes, the most
+// urgent first. The numbers are spread evenly: of k classes counted from the least urgent as 0, number n belongs
+// to class min(k-1, ⌊n·k/10⌋). For three classes that is 0-3 low, 4-6 medium, 7-10 high; with more than eleven
+// some classes have no number.
+func ClassOfNumber(number int, classes []admission.Class) (admission.Priority, error) {
+	if number < 0 || number > MaxNumber {
+		return "", &admission.FieldError{
+			Field: "priority", Value: strconv.Itoa(number), Allowed: "0 to 10, 10 the most urgent",
+		}
+	}
+	if len(classes) == 0 {
+		return "", &admission.FieldError{Field: "classes", Value: "none", Allowed: "1 to 128 classes"}
+	}
+	rank := min(len(classes)-1, number*len(classes)/MaxNumber)
+	return classes[len(classes)-1-rank].Name, nil
 }

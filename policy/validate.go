@@ -63,6 +63,7 @@ func (p Policy) Validate() error {
 	p.validateAdaptive(&bad)
 	p.validateShedding(&bad)
 	p.Load.validate(&bad)
+	p.Anomalies.validate(&bad)
 	p.validateSemaphores(&bad)
 	for _, name := range sortedKeys(p.Queues) {
 		if name != Every {

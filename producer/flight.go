@@ -131,7 +131,7 @@ func pause(back <-chan struct{}, d time.Duration) {
 	}
 }
 
-// attempt makes one admit call for the jobs of the flight. Where the policy has changed since it was read, nothing
+// attempt makes one admit call for the jobs of the flight. Where the policy, or the record of a tenant, has changed since it was read, nothing
 // was done: it is read anew and the call repeated, up to maxStale times.
 func (p *Producer) attempt(ctx context.Context, f *flight) error {
 	for stale := 0; ; stale++ {
@@ -151,7 +151,7 @@ func (p *Producer) attempt(ctx context.Context, f *flight) error {
 		}
 		verdicts, err := p.part.Admit(ctx, snapshot.Version(), candidates)
 		if errors.Is(err, store.ErrStale) && stale < maxStale {
-			if err := p.refresh(ctx, snapshot); err != nil {
+			if err := p.refresh(ctx, snapshot, err); err != nil {
 				return err
 			}
 			continue
@@ -191,9 +191,12 @@ func spread(v admission.Verdict) admission.Verdict {
 // maxStale is how often an admit call is repeated because the policy has changed.
 const maxStale = 2
 
-// refresh reads the policy anew for whoever was told that another than snapshot is in force. If snapshot is the latest all the
+// refresh reads anew what an answer says is stale: the records that it brings, or the policy. If snapshot is the latest all the
 // same, the partition is behind, and is brought up.
-func (p *Producer) refresh(ctx context.Context, snapshot *policy.Compiled) error {
+func (p *Producer) refresh(ctx context.Context, snapshot *policy.Compiled, answer error) error {
+	if learned, err := store.Learn(answer, snapshot); learned || err != nil {
+		return err
+	}
 	if err := p.limits.reload(ctx, snapshot); err != nil {
 		return err
 	}

@@ -180,11 +180,12 @@ func (f *flight) candidates(snapshot *policy.Compiled) ([]*entry, []store.Candid
 				continue
 			}
 			own := &all[len(candidates)]
-			*own = snapshot.LimitsFor(e.job.Tenant, e.job.Queue, e.job.Priority)
+			var record int64
+			*own, record = snapshot.WayFor(e.job.Tenant, e.job.Queue, e.job.Priority)
 			e.err = nil
 			entries = append(entries, e)
 			from, over, tier := snapshot.PressureFor(e.job.Tenant, e.job.Queue, e.job.Priority)
-			candidates = append(candidates, store.Candidate{Job: &e.job, Class: class, Limits: own, ShedFrom: from, ShedOverFrom: over, Tier: tier, Usage: snapshot.UsageTenants(), Doomed: snapshot.DoomedPercent(e.job.Queue)})
+			candidates = append(candidates, store.Candidate{Job: &e.job, Class: class, Limits: own, ShedFrom: from, ShedOverFrom: over, Tier: tier, Usage: snapshot.UsageTenants(), Doomed: snapshot.DoomedPercent(e.job.Queue), Record: record})
 		}
 	}
 	return entries, candidates

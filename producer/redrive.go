@@ -153,7 +153,7 @@ func (p *Producer) tryRedrive(ctx context.Context, options RedriveOptions, lette
 		if !errors.Is(err, store.ErrStale) || stale == maxStale {
 			return places, verdicts, err
 		}
-		if err := p.refresh(ctx, snapshot); err != nil {
+		if err := p.refresh(ctx, snapshot, err); err != nil {
 			return places, nil, err
 		}
 	}
@@ -177,14 +177,15 @@ func redriveCandidates(snapshot *policy.Compiled, options RedriveOptions, letter
 		// The policy may have fewer classes by now.
 		class := min(letter.Record.Class, len(classes)-1)
 		job.Priority = classes[class].Name
-		limits := new([admission.Levels]admission.Limit)
+		limits, record := new([admission.Levels]admission.Limit), snapshot.RecordVersion(job.Tenant)
 		for level := range limits {
 			limits[level].Disabled = true
 		}
 		if !options.WithoutLimits {
-			*limits = snapshot.LimitsFor(job.Tenant, job.Queue, job.Priority)
+			*limits, record = snapshot.WayFor(job.Tenant, job.Queue, job.Priority)
 		}
 		candidate, err := letter.Redrive(class, limits)
+		candidate.Record = record
 		if candidate.Free = options.WithoutLimits; !candidate.Free {
 			candidate.ShedFrom, candidate.ShedOverFrom, candidate.Tier = snapshot.PressureFor(job.Tenant, job.Queue, job.Priority)
 			candidate.Usage = snapshot.UsageTenants()

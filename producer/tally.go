@@ -23,6 +23,15 @@ func (p *Producer) note(ctx context.Context, entries []*entry) {
 	if p.config.Uncounted {
 		return
 	}
+	if snapshot := p.limits.snapshot.Load(); snapshot != nil && snapshot.Watched() {
+		p.counting.NoteJobs(func(add func(queue, tenant, id string)) {
+			for _, e := range entries {
+				if e.verdict.Decision == admission.Admitted {
+					add(e.job.Queue, e.job.Tenant, e.job.ID)
+				}
+			}
+		})
+	}
 	p.counting.NoteAlone(func(add func(tally.Path, tally.Sum)) {
 		for _, e := range entries {
 			one := tally.Sum{Tokens: e.job.Cost}

@@ -95,3 +95,40 @@ func counted(t *testing.T, store store.Deployment, scope admission.Scope) bool {
 	}
 	return len(minutes) > 0
 }
+
+// TestDifferentNamesAreCounted: tenants and jobs of a queue in an hour, over several partitions and producers, each once, where the policy has
+// rates watched; else none.
+func TestDifferentNamesAreCounted(t *testing.T) {
+	t.Parallel()
+	for rules, want := range map[*policy.AnomalyRules]store.DistinctNames{nil: {}, {}: {Tenants: 3, Jobs: 45}} {
+		s, _ := openParts(t)
+		own := policy.Unlimited()
+		own.Version, own.Anomalies = 1, rules
+		put(t, s, own)
+		for range 2 {
+			p := newProducer(t, s, producer.Config{})
+			var jobs []admission.Job
+			for n := range 30 {
+				j := job(id("tenant", n%3))
+				if n%2 == 0 {
+					j.ID = id("j", n)
+				}
+				jobs = append(jobs, j) // The 15 without an id are given one, by each producer another.
+			}
+			if _, err := p.EnqueueBatch(t.Context(), jobs); err != nil {
+				t.Fatal(err)
+			}
+			if err := p.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		distincts, err := s.Distincts(t.Context(), "mail")
+		if err != nil {
+			t.Fatal(err)
+		}
+		of := distincts["mail"]
+		if got := (store.DistinctNames{Tenants: max(of.ThisHour.Tenants, of.LastHour.Tenants), Jobs: of.ThisHour.Jobs + of.LastHour.Jobs}); got != want {
+			t.Errorf("%+v: %+v, want %+v", rules, of, want)
+		}
+	}
+}

@@ -13,13 +13,15 @@ import (
 )
 
 // adapting is what a Scheduler knows of the limits that move by themselves (policy.Adaptive), of the queues that are measured
-// (policy.PressureRules), and whether it is kept how busy they are (policy.LoadRules). The holder of the first partition's timer lease does
-// all of it. Promote tells it the version of the policy by which there
+// (policy.PressureRules), and whether it is kept how busy they are (policy.LoadRules), and whether rates are watched (policy.AnomalyRules). The
+// holder of the first partition's timer lease does all of it. Promote tells it the version of the policy by which there
 // are some, so that one by which there is none costs nothing.
 type adapting struct {
 	// version is that of the policy by which limits move, 0 for none; told holds a token when it is another one.
 	version atomic.Int64
 	told    chan struct{}
+	// watching says that rates are watched.
+	watching atomic.Bool
 }
 
 // note takes down what Promote has told.
@@ -69,9 +71,12 @@ type duties struct {
 	loops  []*loop
 	gauges []*gauge
 	diary  *diary
+	sentry *sentry
 }
 
-func (d *duties) none() bool { return len(d.loops)+len(d.gauges) == 0 && d.diary == nil }
+func (d *duties) none() bool {
+	return len(d.loops)+len(d.gauges) == 0 && d.diary == nil && d.sentry == nil
+}
 
 // adapt moves limits, measures queues and keeps how busy they are, until ctx ends.
 func (s *Scheduler) adapt(ctx context.Context) {
@@ -91,6 +96,7 @@ func (s *Scheduler) adapt(ctx context.Context) {
 		version := s.adapting.version.Load()
 		if version == 0 {
 			to, known = duties{}, 0
+			s.adapting.watching.Store(false)
 			continue // Until another policy tells.
 		}
 		if version != known || to.none() {
@@ -100,7 +106,8 @@ func (s *Scheduler) adapt(ctx context.Context) {
 				wait.Reset(0)
 				continue
 			}
-			to, known = duties{loopsOf(compiled, to.loops), gaugesOf(compiled, to.gauges), diaryOf(compiled, to.diary)}, version
+			to, known = duties{loopsOf(compiled, to.loops), gaugesOf(compiled, to.gauges), diaryOf(compiled, to.diary), sentryOf(compiled, to.sentry)}, version
+			s.adapting.watching.Store(to.sentry != nil)
 		}
 		if err := s.turn(ctx, &to, version); err != nil {
 			trouble.Failed(ctx, err)
@@ -122,6 +129,9 @@ func (d *duties) until() time.Duration {
 	}
 	if d.diary != nil {
 		wait = min(wait, time.Until(d.diary.next))
+	}
+	if d.sentry != nil {
+		wait = min(wait, time.Until(d.sentry.next))
 	}
 	return max(wait, 10*time.Millisecond)
 }
@@ -152,8 +162,8 @@ func loopsOf(compiled *policy.Compiled, known []*loop) []*loop {
 	return loops
 }
 
-// turn looks at the limits that are due and moves them, measures the queues that are, and keeps how busy queues are, if this Scheduler
-// holds the timer lease.
+// turn looks at the limits that are due and moves them, measures the queues that are, keeps how busy queues are and watches rates, if this
+// Scheduler holds the timer lease.
 func (s *Scheduler) turn(ctx context.Context, to *duties, version int64) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -167,9 +177,12 @@ func (s *Scheduler) turn(ctx context.Context, to *duties, version int64) error {
 		if to.diary != nil {
 			to.diary.next = time.Now().Add(s.config.TimerLease)
 		}
+		if to.sentry != nil {
+			*to.sentry = sentry{next: time.Now().Add(s.config.TimerLease)}
+		}
 		return nil
 	}
-	return errors.Join(s.measure(ctx, to.gauges, version), s.moveAll(ctx, to.loops, version), s.write(ctx, to.diary))
+	return errors.Join(s.measure(ctx, to.gauges, version), s.moveAll(ctx, to.loops, version), s.write(ctx, to.diary), s.watchRates(ctx, to.sentry))
 }
 
 // moveAll looks at the limits that are due and moves them.

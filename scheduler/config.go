@@ -29,7 +29,12 @@ type Config struct {
 	// from before anybody followed are not told, nor those that have left the stream, which keeps about the last 1000,
 	// before their turn. One goroutine calls it; ctx ends with Run's.
 	OnBreaker func(ctx context.Context, t Transition) error
-	// OnBreakerRetry is for how long a transition is told again, 1 s to 24 h; zero means 1 h.
+	// OnAnomaly, if not nil, is told about each rate that is not usual, where the policy has anomalies, at least once and in their order, by the
+	// one Scheduler that holds the timer lease. One for which it returns an error, or panics, is told again as with OnBreaker, and those behind
+	// it wait; after OnBreakerRetry it is given up, which is logged. Those from before anybody followed are not told, nor those that have left
+	// the last 1,000 before their turn. One goroutine calls it; ctx ends with Run's.
+	OnAnomaly func(ctx context.Context, a Anomaly) error
+	// OnBreakerRetry is for how long a transition, or an anomaly, is told again, 1 s to 24 h; zero means 1 h.
 	OnBreakerRetry time.Duration
 	// TimerLease is how long one Scheduler keeps the others from working, 100 ms to 1 min; zero means 1 s. It is also
 	// how late timers may be when the holder dies.

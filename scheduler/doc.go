@@ -22,6 +22,6 @@
 // Where the time of Redis leaps, Promote asks whether that was a step of its clock or mere silence. The Scheduler knows by its own
 // monotonic clock: see stepped.
 //
-// The holder also tells the hooks, if there are any, about dead letters (OnDead) and about transitions of circuit breakers
-// (OnBreaker), each at least once: how far they were told stands in Redis.
+// The holder also tells the hooks, if there are any, about dead letters (OnDead), about transitions of circuit breakers (OnBreaker) and about
+// rates that are not usual (OnAnomaly), each at least once: how far they were told stands in Redis.
 package scheduler

@@ -57,6 +57,8 @@ type Counters struct {
 	Retried int64
 	// Unknown is what workers handed back because they have no handler for it, by queue.
 	Unknown map[string]Unknown
+	// Anomalies is how many rates were not usual, by kind: each of AnomalyKinds where rates are watched, else those there were.
+	Anomalies map[string]int64
 	// Live is how many jobs there were in the same moment; below zero where that cannot be read, in a full Redis.
 	Live int64
 }
@@ -122,4 +124,72 @@ func ClassName(classes []admission.Class, index int) admission.Priority {
 		return classes[index].Name
 	}
 	return admission.Priority(strconv.Itoa(index))
+}
+
+// Decided is what limits decided on jobs, and on checks without one.
+type Decided struct {
+	Allowed, Refused int64
+	// Partial says that it was counted for a part of the minute only.
+	Partial bool
+}
+
+// Rates is what was decided in a minute.
+type Rates struct {
+	// All is everything. Tenants are those that are among the scopes that are counted, Queues up to MaxWatchedQueues, where the policy has
+	// anomalies: each over all its tenants.
+	All             Decided
+	Tenants, Queues map[string]Decided
+	// Crowded says that scopes made room for others: a tenant that is not there may have had something. Watched says that queues were counted:
+	// else one that is not there may have, too.
+	Crowded, Watched bool
+}
+
+// Distinct is how many different tenants, and jobs, were decided on in a queue, within 1 % or so. Hours begin as those of UTC.
+type Distinct struct{ ThisHour, LastHour DistinctNames }
+
+// DistinctNames are those of an hour.
+type DistinctNames struct{ Tenants, Jobs int64 }
+
+const (
+	// MaxDistinctQueues is of how many queues an hour different names are counted.
+	MaxDistinctQueues = 500
+	// DistinctKept is for how long an hour is kept after its last count.
+	DistinctKept = 2*time.Hour + 2*time.Minute
+)
+
+// Bounds of what is kept of anomalies.
+const (
+	// MaxWatchedQueues is of how many queues what was decided is counted in a minute.
+	MaxWatchedQueues = 1000
+	// MaxAnomalies is how many are kept.
+	MaxAnomalies = 1000
+	// MaxAnomalyNotes is how many a call may note.
+	MaxAnomalyNotes = 64
+	// AnomalyQuiet is for how long one must not have been noted to be told anew.
+	AnomalyQuiet = 10 * time.Minute
+)
+
+// AnomalyScan is the kind of what servers find: a credential that asks for many things that are not there.
+const AnomalyScan = "scope_scan"
+
+// AnomalyKinds are the kinds of anomalies; package internal/anomaly says what they are.
+var AnomalyKinds = []string{"surge", "silence", "refusal_surge", AnomalyScan}
+
+// OfCredential says that an anomaly is of a credential.
+const OfCredential = "credential"
+
+// Anomaly is a rate that is not usual: package internal/anomaly says when it is not.
+type Anomaly struct {
+	// ID grows from one to the next; At is when it was noted, by the clock of the store. Both are the store's.
+	ID string
+	At time.Time
+	// Kind is what is not usual, one of AnomalyKinds. Of is whose rate it is, deployment, tenant, queue or
+	// credential, and Name which, "" of the deployment; that of a credential is as the server's log has it.
+	Kind, Of, Name string
+	// Minute is the one at which it was found, Rate what was counted in it.
+	Minute time.Time
+	Rate   float64
+	// Usual is what is, Deviation how far from that is usual, Score how many deviations Rate is away. Of a scope_scan Usual is the bound, and
+	// both others are 0.
+	Usual, Deviation, Score float64
 }

@@ -37,6 +37,8 @@ type Candidate struct {
 	ShedOverFrom admission.PressureLevel
 	// Usage is of how many tenants a day usage is kept, by the policy; zero for none.
 	Usage int
+	// Record is that of a Question.
+	Record int64
 	// Doomed is how many percent of what the job may wait, by its deadline or its queue's, its predicted wait may be before it is
 	// refused; zero for never.
 	Doomed int
@@ -182,8 +184,9 @@ type Spent struct {
 	Class   admission.Priority
 	Limits  *[admission.Levels]admission.Limit
 	Version int64
-	// Usage is that of the job's Candidate, by the policy of Version.
-	Usage int
+	// Usage and Record are those of the job's Candidate, by the policy of Version.
+	Usage  int
+	Record int64
 }
 
 // Ends reports whether a job that came to this has left for good.

@@ -26,6 +26,9 @@ type Question struct {
 	// Usage says of a Take or a Reserve of a tenant and a queue that it is counted among the usage of the day, which is kept of so many tenants;
 	// zero for none.
 	Usage int
+	// Record is the version of the tenant's record that Limits come from, as policy.Compiled.WayFor tells it; zero where the policy has no records.
+	// Where the store has another the call does nothing (StaleRecordsError).
+	Record int64
 }
 
 // Scope is the innermost scope that the question names.
@@ -148,8 +151,8 @@ type Account struct {
 
 // Granted is the answer to a Grant.
 type Granted struct {
-	// Members is how many limiters live, and Changed when limits were last changed, by the policy or by a scale, in microseconds of the
-	// buckets' time. They are known after a Beat, else Members is below zero.
+	// Members is how many limiters live, and Changed when limits were last changed, by the policy, by a tenant's record or by a scale, in microseconds
+	// of the buckets' time. They are known after a Beat, else Members is below zero.
 	Members int
 	Changed int64
 	// Verdicts answer the questions that cost something, in order.
@@ -190,6 +193,12 @@ type ScopeCount struct {
 	Scope admission.Scope
 	// Always counts the scope whatever its rank.
 	Always bool
+	// Queue, if there is one, takes the place of Scope: it is what was decided of the queue over all tenants, for Rates alone.
+	Queue string
+	// Tenants and Jobs are names that the queue had, "tenant" and "tenant:id": those that may make a difference to Distincts.
+	Tenants, Jobs []string
+	// Watched says that Rates are read: it is noted when scopes make room for others.
+	Watched bool
 	// Allowed and Refused are jobs, and checks without one; Tokens is what they asked for together.
 	Allowed, Refused int64
 	Tokens           admission.Tokens

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"io"
 	"time"
 
 	"github.com/headgate/headgate/admission"
@@ -172,6 +173,15 @@ type Buckets interface {
 	// Scales returns what is in force of them, by target.
 	Scales(ctx context.Context) ([]Scale, error)
 
+	// PutRecord changes what a tenant has of its own beside the policy, from the next call on, and returns its version. An edit that is sent again
+	// finds that there is nothing to change. The errors are those that RecordEdit names.
+	PutRecord(ctx context.Context, e RecordEdit) (version int64, err error)
+	// Records returns those of tenants, in order; of Version policy.NoRecord for one that has none. RecordsPage returns some of all, and
+	// CountRecords how many there are.
+	Records(ctx context.Context, tenants ...string) ([]TenantRecord, error)
+	RecordsPage(ctx context.Context, q RecordsQuery) (RecordsPage, error)
+	CountRecords(ctx context.Context) (n int64, err error)
+
 	Shadow(ctx context.Context, version int64, id string, questions []Question) error
 	ShadowCounts(ctx context.Context) (ShadowCounts, error)
 
@@ -182,6 +192,15 @@ type Buckets interface {
 	LastHour(ctx context.Context, budget time.Duration) ([]Recorded, error)
 	LastMinutes(ctx context.Context, minutes int, budget time.Duration) ([]Recorded, error)
 	CountedScopes(ctx context.Context) (n int64, err error)
+	// Rates returns what was decided in the minute that has a time in it, empty for one that is not kept. It is read in portions.
+	Rates(ctx context.Context, minute time.Time) (Rates, error)
+	// Distincts returns how many different names a queue had, of all queues for "", where the policy has anomalies.
+	Distincts(ctx context.Context, queue string) (map[string]Distinct, error)
+	// NoteAnomalies keeps up to MaxAnomalyNotes anomalies, without those that were noted within AnomalyQuiet, and returns how many it kept. It
+	// can be sent again.
+	NoteAnomalies(ctx context.Context, anomalies []Anomaly) (kept int, err error)
+	// AnomaliesAfter returns up to count anomalies after a position, "" for the begin; MaxAnomalies are kept.
+	AnomaliesAfter(ctx context.Context, after string, count int) (Stretch[Anomaly], error)
 }
 
 // FleetBreakers is how calls of downstreams by a fleet change its breakers.
@@ -285,3 +304,27 @@ type Balancer interface {
 	// Neglected reports whether shares are to be balanced in a partition and nobody else has looked at them there for so long.
 	Neglected(ctx context.Context, partition int, long time.Duration) bool
 }
+
+// Single returns the deployment of one partition. Its Close is that of closing.
+func Single(part Partition, closing io.Closer) Deployment {
+	return &single{Partition: part, closing: closing}
+}
+
+type single struct {
+	Partition
+	closing io.Closer
+}
+
+func (s *single) Partitions() []Partition { return []Partition{s.Partition} }
+
+func (s *single) PartitionOf(string) int { return 0 }
+
+func (s *single) Each(do func(i int, part Partition) error) error { return do(0, s.Partition) }
+
+func (s *single) Shares(context.Context) ([]Share, error) { return nil, nil }
+
+func (s *single) NewBalancer() Balancer { return nil }
+
+func (s *single) Close() error { return s.closing.Close() }
+
+func (s *single) GlobalShares(context.Context, admission.Tokens) ([]float64, error) { return nil, nil }

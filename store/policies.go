@@ -158,6 +158,8 @@ type PolicyUpdate struct {
 	Pressured []string
 	// Load is how often workers are to tell how busy they are; zero is never.
 	Load time.Duration
+	// Watched says that rates are watched (Rates).
+	Watched bool
 	// Usage says that usage is kept.
 	Usage bool
 

@@ -137,7 +137,7 @@ func (f *finisher) send(ctx context.Context, batch []*ending) {
 		}
 		switch {
 		case errors.Is(err, store.ErrStale):
-			if stale++; f.spendAnew(ctx, finishes, batch, stale) {
+			if stale++; f.spendAnew(ctx, finishes, batch, stale, err) {
 				continue
 			}
 		case store.InDoubt(err):
@@ -178,10 +178,10 @@ func (f *finisher) fill(finishes []store.Finish, batch []*ending) {
 
 // spendAnew has the costs of a batch go by the policy that is in force now, and reports whether to send at once. Where policies are stale
 // again and again, the reservations stand: a job's end is not to wait for what it costs.
-func (f *finisher) spendAnew(ctx context.Context, finishes []store.Finish, batch []*ending, stale int) bool {
+func (f *finisher) spendAnew(ctx context.Context, finishes []store.Finish, batch []*ending, stale int, answer error) bool {
 	reading, cancel := context.WithTimeout(ctx, fleet.CallTimeout)
 	defer cancel()
-	err := f.classes.Read(reading, f.store)
+	err := f.classes.Renew(reading, f.store, answer)
 	if f.fill(finishes, batch); stale < stales {
 		return err == nil
 	}

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -30,7 +31,7 @@ type bigLine struct {
 }
 
 // bigLines are the commands that ask Redis anything, in the order in which they are run: who looks, who changes, who ends jobs.
-// FILE is a policy with a cap for each tenant, OTHER one with other caps, PART a part of one, RULES those of a roll-out, TRACE a trace.
+// FILE is a policy with a cap for each tenant, OTHER one with other caps, PART a part of one, RULES those of a roll-out, TRACE a trace, RECORDED a part by which tenants have records, RECORDS these.
 var bigLines = []bigLine{
 	{line: "policy set FILE --replace --reason all"},
 	{line: "policy set OTHER --replace --reason all"},
@@ -44,6 +45,7 @@ var bigLines = []bigLine{
 	{line: "queue peek mail --tenants 100"},
 	{line: "load"},
 	{line: "load mail"},
+	{line: "anomaly list"},
 	{line: "stats"},
 	{line: "doctor", code: -1},
 	{line: "holds"},
@@ -96,6 +98,14 @@ var bigLines = []bigLine{
 	{line: "limit scale all 0.5 --for 10m --reason fire"},
 	{line: "limit scale"},
 	{line: "limit scale all --off"},
+	{line: "policy merge RECORDED"},
+	{line: "record import RECORDS"},
+	{line: "record set t7 --tokens 100"},
+	{line: "record get t7"},
+	{line: "record list --limit 1000"},
+	{line: "record export"},
+	{line: "record delete t7"},
+	{line: "record delete --all"},
 	{line: "policy rollback 1"},
 	{line: "breaker open d4 --reason test --for 1h"},
 	{line: "breaker show d4"},
@@ -133,7 +143,7 @@ var bigElsewhere = map[string]string{
 	"config": "reads files", "completion": "prints", "version": "prints", "policy reference": "prints", "policy schema": "prints",
 	"demo": "has a store of its own", "key": "reads and writes a file",
 	"mirror": "reads pages of logs that have bounds: package mirror", "outbox": "enqueues what a database has, as enqueue does: package outbox",
-	"policy sync": "is policy set of what a database has",
+	"anomaly try": "reads a file", "policy sync": "is policy set of what a database has",
 }
 
 // TestNoCommandHoldsRedisUp has jobs, lanes and tenants with caps in by the command line, runs every command on them, and finds no call
@@ -218,6 +228,18 @@ func (p *plant) enterBig(jobs, lanes, tenants, timers, dead int) {
 	p.killIn("dying", dead)
 }
 
+// bigRecords writes a record for each of many tenants.
+func bigRecords(t *testing.T, tenants int) string {
+	t.Helper()
+	var lines bytes.Buffer
+	for i := range tenants {
+		fmt.Fprintf(&lines, `{"tenant":"t%d","record":{"limit":{"tokens":%d,"per":"1s"}}}`+"\n", i, i+1)
+	}
+	path := filepath.Join(t.TempDir(), "records.jsonl")
+	must(t, os.WriteFile(path, lines.Bytes(), 0o600))
+	return path
+}
+
 // bigFiles writes what bigLines name, and returns the names and paths in turns.
 func bigFiles(t *testing.T, tenants int) []string {
 	t.Helper()
@@ -246,5 +268,6 @@ func bigFiles(t *testing.T, tenants int) []string {
 	return []string{
 		"FILE", write("caps.json", caps(5)), "OTHER", write("other.json", caps(6)), "PART", write("part.json", part),
 		"RULES", write("rules.json", map[string]any{"tenants": each(7)}), "TRACE", writeTrace(t, 300),
+		"RECORDED", write("recorded.json", map[string]any{"tenant_records": true}), "RECORDS", bigRecords(t, tenants),
 	}
 }

@@ -24,7 +24,7 @@ var tallyKeys = strings.Fields("admitted bad_lines duplicates interrupted refuse
 func (d *deployment) limit() {
 	d.t.Helper()
 	name := filepath.Join(d.t.TempDir(), "policy.json")
-	document := `{"tiers": {"standard": {"limit": {"tokens": 1, "per": "1h", "burst": 3}}}, "queues": {"q": {"pressure": {"max_depth": 1000000}}}}`
+	document := `{"tiers": {"standard": {"limit": {"tokens": 1, "per": "1h", "burst": 3}}}, "queues": {"q": {"pressure": {"max_depth": 1000000}}}, "anomalies": {}}`
 	if err := os.WriteFile(name, []byte(document), 0o600); err != nil {
 		d.t.Fatal(err)
 	}

@@ -26,6 +26,8 @@ type observer struct {
 	// told are those of which it took note, as "downstream from>to cause"; ids are the webhook-ids of every try by downstream.
 	told []string
 	ids  map[string][]string
+	// event, if there is one, is given each.
+	event func(map[string]any)
 }
 
 // newObserver answers as status says, of a downstream and the number of its try.
@@ -36,6 +38,9 @@ func newObserver(t *testing.T, status func(r *http.Request, downstream string, t
 		body, _ := io.ReadAll(r.Body)
 		o.check(r, body)
 		event := decode(t, string(body))
+		if o.event != nil {
+			o.event(event)
+		}
 		data, _ := event["data"].(map[string]any)
 		downstream, _ := data["downstream"].(string)
 		o.mu.Lock()

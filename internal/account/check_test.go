@@ -1,11 +1,13 @@
 package account_test
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // checkRows are checks of a limiter that leases nothing.
@@ -17,21 +19,57 @@ func checkRows() []row {
 		{"Limiter.Check, refused", "grant: path, refusal_of", 1, func(s *site) func() func() {
 			return s.checks(admission.Refused)
 		}},
-		{"64 checks that share a call", "grant: begin, path", store.MaxBatchJobs, func(s *site) func() func() {
-			g := store.Grant{Member: "limiter-1", Lease: time.Second, Questions: make([]store.Question, store.MaxBatchJobs)}
-			for i := range g.Questions {
-				g.Questions[i] = store.Question{
-					Tenant: tenantName(i), Queue: queue, Class: admission.Medium, Cost: 1,
-					Limits: [admission.Levels]admission.Limit{ample, ample, ample, ample},
-				}
-			}
-			return func() func() {
-				return func() {
-					_, err := s.store.Partitions()[0].Grant(s.Context(), &g)
-					s.check(err)
-				}
-			}
+		{"64 checks that share a call", "grant: begin, path", store.MaxBatchJobs, func(s *site) func() func() { return s.grants(0) }},
+		{"the same where tenants have records", "grant: begin, stale_reply, path", store.MaxBatchJobs, func(s *site) func() func() {
+			s.records(0, tenants)
+			known, err := s.store.Records(s.Context(), tenantName(0))
+			s.check(err)
+			return s.grants(known[0].Version)
 		}},
+		{"an edit of a tenant's record, beside 10", "tenant_record", 1, func(s *site) func() func() { return s.edits(10) }},
+		{"an edit of a record, beside 10,000", "tenant_record", 1, func(s *site) func() func() { return s.edits(10_000) }},
+	}
+}
+
+// grants asks for tokens of many tenants in one call, by one version of their records.
+func (s *site) grants(record int64) func() func() {
+	g := store.Grant{Member: "limiter-1", Lease: time.Second, Questions: make([]store.Question, store.MaxBatchJobs)}
+	for i := range g.Questions {
+		g.Questions[i] = store.Question{
+			Tenant: tenantName(i), Queue: queue, Class: admission.Medium, Cost: 1,
+			Limits: [admission.Levels]admission.Limit{ample, ample, ample, ample}, Record: record,
+		}
+	}
+	return func() func() {
+		return func() {
+			_, err := s.store.Partitions()[0].Grant(s.Context(), &g)
+			s.check(err)
+		}
+	}
+}
+
+// records gives tenants from a number on a record each, all of one version.
+func (s *site) records(from, n int) {
+	fields := make([]any, 0, 2*n)
+	for i := range n {
+		fields = append(fields, fmt.Sprintf("tenant-%03d", from+i), `-+-+-+-{"limit":{"tokens":50,"per":"1s","burst":50}}`)
+	}
+	parts, _ := redisstore.PartsOf(s.store)
+	s.check(s.aside.HSet(s.Context(), parts[0].Conn().Partition.Records(), fields...).Err())
+}
+
+// edits changes the record of one tenant, whose bucket is there, beside those of others.
+func (s *site) edits(others int) func() func() {
+	s.records(1000, others)
+	n := 0
+	return func() func() {
+		n++
+		return func() {
+			_, err := s.store.PutRecord(s.Context(), store.RecordEdit{
+				Tenant: tenantName(1), Text: fmt.Appendf(nil, `{"limit":{"tokens":%d}}`, n), Changes: []byte("[]"), LongestFill: time.Minute, By: store.Intervention{Author: "ada"},
+			})
+			s.check(err)
+		}
 	}
 }
 

@@ -171,7 +171,27 @@ func (r *rules) ofLimit(level admission.Level, tenant, queue string, class admis
 	if level == admission.LevelGlobal {
 		none += " of all"
 	}
+	own := r.compiled.RecordOf(tenant)
+	if _, said := own.LimitAt(level, queue, class); said {
+		return r.recorded(tenant, own, own.Path(level, queue, class))
+	}
 	return r.decided(none, r.policy.LimitClause(level, tenant, queue, class))
+}
+
+// recorded returns a part of the record of a tenant as the rule that decides; its path is in that.
+func (r *rules) recorded(tenant string, own policy.OwnLimits, path []string) (*Rule, error) {
+	changes, err := policy.DiffRecords(policy.OwnLimits{}, own)
+	if err != nil {
+		return nil, err
+	}
+	rule, at := &Rule{Of: "record of tenant " + tenant, Path: policy.Clause{Path: path}.Pointer()}, map[string]json.RawMessage{}
+	for _, c := range changes {
+		if field, below := strings.CutPrefix(c.Path, rule.Path+"/"); below {
+			at[field] = c.After
+		}
+	}
+	rule.Value, err = json.Marshal(at)
+	return rule, err
 }
 
 // decided returns a rule of the policy that decides; else what is built in.

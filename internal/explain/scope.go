@@ -172,6 +172,13 @@ func (e *Explanation) addBuckets(ctx context.Context, s store.Deployment, scope 
 		if err != nil {
 			return nil, admission.Verdict{}, err
 		}
+		tenant, _, _, err := scope.Parts()
+		if err != nil {
+			return nil, admission.Verdict{}, err
+		}
+		if err := store.LearnRecord(ctx, s, in.compiled, tenant); err != nil {
+			return nil, admission.Verdict{}, err
+		}
 		q, err := in.question(scope)
 		if err != nil {
 			return nil, admission.Verdict{}, err
@@ -232,7 +239,8 @@ func (r *rules) question(scope admission.Scope) (store.Question, error) {
 		}
 		class = named
 	}
-	q := store.Question{Tenant: tenant, Queue: queue, Class: class, Cost: 1, Limits: r.compiled.LimitsFor(tenant, queue, class)}
+	q := store.Question{Tenant: tenant, Queue: queue, Class: class, Cost: 1}
+	q.Limits, q.Record = r.compiled.WayFor(tenant, queue, class)
 	for level := scope.Level() + 1; level < admission.Levels; level++ {
 		q.Limits[level] = admission.Limit{Disabled: true}
 	}

@@ -30,6 +30,8 @@ var rooms = []room{
 	{path: "internal/control", floor: pureFloor},
 	{path: "internal/pressure", floor: pureFloor},
 	{path: "internal/load", floor: pureFloor},
+	{path: "internal/anomaly", floor: pureFloor},
+	{path: "internal/hyperloglog", floor: pureFloor},
 	{path: "internal/fairness", floor: pureFloor},
 	{path: "internal/trace", floor: pureFloor},
 	{path: "internal/limitheader", floor: pureFloor},

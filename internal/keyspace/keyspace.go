@@ -89,6 +89,29 @@ func (p Partition) Counts(minute int64) string {
 	return p.base + "counts:" + strconv.FormatInt(minute, 10)
 }
 
+// Watched is a HASH of what was decided of queues in a minute, counted from 1970.
+func (p Partition) Watched(minute int64) string {
+	return p.base + "watched:" + strconv.FormatInt(minute, 10)
+}
+
+// Distinct is a SET of the queues of which different names are counted in an hour, counted from 1970.
+func (p Partition) Distinct(hour int64) string {
+	return p.base + "distinct:" + strconv.FormatInt(hour, 10)
+}
+
+// DistinctTenants is a STRING, a HyperLogLog: the tenants of a queue in an hour.
+func (p Partition) DistinctTenants(hour int64, queue string) string {
+	return p.base + "dtenants:" + strconv.FormatInt(hour, 10) + ":" + queue
+}
+
+// DistinctJobs is a STRING, a HyperLogLog: its jobs.
+func (p Partition) DistinctJobs(hour int64, queue string) string {
+	return p.base + "djobs:" + strconv.FormatInt(hour, 10) + ":" + queue
+}
+
+// Anomalies is a STREAM of rates that were not usual.
+func (p Partition) Anomalies() string { return p.base + "anomalies" }
+
 // Load is the string with how busy a worker is.
 func (p Partition) Load(worker string) string { return p.base + "load:" + worker }
 
@@ -99,6 +122,9 @@ func (p Partition) Loads(minute int64) string {
 
 // Usage is a HASH of what jobs and reservations of a day, counted from 1970, reserved and cost, by tenant and queue.
 func (p Partition) Usage(day int64) string { return p.base + "usage:" + strconv.FormatInt(day, 10) }
+
+// Records is a HASH of what tenants have of their own beside the policy.
+func (p Partition) Records() string { return p.base + "records" }
 
 // Shadow is a HASH of what a candidate in shadow would have answered.
 func (p Partition) Shadow() string { return p.base + "shadow" }

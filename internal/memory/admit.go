@@ -19,8 +19,7 @@ func (p *Partition) Admit(_ context.Context, version int64, jobs []store.Candida
 		return nil, nil
 	}
 	p.write(func(m *model, now int64) {
-		if version != m.version {
-			err = store.ErrStale
+		if err = m.stale(version, candidatesRecords(jobs)); err != nil {
 			return
 		}
 		a := &admitting{m: m, now: now, jobs: jobs, verdicts: make([]admission.Verdict, len(jobs)), charge: m.charging(&m.bank, now)}

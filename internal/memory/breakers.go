@@ -216,6 +216,24 @@ func (p *Partition) TransitionsAfter(_ context.Context, after string, count int)
 	return of, nil
 }
 
+// NoteAnomalies keeps rates that are not usual, as store.Partition.NoteAnomalies.
+func (p *Partition) NoteAnomalies(_ context.Context, anomalies []store.Anomaly) (kept int, err error) {
+	if len(anomalies) == 0 {
+		return 0, nil
+	}
+	p.write(func(m *model, now int64) {
+		m.advance(now)
+		kept = m.alarms.Note(anomalies, now, m.over(now), func() string { return m.newToken(now) })
+	})
+	return kept, nil
+}
+
+// AnomaliesAfter returns those after a position, as store.Partition.AnomaliesAfter.
+func (p *Partition) AnomaliesAfter(_ context.Context, after string, count int) (of store.Stretch[store.Anomaly], err error) {
+	p.read(func(m *model, _ int64) { of = m.alarms.After(after, count, names.After) })
+	return of, nil
+}
+
 // eventReader is BreakerEvents for one goroutine.
 type eventReader struct{ *Partition }
 

@@ -264,8 +264,13 @@ func (p *Partition) Finish(_ context.Context, pool, worker string, jobs []store.
 		}
 	}
 	p.write(func(m *model, now int64) {
-		if slices.ContainsFunc(jobs, func(f store.Finish) bool { return f.Spent != nil && f.Spent.Version != m.version }) {
-			err = store.ErrStale
+		for i := range jobs {
+			if spent := jobs[i].Spent; spent != nil && spent.Version != m.version {
+				err = store.ErrStale
+				return
+			}
+		}
+		if err = m.stale(m.version, spentRecords(jobs)); err != nil {
 			return
 		}
 		ends = m.finish(now, pool, worker, jobs)
@@ -318,7 +323,7 @@ func (m *model) trueUp(left []*modelJob, jobs []store.Finish, ends []store.Ended
 			m.usage.Add(now, m.over(now), j.arrival, f.Spent.Usage, j.Tenant, j.Queue, counts.Settled(j.Cost, f.Spent.Cost))
 		}
 		back := j.Cost - f.Spent.Cost
-		if back > 0 && c.Changed(j.arrival) {
+		if back > 0 && c.Changed(j.Tenant, j.arrival) {
 			continue // Under other limits the buckets may have been others.
 		}
 		for _, step := range c.PathOf(f.Spent.Limits, j.Tenant, j.Queue, f.Spent.Class) {

@@ -146,6 +146,12 @@ func (d *dump) limits() {
 		text, _ := b.MarshalText()
 		d.add("bucket %s %s", scope, text)
 	}
+	for tenant, at := range d.bank.Changes() {
+		d.add("limits of %s changed at %d", tenant, at)
+	}
+	for tenant, r := range d.records {
+		d.add("record %s %d %s", tenant, r.Version, r.Text)
+	}
 	d.lines = append(d.lines, d.model.leases.Lines()...)
 }
 

@@ -27,8 +27,8 @@ func (p *Partition) Check(_ context.Context, version int64, peek bool, questions
 
 // check answers questions, and returns the moment that a refund asks for.
 func (m *model) check(now, version int64, peek bool, questions []store.Question, answers []store.Answer) (granted bool, at store.Moment, err error) {
-	if version != m.version {
-		return false, at, store.ErrStale
+	if err := m.stale(version, questionsRecords(questions)); err != nil {
+		return false, at, err
 	}
 	c := m.charging(&m.bank, now)
 	granted = true
@@ -95,8 +95,16 @@ func (p *Partition) Commit(_ context.Context, id string, receipt store.Taken, ac
 	if err := admission.ValidateName("id of a refund", id, false); err != nil {
 		return "", err
 	}
-	p.write(func(m *model, now int64) { done = m.commit(now, id, &receipt, actual) })
-	return done, nil
+	p.write(func(m *model, now int64) {
+		if err = m.stale(receipt.Version, questionsRecords([]store.Question{receipt.Question})); err != nil {
+			if done = store.RefundStale; err == store.ErrStale { //nolint:errorlint // A StaleRecordsError goes on, for the caller to learn.
+				err = nil
+			}
+			return
+		}
+		done = m.commit(now, id, &receipt, actual)
+	})
+	return done, err
 }
 
 func (m *model) commit(now int64, id string, receipt *store.Taken, actual admission.Tokens) store.Refund {
@@ -104,8 +112,6 @@ func (m *model) commit(now int64, id string, receipt *store.Taken, actual admiss
 	m.refunded.Passed(m.over(now))
 	until, again := m.refunded.Find(id)
 	switch {
-	case receipt.Version != m.version:
-		return store.RefundStale
 	case elapsed > store.RefundWindow.Microseconds():
 		return store.RefundLate
 	case again && until > m.over(now):
@@ -114,7 +120,7 @@ func (m *model) commit(now int64, id string, receipt *store.Taken, actual admiss
 	m.refunded.Put(id, now+store.RefundWindow.Microseconds())
 	c, since := m.charging(&m.bank, now), buckets.MicroOf(admission.Tokens(m.refunds-receipt.At.Refunds))
 	m.use(now, now-elapsed, q, counts.Settled(q.Cost, actual))
-	if actual < q.Cost && c.Changed(receipt.At.Time) { // Limits are scaled, or no more, since: the buckets may have been others.
+	if actual < q.Cost && c.Changed(q.Tenant, receipt.At.Time) { // Limits are others since: the buckets may have been others.
 		m.advance(now)
 		return store.Refunded
 	}
@@ -154,7 +160,7 @@ func (m *model) reserve(now, version int64, id string, q store.Question) (answer
 		if kept := &known.Taken.Question; kept.Scope() != q.Scope() || kept.Cost != q.Cost {
 			return answer, taken, store.ErrReservationOther
 		}
-		known.Taken.Question.Limits, known.Taken.Question.Usage, known.Again = q.Limits, q.Usage, true
+		known.Taken.Question.Limits, known.Taken.Question.Usage, known.Taken.Question.Record, known.Again = q.Limits, q.Usage, q.Record, true
 		return store.Answer{Verdict: admission.Verdict{Decision: admission.Admitted}, Left: known.left}, known.Reservation, nil
 	}
 	answers := [1]store.Answer{}
@@ -168,7 +174,7 @@ func (m *model) reserve(now, version int64, id string, q store.Question) (answer
 	}
 	taken.Counted = q.Usage > 0
 	kept := reserved{taken, answers[0].Left}
-	kept.Taken.Question.Limits, kept.Taken.Question.Usage = [admission.Levels]admission.Limit{}, 0
+	kept.Taken.Question.Limits, kept.Taken.Question.Usage, kept.Taken.Question.Record = [admission.Levels]admission.Limit{}, 0, 0
 	for _, over := range m.reserving.Passed(m.over(now)) {
 		delete(m.reserved, over)
 	}
@@ -235,8 +241,7 @@ type shadow struct {
 // Shadow asks questions of a candidate, and counts its answers, as store.Partition.Shadow.
 func (p *Partition) Shadow(_ context.Context, version int64, id string, questions []store.Question) (err error) {
 	p.write(func(m *model, now int64) {
-		if version != m.version {
-			err = store.ErrStale
+		if err = m.stale(version, questionsRecords(questions)); err != nil {
 			return
 		}
 		if m.shadow.counts.ID != id {
@@ -317,11 +322,22 @@ func (p *Partition) CountedScopes(context.Context) (n int64, err error) {
 	return n, nil
 }
 
+// Rates returns what was decided in a minute, as store.Partition.Rates.
+func (p *Partition) Rates(_ context.Context, minute time.Time) (r store.Rates, err error) {
+	p.read(func(m *model, _ int64) { r = m.counts.Rates(minute.Unix() / 60) })
+	return r, nil
+}
+
+// Distincts returns how many different names queues had, as store.Partition.Distincts.
+func (p *Partition) Distincts(_ context.Context, queue string) (all map[string]store.Distinct, err error) {
+	p.read(func(m *model, now int64) { all = m.counts.Distincts(now, queue) })
+	return all, nil
+}
+
 // Grant makes one call for the callers of a limiter, as store.Partition.Grant.
 func (p *Partition) Grant(_ context.Context, g *store.Grant) (granted store.Granted, err error) {
 	p.write(func(m *model, now int64) {
-		if g.Version != m.version {
-			err = store.ErrStale
+		if err = m.stale(g.Version, questionsRecords(g.Questions)); err != nil {
 			return
 		}
 		var refunded int64
@@ -329,6 +345,9 @@ func (p *Partition) Grant(_ context.Context, g *store.Grant) (granted store.Gran
 		granted, refunded, changed = m.leases.Grant(m.charging(&m.bank, now), m.over(now), g)
 		if m.refunds += refunded; changed {
 			m.advance(now)
+		}
+		if g.Beat != 0 {
+			granted.Changed = max(granted.Changed, m.recorded)
 		}
 	})
 	return granted, err

@@ -129,7 +129,12 @@ func (p *Partition) Counters(context.Context) (c store.Counters, err error) {
 	p.read(func(m *model, _ int64) {
 		c = store.Counters{
 			Accepted: m.accepted, Left: maps.Clone(m.left), Died: maps.Clone(m.died), Retried: m.retried, Unknown: maps.Clone(m.unknownTypes),
-			Live: int64(len(m.live)),
+			Live: int64(len(m.live)), Anomalies: maps.Clone(m.alarms.ByKind()),
+		}
+		if m.watched {
+			for _, kind := range store.AnomalyKinds {
+				c.Anomalies[kind] += 0
+			}
 		}
 	})
 	return c, nil

@@ -3,9 +3,14 @@ package memory
 import (
 	"cmp"
 	"context"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/headgate/headgate/buckets"
 	"github.com/headgate/headgate/fairqueue"
 	"github.com/headgate/headgate/internal/memory/internal/bank"
 	"github.com/headgate/headgate/store"
@@ -145,4 +150,152 @@ func (p *Partition) LeaseRight(_ context.Context, right, token string, limit int
 func (p *Partition) ReturnRight(_ context.Context, right, token string) error {
 	p.write(func(m *model, _ int64) { m.rights.Return(right, token) })
 	return nil
+}
+
+// recordSlack is for how long a tenant's buckets are kept beyond twice what the slowest takes to fill, as redisstore has it.
+const recordSlack = 2 * time.Second
+
+// tenantRecord returns what a tenant has beside the policy.
+func (m *model) tenantRecord(tenant string) store.TenantRecord {
+	if r, ok := m.records[tenant]; ok {
+		return r
+	}
+	return store.TenantRecord{Tenant: tenant, Version: store.NoRecord}
+}
+
+// stale reports limits that come from another version of the policy, or from other records of tenants: those that a call names, version by tenant, in
+// its order.
+func (m *model) stale(version int64, records iter.Seq2[string, int64]) error {
+	if version != m.version {
+		return store.ErrStale
+	}
+	var named []string
+	old := map[string]bool{}
+	for tenant, of := range records {
+		if of == 0 {
+			return nil // The policy has none.
+		}
+		if !slices.Contains(named, tenant) {
+			named = append(named, tenant)
+		}
+		if m.tenantRecord(tenant).Version != of {
+			old[tenant] = true
+		}
+	}
+	if len(old) == 0 {
+		return nil
+	}
+	stale := &store.StaleRecordsError{}
+	for _, tenant := range named {
+		if old[tenant] {
+			stale.Records = append(stale.Records, m.tenantRecord(tenant))
+		}
+	}
+	return stale
+}
+
+func questionsRecords(questions []store.Question) iter.Seq2[string, int64] {
+	return func(yield func(string, int64) bool) {
+		for i := range questions {
+			if !yield(questions[i].Tenant, questions[i].Record) {
+				return
+			}
+		}
+	}
+}
+
+func candidatesRecords(jobs []store.Candidate) iter.Seq2[string, int64] {
+	return func(yield func(string, int64) bool) {
+		for i := range jobs {
+			if !yield(jobs[i].Job.Tenant, jobs[i].Record) {
+				return
+			}
+		}
+	}
+}
+
+// spentRecords are those of jobs whose costs are told.
+func spentRecords(jobs []store.Finish) iter.Seq2[string, int64] {
+	return func(yield func(string, int64) bool) {
+		for i := range jobs {
+			if f := &jobs[i]; f.Spent != nil && !yield(f.Key.Tenant, f.Spent.Record) {
+				return
+			}
+		}
+	}
+}
+
+// PutRecord changes the record of a tenant, as store.Buckets.PutRecord.
+func (p *Partition) PutRecord(_ context.Context, e store.RecordEdit) (version int64, err error) {
+	if err := e.Validate(); err != nil {
+		return 0, err
+	}
+	p.write(func(m *model, now int64) {
+		was := m.tenantRecord(e.Tenant)
+		switch {
+		case e.Policy != m.version:
+			err = store.ErrStale
+			return
+		case e.Expected > 0 && e.Expected != was.Version:
+			version, err = was.Version, &store.RecordConflictError{Tenant: e.Tenant, Expected: e.Expected, InForce: was.Version}
+			return
+		}
+		if version = was.Version; string(e.Text) == string(was.Text) {
+			return
+		}
+		m.advance(now)
+		m.recorded = max(m.filled, m.recorded+1)
+		action := store.AuditTenantRecord
+		if len(e.Text) == 0 {
+			action, version = store.AuditTenantRecordGone, store.NoRecord
+			delete(m.records, e.Tenant)
+		} else {
+			if m.records == nil {
+				m.records = map[string]store.TenantRecord{}
+			}
+			version = m.recorded
+			m.records[e.Tenant] = store.TenantRecord{Tenant: e.Tenant, Version: version, Text: slices.Clone(e.Text)}
+		}
+		m.bank.Forget(m.over(now))
+		m.bank.LimitsChanged(e.Tenant, buckets.Instant(m.filled), (2*e.LongestFill + recordSlack).Microseconds(), now)
+		m.recordEdit(now, &e, action, was.Version, version)
+	})
+	return version, err
+}
+
+// Records returns those of tenants, in order.
+func (p *Partition) Records(_ context.Context, tenants ...string) (all []store.TenantRecord, err error) {
+	p.read(func(m *model, _ int64) {
+		for _, tenant := range tenants {
+			all = append(all, m.tenantRecord(tenant))
+		}
+	})
+	return all, nil
+}
+
+// RecordsPage returns some records of all: here by name, from behind the cursor on.
+func (p *Partition) RecordsPage(_ context.Context, q store.RecordsQuery) (page store.RecordsPage, err error) {
+	limit, err := q.Least()
+	if err != nil {
+		return page, err
+	}
+	p.read(func(m *model, _ int64) {
+		for _, tenant := range slices.Sorted(maps.Keys(m.records)) {
+			if tenant <= q.Cursor || !strings.HasPrefix(tenant, q.Prefix) {
+				continue
+			}
+			if len(page.Records) == limit {
+				page.Next = page.Records[limit-1].Tenant
+				return
+			}
+			page.Records = append(page.Records, m.records[tenant])
+		}
+	})
+	return page, nil
+}
+
+// CountRecords returns how many tenants have a record.
+func (p *Partition) CountRecords(context.Context) (n int64, err error) {
+	p.read(func(m *model, _ int64) { n = int64(len(m.records)) })
+	return n, nil
 }

@@ -29,6 +29,7 @@ type settings struct {
 	pressured map[string]bool
 	load      time.Duration // how often workers tell how busy they are
 	usage     bool
+	watched   bool
 	reserves  map[string]store.Reserve // by queue
 }
 
@@ -86,7 +87,7 @@ func settingsIn(u *store.PolicyUpdate) settings {
 	for _, queue := range u.Pressured {
 		s.pressured[queue] = true
 	}
-	s.usage = u.Usage
+	s.usage, s.watched = u.Usage, u.Watched
 	for _, r := range u.Reserves {
 		r.Classes = slices.Clone(r.Classes)
 		s.reserves[r.Queue] = r
@@ -369,6 +370,21 @@ func (m *model) record(now int64, by store.Intervention, action, name string, n 
 		return
 	}
 	m.log.Record(now, m.newToken(now), by, action, name, n, length)
+	m.happened[auditTopic] = true
+}
+
+// recordEdit notes in the audit that a tenant's record was changed.
+func (m *model) recordEdit(now int64, e *store.RecordEdit, action string, from, to int64) {
+	if len(e.Changes) == 0 {
+		m.record(now, e.By.Named(), action, "records", 1, 0)
+		return
+	}
+	if e.By.Own {
+		return
+	}
+	m.log.Add(now, m.newToken(now), e.By.Named().Act, store.AuditEntry{
+		Action: action, Name: string(store.TenantGate(e.Tenant)), From: from, To: to, Author: e.By.Author, Reason: e.By.Reason, Changes: e.Changes,
+	})
 	m.happened[auditTopic] = true
 }
 

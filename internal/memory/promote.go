@@ -48,7 +48,7 @@ func (m *model) promote(now int64, leap store.Leap, owner string, lease int64) s
 		soon += fairqueue.ContinueAfter
 	}
 	done.More, done.Moved, done.Next = m.more || next <= soon, m.moves-c.MovesLeft, -time.Microsecond
-	if len(m.adaptive)+len(m.pressures) > 0 || m.load > 0 {
+	if len(m.adaptive)+len(m.pressures) > 0 || m.load > 0 || m.watched {
 		done.Adaptive = m.version
 	}
 	if next < never {

@@ -31,6 +31,8 @@ type model struct {
 	shadow    shadow
 	changed   buckets.Instant
 	scales    map[store.GateName]scale
+	records   map[string]store.TenantRecord // what tenants have beside the policy, and recorded the latest version of any
+	recorded  int64
 	refunds   int64
 	refunded  *times.Times
 	reserved  map[string]reserved // what ids have taken, by TENANT:ID, and until when that is remembered
@@ -95,6 +97,8 @@ type model struct {
 	pressures map[string]*pressure        // queues that are measured
 	loads     map[string]store.WorkerLoad // of workers
 	points    []loadPoint                 // of services, by time
+
+	alarms counts.Alarms // rates that were not usual
 
 	breakers map[string]*modelBreaker // by downstream
 	quiet    time.Duration
@@ -195,7 +199,7 @@ func newModel() *model {
 	m := &model{
 		room: fairqueue.NewRoom(), timers: times.New(),
 		bank: bank.New(), shadow: shadow{bank: bank.New()}, refunded: times.New(), reserved: map[string]reserved{}, reserving: times.New(), leases: bank.NewLeases(0),
-		counts: counts.New(), usage: counts.Usage{}, usedFrom: -1,
+		counts: counts.New(), alarms: counts.NewAlarms(), usage: counts.Usage{}, usedFrom: -1,
 		live: map[string]*modelJob{}, ended: [2]map[string]bool{{}, {}}, later: sorted.New(byTime), letters: graves.New(byTime, func(j *modelJob) (tenant, queue string) { return j.Tenant, j.Queue }),
 		backlogs: map[tenantQueue]*backlog{}, totals: map[string]*depth{}, tokens: map[string]*modelJob{}, holding: map[holder][]*modelJob{},
 		begun: map[string]*begun{}, probes: map[string][]*modelJob{}, unique: names.NewKeys(), staying: map[string]*times.Times{},

@@ -189,6 +189,10 @@ func newCrowd(t *testing.T, s store.Deployment, prefix string, seed uint64) *cro
 		_, err := s.ScaleLimits(ctx, target, 1, time.Hour, store.Intervention{Author: "ada", Reason: "fire"})
 		check(t, err)
 	}
+	for i := range crowdTenants - 2 { // Two have none.
+		_, err := s.PutRecord(ctx, store.RecordEdit{Tenant: fmt.Sprintf("t%d", i), Policy: 1, Text: fmt.Appendf(nil, `{"limit":{"tokens":%d}}`, i+1)})
+		check(t, err)
+	}
 	c.work(3)
 	check(t, s.Shadow(ctx, 1, "candidate", []store.Question{{Tenant: "t7", Queue: "mail", Class: "low", Limits: crowdLimits, Cost: 1}}))
 	_, err = s.Partitions()[0].LastTick(ctx, "nightly", time.UnixMicro(1))

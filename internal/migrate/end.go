@@ -31,7 +31,7 @@ func (m *Migration) remove(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(m.removeGates(ctx, i), m.removeUsage(ctx, i)); err != nil {
+		if err := errors.Join(m.removeGates(ctx, i), m.removeUsage(ctx, i), m.removeRecords(ctx, i)); err != nil {
 			return err
 		}
 	}

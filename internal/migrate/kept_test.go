@@ -97,7 +97,7 @@ func keptOf(ctx context.Context, t *testing.T, s store.Deployment) (kept []strin
 			t.Errorf("partition %d does not conserve: %+v", i, one)
 		}
 	}
-	for _, all := range [][]string{pausesOf(ctx, t, s), suspensionsOf(ctx, t, s), scalesOf(ctx, t, s), breakersOf(ctx, t, s), usageOf(ctx, t, s)} {
+	for _, all := range [][]string{pausesOf(ctx, t, s), suspensionsOf(ctx, t, s), scalesOf(ctx, t, s), breakersOf(ctx, t, s), usageOf(ctx, t, s), recordsOf(ctx, t, s)} {
 		kept = append(kept, all...)
 	}
 	slices.Sort(kept)
@@ -174,6 +174,25 @@ func suspensionsOf(ctx context.Context, t *testing.T, s store.Deployment) (lines
 	check(t, err)
 	for _, p := range all {
 		lines = append(lines, fmt.Sprintf("suspended %s %s until the end of time %t", p.Name, p.Reason, p.Until.IsZero()))
+	}
+	return lines
+}
+
+// recordsOf tells the records of tenants, each of which is where its tenant is.
+func recordsOf(ctx context.Context, t *testing.T, s store.Deployment) (lines []string) {
+	t.Helper()
+	for i, part := range s.Partitions() {
+		page, err := part.RecordsPage(ctx, store.RecordsQuery{})
+		check(t, err)
+		for _, r := range page.Records {
+			lines = append(lines, fmt.Sprintf("record %s %d %s", r.Tenant, r.Version, r.Text))
+			if s.PartitionOf(r.Tenant) != i {
+				t.Errorf("partition %d has the record of %s", i, r.Tenant)
+			}
+		}
+	}
+	if len(lines) == 0 {
+		t.Error("no record is left")
 	}
 	return lines
 }

@@ -121,8 +121,8 @@ func (p *partition) copyTo(ctx context.Context, to *partition, names ...string) 
 }
 
 // ofPartition are the keys that a partition has for its own sake and keeps on another Redis: places of followers, transitions of
-// breakers, what a candidate in shadow would have answered, ticks of periodic jobs.
-var ofPartition = []string{"followers", "events", "shadow", "periodic"}
+// breakers, rates that were not usual, what a candidate in shadow would have answered, ticks of periodic jobs.
+var ofPartition = []string{"followers", "events", "anomalies", "shadow", "periodic"}
 
 // copyPartitions begins the clocks of new partitions where those of the first one are, and takes what a partition has for itself.
 func (m *Migration) copyPartitions(ctx context.Context) error {

@@ -135,6 +135,9 @@ var everyClock = sync.OnceValues(func() (*Clock, error) {
 	return c, err
 })
 
+// Steps reports whether clocks of servers step while tests run: what is to start at a time of Redis' then comes so much earlier or later.
+func Steps() bool { return strings.Contains(os.Getenv(ClockVariable), "@") }
+
 // Now returns the time of servers without a clock of their own: this machine's, or what ClockVariable makes of it.
 func Now() time.Time {
 	c, err := everyClock()

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/store"
 )
@@ -36,8 +37,9 @@ type plan struct {
 	Result
 
 	update store.PolicyUpdate
-	// base is the policy that was in force.
-	base policy.Policy
+	// base is the policy that was in force, and records says that the new one has records of tenants.
+	base    policy.Policy
+	records bool
 }
 
 // Put stores a document as the next version. A document whose Version is not 0 must have been made from the version in
@@ -98,10 +100,28 @@ func DryRun(ctx context.Context, store store.Deployment, document policy.Policy)
 	if err != nil {
 		return Result{}, err
 	}
+	if err := p.keepsRecords(ctx, store); err != nil {
+		return Result{}, err
+	}
 	if err := store.CheckPolicy(ctx, p.update); err != nil {
 		return Result{}, fmt.Errorf("store policy: %w", err)
 	}
 	return p.Result, nil
+}
+
+// keepsRecords refuses a policy without records of tenants while there are some: they would hold no more, and nobody would be told.
+func (p plan) keepsRecords(ctx context.Context, store store.Deployment) error {
+	if p.records || !p.base.TenantRecords {
+		return nil
+	}
+	n, err := store.CountRecords(ctx)
+	if err != nil || n == 0 {
+		return err
+	}
+	return &admission.FieldError{
+		Field: "tenant_records", Value: "false",
+		Allowed: fmt.Sprintf("true while %d tenants have records: keep them by headgate record export, and take them away by headgate record delete --all", n),
+	}
 }
 
 // Rollback stores the document of a version that is kept as the next version, to the byte but for its version. One that
@@ -193,7 +213,7 @@ func newPlan(current, document policy.Policy, text []byte) (plan, error) {
 		update.Before = &before
 	}
 	update.SameBuckets = sameBuckets(changes)
-	return plan{Result{current.Version, document.Version, changes}, update, current}, nil
+	return plan{Result{current.Version, document.Version, changes}, update, current, document.TenantRecords}, nil
 }
 
 // sameBuckets reports whether none of the changes is of a rate or a burst of a bucket.
@@ -216,6 +236,9 @@ func sameBuckets(changes []policy.Change) bool {
 }
 
 func (p plan) store(ctx context.Context, store store.Deployment, edit Edit) (Result, error) {
+	if err := p.keepsRecords(ctx, store); err != nil {
+		return Result{}, err
+	}
 	p.update.Edit, p.update.Author, p.update.Reason = rand.Text(), edit.Author, edit.Reason
 	if err := store.PutPolicy(ctx, p.update); err != nil {
 		return Result{}, fmt.Errorf("store policy: %w", err)

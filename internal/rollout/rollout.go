@@ -58,7 +58,7 @@ func newUpdate(expected int64, document policy.Policy, text []byte) (store.Polic
 	for _, p := range compiled.Pressured() {
 		update.Pressured = append(update.Pressured, p.Queue)
 	}
-	update.Load = compiled.LoadEvery()
+	update.Load, update.Watched = compiled.LoadEvery(), compiled.Watched()
 	each, tiers := compiled.BoundsIn(policy.Every)
 	if each != (policy.Overflow{}) || len(tiers) > 0 {
 		update.Overflows = append(update.Overflows, store.TenantOverflow{Tenant: store.Every, Queue: store.Every, Overflow: overflow(each), Tiers: overflows(tiers)})

@@ -60,12 +60,19 @@ type LimitConfig struct {
 	InForce *Limit          `json:"in_force,omitempty"`
 	// Rule is what decides that, none where nothing in the policy does.
 	Rule *Rule `json:"rule,omitempty"`
+	// Recorded says that it is the tenant's record that decides, before the policy; then Rule.Path is in that.
+	Recorded bool `json:"recorded,omitempty"`
 	// Shares is what each of several partitions has of the tokens of the global limit in force.
 	Shares []float64 `json:"shares,omitempty"`
 }
 
 // ReadLimitConfig shows the limit of a scope, by the policy in force, and its shares. A bad scope is a *headgate.FieldError.
 func ReadLimitConfig(ctx context.Context, s store.Deployment, current policy.Policy, compiled *policy.Compiled, scope admission.Scope) (LimitConfig, error) {
+	if tenant, _, _, err := scope.Parts(); err == nil {
+		if err := store.LearnRecord(ctx, s, compiled, tenant); err != nil {
+			return LimitConfig{}, err
+		}
+	}
 	v, err := LimitConfigOf(current, compiled, scope)
 	if err != nil || scope != admission.Global || v.InForce == nil {
 		return v, err
@@ -87,6 +94,11 @@ func LimitConfigOf(current policy.Policy, compiled *policy.Compiled, scope admis
 	}
 	if rule := current.LimitClause(scope.Level(), tenant, queue, class); rule.Path != nil {
 		v.Rule = &Rule{rule.Of, rule.Pointer()}
+	}
+	if own := compiled.RecordOf(tenant); tenant != "" {
+		if _, said := own.LimitAt(scope.Level(), queue, class); said {
+			v.Recorded, v.Rule = true, &Rule{"record of tenant " + tenant, policy.Clause{Path: own.Path(scope.Level(), queue, class)}.Pointer()}
+		}
 	}
 	if limit := compiled.LimitsFor(tenant, queue, class)[scope.Level()]; !limit.Disabled {
 		v.InForce = limitOf(&limit)

@@ -33,6 +33,20 @@ type Queue struct {
 	Last *time.Time `json:"last_dispatched_at,omitempty"`
 	// Overflow bounds each tenant's depth, by the policy; absent where nothing does, and in lists.
 	Overflow *policy.Overflow `json:"overflow,omitempty"`
+	// Distinct is how many different tenants and jobs it had; absent where nobody counts, and in lists.
+	Distinct *Distinct `json:"distinct,omitempty"`
+}
+
+// Distinct is how many different ones there were, within 1 % or so, in the hour of UTC under way and in the last.
+type Distinct struct {
+	ThisHour DistinctNames `json:"this_hour"`
+	LastHour DistinctNames `json:"last_hour"`
+}
+
+// DistinctNames are those of an hour.
+type DistinctNames struct {
+	Tenants int64 `json:"tenants"`
+	Jobs    int64 `json:"jobs"`
 }
 
 // Class is one of a queue's.
@@ -70,6 +84,14 @@ func QueueOf(q *store.QueueState) Queue {
 		v.Suspension = new(SuspensionOf(*q.Suspended))
 	}
 	return v
+}
+
+// DistinctOf shows how many different tenants and jobs a queue had; nil for none.
+func DistinctOf(d store.Distinct) *Distinct {
+	if d == (store.Distinct{}) {
+		return nil
+	}
+	return &Distinct{DistinctNames(d.ThisHour), DistinctNames(d.LastHour)}
 }
 
 // QueuesOf shows several.

@@ -18,6 +18,8 @@ type Tenant struct {
 	Limit  *Limit `json:"limit,omitempty"`
 	// Own is what the policy has for the tenant alone, as it is put.
 	Own json.RawMessage `json:"own,omitempty"`
+	// Record is what it has beside the policy, before what that says.
+	Record json.RawMessage `json:"record,omitempty"`
 
 	Holds
 }
@@ -35,11 +37,19 @@ func ReadTenant(ctx context.Context, s store.Deployment, current policy.Policy, 
 	if err != nil {
 		return v, err
 	}
+	if err := store.LearnRecord(ctx, s, compiled, tenant); err != nil {
+		return v, err
+	}
 	config, err := LimitConfigOf(current, compiled, admission.Scope(tenant))
 	if err != nil {
 		return v, err
 	}
 	v.Limit = config.InForce
+	if own := compiled.RecordOf(tenant); !own.Empty() {
+		if v.Record, err = policy.MarshalRecord(own); err != nil {
+			return v, err
+		}
+	}
 	if v.Own, err = current.At(TenantPath(tenant)...); err != nil {
 		return v, err
 	}

@@ -26,6 +26,7 @@ type Tally struct {
 		running int  // calls of Run
 		armed   bool // a timer of NoteAlone ends with a flush
 		paths   map[Path]Sum
+		names   names
 	}
 }
 
@@ -81,7 +82,7 @@ func (t *Tally) end() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.mu.running--; t.mu.running == 0 && !t.mu.armed {
-		t.mu.paths = nil
+		t.mu.paths, t.mu.names = nil, names{}
 	}
 }
 
@@ -92,6 +93,15 @@ func (t *Tally) Note(note func(add func(Path, Sum))) {
 	if t.mu.running > 0 {
 		note(t.addLocked)
 	}
+}
+
+// NoteJobs notes jobs by name, for how many different ones there are in an hour, where the policy has rates watched. They are told with the
+// next counts.
+func (t *Tally) NoteJobs(note func(add func(queue, tenant, id string))) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.mu.names.begin(time.Now())
+	note(func(queue, tenant, id string) { t.mu.names.addJob(queue, tenant+":"+id) })
 }
 
 // NoteAlone counts what note adds, also while Run does not run: then flush is called a second after the first note that is not
@@ -141,22 +151,33 @@ func (t *Tally) Store(ctx context.Context, store store.Deployment, snapshot *pol
 	return t.flush(ctx, store, snapshot)
 }
 
-// take returns what was counted, and begins anew.
-func (t *Tally) take() map[Path]Sum {
+// take returns what was counted, and begins anew. Where rates are watched it also returns names that are to be told, by queue.
+func (t *Tally) take(watched bool) (map[Path]Sum, map[string]fresh) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	taken := t.mu.paths
 	t.mu.paths = nil
-	return taken
+	if !watched {
+		t.mu.names = names{}
+		return taken, nil
+	}
+	t.mu.names.begin(time.Now())
+	for p := range taken {
+		if p.Queue != "" {
+			t.mu.names.addTenant(p.Queue, p.Tenant)
+		}
+	}
+	return taken, t.mu.names.take()
 }
 
 // giveBack adds what was taken and not stored.
-func (t *Tally) giveBack(taken map[Path]Sum) {
+func (t *Tally) giveBack(taken map[Path]Sum, told map[string]fresh) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for p, s := range taken {
 		t.addLocked(p, s)
 	}
+	t.mu.names.giveBack(told)
 }
 
 // flush stores what was counted. What may have been stored is not stored again; what was certainly not is kept.
@@ -164,35 +185,47 @@ func (t *Tally) flush(ctx context.Context, s store.Deployment, snapshot *policy.
 	if snapshot == nil { // Then nothing was decided either.
 		return nil
 	}
-	taken := t.take()
-	if len(taken) == 0 {
+	taken, told := t.take(snapshot.Watched())
+	if len(taken)+len(told) == 0 {
 		return nil
 	}
-	done, err := s.Count(ctx, scopeCounts(taken, snapshot))
+	done, err := s.Count(ctx, scopeCounts(taken, told, snapshot))
 	if err == nil {
 		return nil
 	}
 	if done == 0 && !store.InDoubt(err) {
-		t.giveBack(taken)
+		t.giveBack(taken, told)
 		return err
 	}
+	t.giveBack(nil, told) // The same name twice makes no difference.
 	return fmt.Errorf("counts of %d ways are lost: %w", len(taken), err)
 }
 
-// scopeCounts sums up by scope, at every level of each way.
-func scopeCounts(taken map[Path]Sum, snapshot *policy.Compiled) []store.ScopeCount {
-	sums := map[admission.Scope]Sum{}
+// scopeCounts sums up by scope, at every level of each way, and by queue, where the policy has rates watched.
+func scopeCounts(taken map[Path]Sum, told map[string]fresh, snapshot *policy.Compiled) []store.ScopeCount {
+	sums, queues, watched := map[admission.Scope]Sum{}, map[string]Sum{}, snapshot.Watched()
 	for p, s := range taken {
+		if watched && p.Queue != "" {
+			queues[p.Queue] = queues[p.Queue].plus(s)
+		}
 		for level := admission.LevelGlobal; level <= p.Level(); level++ {
 			scope := admission.ScopeAt(level, p.Tenant, p.Queue, p.Class)
 			sums[scope] = sums[scope].plus(s)
 		}
 	}
-	counts := make([]store.ScopeCount, 0, len(sums))
+	counts := make([]store.ScopeCount, 0, len(sums)+len(queues))
 	for scope, s := range sums {
 		counts = append(counts, store.ScopeCount{
 			Scope: scope, Always: scope == admission.Global || snapshot.Observes(scope), Allowed: s.Allowed, Refused: s.Refused, Tokens: s.Tokens,
+			Watched: watched,
 		})
+	}
+	for queue := range told { // Its jobs may have been noted before they are counted.
+		queues[queue] = queues[queue].plus(Sum{})
+	}
+	for queue, s := range queues {
+		names := told[queue]
+		counts = append(counts, store.ScopeCount{Queue: queue, Allowed: s.Allowed, Refused: s.Refused, Tenants: names.tenants, Jobs: names.jobs, Watched: true})
 	}
 	return counts
 }

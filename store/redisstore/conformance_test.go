@@ -156,6 +156,7 @@ type walk struct {
 	held    map[string][]held
 	limits  [3][admission.Levels]admission.Limit
 	version int64
+	owned   map[string]owned                        // What tenants have of their own, nil where the policy has no records.
 	usage   int                                     // Of how many tenants the policy has usage kept.
 	sheds   map[shedding][2]admission.PressureLevel // From which level on the policy refuses which jobs,
 	dooms   map[string]int                          // and above how many percent of what they may wait, by queue.
@@ -191,8 +192,8 @@ var walkThemes = map[string][]string{
 	"spills":     {"finish", "read", "promote", "admit", "finish", "read", "promote", "register", "promote", "cancel", "clear", "policy"},
 	"pressed":    {"press", "admit", "press", "admit", "check", "promote", "policy", "read", "press", "finish", "register"},
 	"adaptive":   {"adapt", "admit", "report", "read", "adapt", "finish", "adapt", "report", "promote", "register", "policy", "gate"},
-	"limits":     {"scale", "check", "take", "grant", "refund", "reserve", "admit", "scale", "read", "finish", "promote", "policy", "shadow"},
-	"loads":      {"loads", "heartbeat", "heartbeat", "promote", "policy", "register", "reclaim"},
+	"limits":     {"scale", "record", "check", "take", "grant", "refund", "record", "reserve", "admit", "scale", "read", "finish", "promote", "policy", "shadow"},
+	"loads":      {"loads", "heartbeat", "rates", "heartbeat", "promote", "policy", "register", "reclaim"},
 	"semaphores": {"semaphore", "semaphore", "semaphore", "policy", "admit"},
 	"breakers":   {"report", "probe", "admit", "promote", "read", "finish", "register", "force"},
 }
@@ -215,6 +216,9 @@ func (w *walk) begin(bounds memory.Bounds) {
 		w.gates, w.pools = cmp.Or(map[string]string{"breakers": "breakers", "adaptive": "all"}[w.theme], "none"), walkPools[:1]
 	}
 	w.drawLimits()
+	if w.number("records", 0, 2) == 0 || w.theme == "limits" && w.number("records of limits", 0, 1) == 0 {
+		w.owned = map[string]owned{}
+	}
 	w.store.SetTime(time.UnixMicro(w.now))
 	if w.theme != "" {
 		w.register()
@@ -245,7 +249,7 @@ func (w *walk) step() {
 	ops := []string{ // rapid draws the first more often
 		"gate", "finish", "adapt", "admit", "gate", "read", "admit", "admit", "adapt", "admit", "read", "finish", "finish", "register",
 		"promote", "promote", "register", "heartbeat", "press", "loads", "reclaim", "policy", "orphan",
-		"cancel", "clear", "purge", "suspend", "start", "check", "take", "refund", "reserve", "grant", "grant", "report", "report", "report", "force", "probe", "shadow", "reset", "look", "semaphore", "scale",
+		"cancel", "clear", "purge", "suspend", "start", "check", "take", "refund", "reserve", "grant", "grant", "report", "report", "report", "force", "probe", "shadow", "reset", "look", "semaphore", "scale", "record", "rates",
 	}
 	if w.gates == "lanes" {
 		ops = []string{"cancel", "admit", "gate", "promote", "read", "finish", "register"}
@@ -254,7 +258,7 @@ func (w *walk) step() {
 		ops = slices.Clone(theme)
 	}
 	ops = slices.DeleteFunc(ops, func(op string) bool {
-		return op == "gate" && w.gates != "all" && w.gates != "lanes" || op == "adapt" && w.gates != "all" || op == "press" && len(w.sheds) == 0 || w.gates == "lone" && (op == "policy" || op == "orphan" || op == "suspend") || (op == "report" || op == "force" || op == "probe") && w.gates == "none"
+		return op == "gate" && w.gates != "all" && w.gates != "lanes" || op == "adapt" && w.gates != "all" || op == "press" && len(w.sheds) == 0 || op == "record" && w.owned == nil || w.gates == "lone" && (op == "policy" || op == "orphan" || op == "suspend") || (op == "report" || op == "force" || op == "probe") && w.gates == "none"
 	})
 	op := pick(w, "op", ops)
 	w.log = append(w.log, op)
@@ -264,7 +268,7 @@ func (w *walk) step() {
 		"promote": w.promote, "gate": w.gate, "policy": w.policy, "orphan": w.orphan, "cancel": w.cancel, "clear": w.clear, "purge": w.purge,
 		"suspend": w.suspend, "check": w.checks, "grant": w.grant, "take": w.take, "refund": w.refund, "reserve": w.reserve, "start": w.start, "report": w.report,
 		"force": w.force, "probe": w.probe, "shadow": w.shadow, "adapt": w.adapt, "press": w.press, "loads": w.loads, "reset": w.reset, "look": w.sight, "lose": w.lose, "semaphore": w.semaphore,
-		"scale": w.scale,
+		"scale": w.scale, "record": w.record, "rates": w.rates,
 	}[op]()
 	if w.resend != nil && w.number("resend", 0, 3) == 0 {
 		w.log = append(w.log, op+" again")

@@ -361,6 +361,11 @@ func (d *redisDump) marks() {
 }
 
 func (d *redisDump) buckets() {
+	for tenant, stored := range d.hash("records") {
+		r, err := codec.ParseRecord(tenant, stored)
+		check(d.tb, err)
+		d.add("record %s %d %s", tenant, r.Version, r.Text)
+	}
 	text := func(stored string) []byte {
 		b, err := buckets.Parse(stored)
 		check(d.tb, err)
@@ -377,7 +382,11 @@ func (d *redisDump) buckets() {
 			continue
 		}
 		for field, stored := range d.hash(key) {
-			if field == "!" {
+			switch field {
+			case "!":
+				continue
+			case "~":
+				d.add("limits of %s changed at %s", tenant, stored)
 				continue
 			}
 			scope := tenant

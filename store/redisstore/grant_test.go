@@ -167,7 +167,7 @@ func TestAStockIsOfTheUpperHalf(t *testing.T) {
 	}
 }
 
-// TestABeatTellsWhenLimitsChanged: by a scale, too, and as that ends.
+// TestABeatTellsWhenLimitsChanged: by a scale, and as that ends; by a tenant's record, and as that is taken away.
 func TestABeatTellsWhenLimitsChanged(t *testing.T) {
 	t.Parallel()
 	l := lender{newYard(t).store, t}
@@ -189,6 +189,16 @@ func TestABeatTellsWhenLimitsChanged(t *testing.T) {
 		check(t, err)
 		if !beat() {
 			t.Errorf("limits are scaled to %g, and a beat does not say so", part)
+		}
+	}
+	for _, text := range []string{`{"limit":{"tokens":1,"per":"1s"}}`, ""} {
+		_, err := l.PutRecord(t.Context(), store.RecordEdit{Tenant: "b", Text: []byte(text), LongestFill: time.Second})
+		check(t, err)
+		if !beat() {
+			t.Errorf("a tenant's record is %q, and a beat does not say so", text)
+		}
+		if beat() {
+			t.Error("nothing has changed after a record, and a beat says so")
 		}
 	}
 }

@@ -64,7 +64,10 @@ func (d *many) Usage(ctx context.Context, q store.UsageQuery) ([]store.DayUsage,
 func (d *many) Count(ctx context.Context, counts []store.ScopeCount) (done int, err error) {
 	of := map[*Partition][]store.ScopeCount{}
 	for _, c := range counts {
-		part := d.ofScope(c.Scope)
+		part := d.parts[0] // It has what is counted of queues.
+		if c.Queue == "" {
+			part = d.ofScope(c.Scope)
+		}
 		of[part] = append(of[part], c)
 	}
 	for part, some := range of {
@@ -74,6 +77,36 @@ func (d *many) Count(ctx context.Context, counts []store.ScopeCount) (done int, 
 		}
 	}
 	return done, nil
+}
+
+// Rates adds up what partitions counted: no tenant is in two, and all queues are in the first.
+func (d *many) Rates(ctx context.Context, minute time.Time) (store.Rates, error) {
+	parts, err := gather(d, func(part *Partition) (store.Rates, error) { return part.Rates(ctx, minute) })
+	if err != nil {
+		return store.Rates{}, err
+	}
+	sum := parts[0]
+	for _, r := range parts[1:] {
+		sum.All.Allowed, sum.All.Refused = sum.All.Allowed+r.All.Allowed, sum.All.Refused+r.All.Refused
+		maps.Copy(sum.Tenants, r.Tenants)
+		sum.Crowded = sum.Crowded || r.Crowded
+	}
+	return sum, nil
+}
+
+// Distincts implements Deployment: the first partition has what is counted of queues.
+func (d *many) Distincts(ctx context.Context, queue string) (map[string]store.Distinct, error) {
+	return d.parts[0].Distincts(ctx, queue)
+}
+
+// NoteAnomalies implements Deployment: the first partition has them, as it has what is counted of queues.
+func (d *many) NoteAnomalies(ctx context.Context, anomalies []store.Anomaly) (kept int, err error) {
+	return d.parts[0].NoteAnomalies(ctx, anomalies)
+}
+
+// AnomaliesAfter implements Deployment.
+func (d *many) AnomaliesAfter(ctx context.Context, after string, count int) (store.Stretch[store.Anomaly], error) {
+	return d.parts[0].AnomaliesAfter(ctx, after, count)
 }
 
 func (d *many) Shadow(ctx context.Context, version int64, id string, questions []store.Question) error {
@@ -121,7 +154,7 @@ func (d *many) Census(ctx context.Context) (store.Census, error) {
 }
 
 func (d *many) Counters(ctx context.Context) (store.Counters, error) {
-	sum := store.Counters{Left: map[string]int64{}, Died: map[string]int64{}, Unknown: map[string]store.Unknown{}}
+	sum := store.Counters{Left: map[string]int64{}, Died: map[string]int64{}, Unknown: map[string]store.Unknown{}, Anomalies: map[string]int64{}}
 	all, err := gather(d, func(part *Partition) (store.Counters, error) { return part.Counters(ctx) })
 	for _, c := range all {
 		sum.Accepted, sum.Retried = sum.Accepted+c.Accepted, sum.Retried+c.Retried
@@ -130,6 +163,7 @@ func (d *many) Counters(ctx context.Context) (store.Counters, error) {
 		}
 		addCounts(sum.Left, c.Left)
 		addCounts(sum.Died, c.Died)
+		addCounts(sum.Anomalies, c.Anomalies)
 		for queue, unknown := range c.Unknown {
 			sum.Unknown[queue] = looking.AddUnknown(sum.Unknown[queue], unknown)
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/store"
 )
 
@@ -59,6 +60,64 @@ func (w *walk) scale() {
 	w.replied("scales", func(s store.Partition) redistest.Reply { return redistest.Replied(s.Scales(w.ctx)) })
 }
 
+// owned is what a tenant has of its own beside the policy.
+type owned struct {
+	limits  [admission.Levels]admission.Limit
+	version int64
+}
+
+// limitsOf returns the limits on a tenant's ways, and the version of the record that they come from, zero where the policy has no records.
+func (w *walk) limitsOf(tenant string) (limits [admission.Levels]admission.Limit, record int64) {
+	limits = w.limits[max(0, slices.Index(walkTenants, tenant))%len(w.limits)]
+	if w.owned == nil {
+		return limits, 0
+	}
+	own, ok := w.owned[tenant]
+	if !ok {
+		return limits, policy.NoRecord
+	}
+	copy(limits[admission.LevelTenant:], own.limits[admission.LevelTenant:])
+	return limits, own.version
+}
+
+// record gives a tenant limits of its own, others or none.
+func (w *walk) record() {
+	if w.owned == nil {
+		return
+	}
+	tenant, by := pick(w, "owner", walkTenants), w.by()
+	e := store.RecordEdit{Tenant: tenant, Policy: w.someVersion(), LongestFill: time.Minute, By: by}
+	if w.number("told apart", 0, 2) > 0 {
+		e.Changes = []byte("[]")
+	}
+	e.Expected = int64(w.number("expected record", 0, 3))
+	var own owned
+	if w.number("own", 0, 3) > 0 {
+		for level := admission.LevelTenant; level < admission.Levels; level++ {
+			own.limits[level] = w.drawLimit()
+		}
+		e.Text = fmt.Appendf(nil, "%v", own.limits)
+	}
+	send := func() (version int64, text string) {
+		reply := w.replied(fmt.Sprintf("record of %s: %q", tenant, e.Text), func(s store.Partition) redistest.Reply {
+			return redistest.Replied(s.PutRecord(w.ctx, e))
+		})
+		version, _ = reply.Values[0].(int64)
+		return version, reply.Err
+	}
+	version, text := send()
+	if w.resend = func() { send() }; text != "" {
+		return
+	}
+	if own.version = version; len(e.Text) == 0 {
+		delete(w.owned, tenant)
+	} else {
+		w.owned[tenant] = own
+	}
+	w.replied("records", func(s store.Partition) redistest.Reply { return redistest.Replied(s.Records(w.ctx, walkTenants...)) })
+	w.replied("how many records", func(s store.Partition) redistest.Reply { return redistest.Replied(s.CountRecords(w.ctx)) })
+}
+
 func (w *walk) questions(most int) []store.Question {
 	n := w.number("questions", 1, most)
 	if w.number("many", 0, 15) == 15 {
@@ -78,6 +137,13 @@ func (w *walk) question() store.Question {
 	q := store.Question{Cost: admission.Tokens(pick(w, "cost", []int{1, 2, 3, 4, 5, 61})), Limits: w.limits[tenant%len(w.limits)]}
 	if level >= admission.LevelTenant {
 		q.Tenant = walkTenants[tenant]
+	}
+	if w.owned != nil {
+		q.Record = policy.NoRecord
+		if q.Tenant != "" {
+			q.Limits, q.Record = w.limitsOf(q.Tenant)
+		}
+		q.Record += int64(w.number("another record", 0, 23) / 23)
 	}
 	if level >= admission.LevelQueue {
 		q.Queue = pick(w, "queue", walkQueues)
@@ -218,22 +284,24 @@ func levelOf(q *store.Question) admission.Level {
 func (w *walk) drawLimits() {
 	for i := range w.limits {
 		for level := range w.limits[i] {
-			l := admission.Limit{Disabled: w.theme != "" && w.theme != "limits" || w.number("limited", 0, 2) > 0}
-			switch {
-			case l.Disabled:
-			case w.number("windowed", 0, 2) == 2:
-				l = w.drawWindow()
-			default:
-				l = admission.Limit{
-					Tokens: admission.Tokens(w.number("tokens", 0, 40)), Burst: admission.Tokens(w.number("burst", 1, 60)),
-					Per: pick(w, "per", []time.Duration{time.Second, 700 * time.Millisecond, time.Minute, 24 * time.Hour}),
-				}
-			}
-			w.limits[i][level] = l
+			w.limits[i][level] = w.drawLimit()
 		}
 	}
 	for i := range w.limits { // one global limit a call
 		w.limits[i][admission.LevelGlobal] = w.limits[0][admission.LevelGlobal]
+	}
+}
+
+func (w *walk) drawLimit() admission.Limit {
+	switch {
+	case w.theme != "" && w.theme != "limits" || w.number("limited", 0, 2) > 0:
+		return admission.Limit{Disabled: true}
+	case w.number("windowed", 0, 2) == 2:
+		return w.drawWindow()
+	}
+	return admission.Limit{
+		Tokens: admission.Tokens(w.number("tokens", 0, 40)), Burst: admission.Tokens(w.number("burst", 1, 60)),
+		Per: pick(w, "per", []time.Duration{time.Second, 700 * time.Millisecond, time.Minute, 24 * time.Hour}),
 	}
 }
 

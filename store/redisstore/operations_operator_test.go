@@ -159,6 +159,7 @@ func (w *walk) policy() {
 	if w.number("tells load", 0, 1) == 1 {
 		u.Load = time.Duration(w.number("load", 1, 3)) * time.Second
 	}
+	u.Watched = w.number("watched", 0, 2) == 1
 	usage := pick(w, "usage", []int{0, 1, 2, 100})
 	u.Usage = usage > 0
 	u.Reserves = w.drawReserves()

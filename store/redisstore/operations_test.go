@@ -47,7 +47,8 @@ func (w *walk) admit() {
 				Release: pick(w, "release", []admission.Release{"", admission.ReleaseAtStart, admission.ReleaseAtEnd, admission.ReleaseAtExpiry}),
 			}
 		}
-		jobs[i] = store.Candidate{Job: &j, Class: class, Limits: &w.limits[tenant%len(w.limits)]}
+		jobs[i] = store.Candidate{Job: &j, Class: class}
+		w.limit(&jobs[i])
 		w.shed(&jobs[i])
 	}
 	if letters := w.letters(); len(letters) > 0 && w.gates != "lone" && w.gates != "lanes" && w.number("redrive", 0, 2) == 0 {
@@ -110,11 +111,18 @@ func (w *walk) letters() []admission.Key {
 func (w *walk) redrive(key admission.Key) store.Candidate {
 	letters, err := w.memory.Letters(w.ctx, []admission.Key{key})
 	check(w.tb, err)
-	limits := &w.limits[slices.Index(walkTenants, key.Tenant)%len(w.limits)]
-	candidate, err := letters[0].Redrive(letters[0].Record.Class, limits)
+	limits, record := w.limitsOf(key.Tenant)
+	candidate, err := letters[0].Redrive(letters[0].Record.Class, &limits)
 	check(w.tb, err)
+	candidate.Record = record
 	w.shed(&candidate)
 	return candidate
+}
+
+// limit gives a candidate the limits of its tenant.
+func (w *walk) limit(c *store.Candidate) {
+	limits, record := w.limitsOf(c.Job.Tenant)
+	c.Limits, c.Record = &limits, record
 }
 
 // shed says from which level on a job is refused, above which wait, and whether its usage is kept.
@@ -136,7 +144,8 @@ func (w *walk) plainJob() store.Candidate {
 	if w.gates == "lanes" && w.number("dated", 0, 2) == 0 {
 		j.Deadline = time.UnixMicro(w.now + int64(w.number("deadline", 0, 3_000_000)))
 	}
-	c := store.Candidate{Job: &j, Class: class, Limits: &w.limits[tenant%len(w.limits)]}
+	c := store.Candidate{Job: &j, Class: class}
+	w.limit(&c)
 	w.shed(&c)
 	return c
 }
@@ -257,9 +266,10 @@ func (w *walk) finish() {
 
 // drawSpent draws what a job has cost: less than it reserved, as much or more.
 func (w *walk) drawSpent(lease *store.Lease, version int64) *store.Spent {
+	limits, record := w.limitsOf(lease.Job.Tenant)
 	return &store.Spent{
 		Cost: admission.Tokens(pick(w, "actual", []int{0, 1, 2, 3, 5, 8, 40, 500})), Class: admission.DefaultClasses()[lease.Class].Name,
-		Limits: &w.limits[slices.Index(walkTenants, lease.Job.Tenant)%len(w.limits)], Version: version, Usage: w.usage,
+		Limits: &limits, Version: version, Usage: w.usage, Record: record,
 	}
 }
 

@@ -115,9 +115,17 @@ func (a *API) Count(ctx context.Context) {
 	a.tally.Run(ctx, a.config.Store, a.limits.snapshot.Load, func(err error) { a.config.Missed("decisions are not counted", err) })
 }
 
+// MaxUnknown is that of the policy: how many different things that are not there a credential may ask for in a minute, 0 where nobody counts.
+func (a *API) MaxUnknown() int {
+	if snapshot := a.limits.snapshot.Load(); snapshot != nil {
+		return snapshot.MaxUnknown()
+	}
+	return 0
+}
+
 // Routes returns all routes.
 func (a *API) Routes() []route.Route {
-	return slices.Concat(a.metaRoutes(), a.queueRoutes(), a.tenantRoutes(), a.jobRoutes(), a.letterRoutes(), a.limitRoutes(), a.policyRoutes(), a.candidateRoutes(), a.partRoutes(), a.breakerRoutes(), a.adaptiveRoutes(), a.semaphoreRoutes(), a.sessions.Routes())
+	return slices.Concat(a.metaRoutes(), a.queueRoutes(), a.tenantRoutes(), a.jobRoutes(), a.letterRoutes(), a.limitRoutes(), a.policyRoutes(), a.candidateRoutes(), a.partRoutes(), a.recordRoutes(), a.breakerRoutes(), a.adaptiveRoutes(), a.semaphoreRoutes(), a.sessions.Routes())
 }
 
 // see and operate are the routes of the deployment, by the role that they need.

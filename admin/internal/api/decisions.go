@@ -327,9 +327,10 @@ func questionOf(snapshot *policy.Compiled, q question) (store.Question, error) {
 		}
 		class = named
 	}
-	limits := downTo(q.Scope.Level(), snapshot.LimitsFor(tenant, queue, class))
+	limits, record := snapshot.WayFor(tenant, queue, class)
+	limits = downTo(q.Scope.Level(), limits)
 	from, _, _ := snapshot.PressureFor(tenant, queue, class)
-	return store.Question{Tenant: tenant, Queue: queue, Class: class, Cost: max(q.Tokens, 1), Limits: limits, Measured: from > 0}, nil
+	return store.Question{Tenant: tenant, Queue: queue, Class: class, Cost: max(q.Tokens, 1), Limits: limits, Measured: from > 0, Record: record}, nil
 }
 
 // downTo leaves out the limits below a level.

@@ -44,6 +44,11 @@ func (l *limits) with(ctx context.Context, do func(*policy.Compiled) error) erro
 		if !errors.Is(err, store.ErrStale) || attempt == staleAttempts {
 			return err
 		}
+		if learned, bad := store.Learn(err, snapshot); bad != nil {
+			return bad
+		} else if learned {
+			continue
+		}
 		if snapshot, err = l.reload(ctx, snapshot); err != nil {
 			return err
 		}

@@ -1,8 +1,11 @@
 package api
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
+	"strings"
 
 	"github.com/headgate/headgate/admin/access"
 	"github.com/headgate/headgate/admin/internal/problem"
@@ -11,6 +14,7 @@ import (
 	"github.com/headgate/headgate/internal/rollout"
 	"github.com/headgate/headgate/internal/shown"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
 )
 
 // partRoutes are those of parts of the policy. Each edit of one stores the whole policy as its next version.
@@ -166,4 +170,131 @@ func (a *API) tenants(r *route.Request) (*route.Answer, error) {
 	query := r.URL.Query()
 	view, err := shown.TenantsOf(current, query.Get("tier"), query.Get("cursor"), pageOf(r))
 	return tagged(current.Version, view), err
+}
+
+// recordRoutes are those of what single tenants have beside the policy.
+func (a *API) recordRoutes() []route.Route {
+	const one = "/api/v1/records/{tenant}"
+	return []route.Route{
+		see("/api/v1/records", a.records),
+		see(one, a.record),
+		operate(http.MethodPut, one, a.putRecord),
+		operate(http.MethodDelete, one, a.deleteRecord),
+	}
+}
+
+func (a *API) records(r *route.Request) (*route.Answer, error) {
+	query := r.URL.Query()
+	page, err := shown.ReadRecords(r.Context(), a.config.Store, store.RecordsQuery{Prefix: query.Get("prefix"), Cursor: query.Get("cursor"), Limit: pageOf(r)})
+	return route.OK(page), err
+}
+
+func (a *API) record(r *route.Request) (*route.Answer, error) {
+	tenant := r.PathValue("tenant")
+	if err := admission.ValidateTenant(tenant); err != nil {
+		return nil, err
+	}
+	stored, _, err := rollout.ReadRecord(r.Context(), a.config.Store, tenant)
+	if err != nil {
+		return nil, err
+	}
+	view, ok := shown.RecordOf(stored)
+	if !ok {
+		return nil, noRecord(tenant)
+	}
+	return tagged(view.Version, view), nil
+}
+
+func noRecord(tenant string) error {
+	return problem.New(problem.NotFound, "tenant %s has no record: what the policy says applies", tenant)
+}
+
+func (a *API) putRecord(r *route.Request) (*route.Answer, error) {
+	next, err := policy.UnmarshalRecord(r.Body)
+	if err != nil {
+		return nil, badPolicy(err)
+	}
+	done, err := a.editRecord(r, next)
+	if err != nil {
+		return nil, err
+	}
+	text, err := policy.MarshalRecord(done.Record)
+	if err != nil {
+		return nil, err
+	}
+	view, _ := shown.RecordOf(store.TenantRecord{Tenant: r.PathValue("tenant"), Version: done.Version, Text: text})
+	if len(text) == 0 {
+		return route.Done(), nil
+	}
+	return tagged(done.Version, view), nil
+}
+
+func (a *API) deleteRecord(r *route.Request) (*route.Answer, error) {
+	done, err := a.editRecord(r, policy.OwnLimits{})
+	if err == nil && len(done.Changes) == 0 {
+		err = noRecord(r.PathValue("tenant"))
+	}
+	return route.Done(), err
+}
+
+// editRecord puts a record in the place of the one that the call was made from, which If-Match names: its ETag, "*" for any, or none where
+// If-None-Match says that there was none.
+func (a *API) editRecord(r *route.Request, next policy.OwnLimits) (rollout.RecordResult, error) {
+	tenant, edit := r.PathValue("tenant"), rollout.Edit{Author: author(r), Reason: r.URL.Query().Get("reason"), Expected: rollout.AnyVersion}
+	if err := admission.ValidateTenant(tenant); err != nil {
+		return rollout.RecordResult{}, err
+	}
+	match, absent := strings.Join(r.Header.Values("If-Match"), ","), r.Header.Get("If-None-Match")
+	switch {
+	case match == "" && absent == "*":
+		edit.Expected = policy.NoRecord
+	case match == "":
+		return rollout.RecordResult{}, problem.New(problem.PreconditionRequired, `send If-Match with the ETag of what you saw and are changing, or "*" for whatever there is; If-None-Match: * where there was none`)
+	case strings.TrimSpace(match) != "*":
+		was, _, err := rollout.ReadRecord(r.Context(), a.config.Store, tenant)
+		if err != nil {
+			return rollout.RecordResult{}, err
+		}
+		if edit.Expected = was.Version; !tagIn(match, was.Version) {
+			return rollout.RecordResult{}, otherRecord(&store.RecordConflictError{Tenant: tenant, InForce: was.Version})
+		}
+	}
+	read := func(ctx context.Context) (rollout.Rules, error) {
+		current, err := a.documents.current(ctx)
+		if err != nil {
+			return rollout.Rules{}, err
+		}
+		return rollout.Rules{Document: current.policy, Compiled: current.compiled}, nil
+	}
+	done, err := rollout.EditRecord(r.Context(), a.config.Store, read, tenant, edit, func(policy.OwnLimits) (policy.OwnLimits, error) { return next, nil })
+	if conflict, ok := errors.AsType[*store.RecordConflictError](err); ok {
+		return done, otherRecord(conflict)
+	}
+	if errors.Is(err, policy.ErrNoRecords) {
+		return done, problem.New(problem.Conflict, "%s", policy.ErrNoRecords)
+	}
+	if errors.Is(err, admission.ErrInvalid) {
+		return done, badPolicy(err)
+	}
+	return done, err
+}
+
+// tagIn reports whether a list of entity tags has that of a version.
+func tagIn(list string, version int64) bool {
+	for text := range strings.SplitSeq(list, ",") {
+		if strings.TrimSpace(text) == tag(version) {
+			return true
+		}
+	}
+	return false
+}
+
+// otherRecord is told to the loser of two editors of a record.
+func otherRecord(conflict *store.RecordConflictError) *problem.DetailsError {
+	if conflict.InForce == policy.NoRecord {
+		return problem.New(problem.PreconditionFailed, "tenant %s has no record: send If-None-Match: * to store one", conflict.Tenant)
+	}
+	p := problem.New(problem.PreconditionFailed, "version %d of the record of tenant %s is in force: look at what it says, and change that", conflict.InForce, conflict.Tenant)
+	p.Header = http.Header{"Etag": {tag(conflict.InForce)}}
+	return p
 }

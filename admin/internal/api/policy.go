@@ -53,10 +53,8 @@ func (a *API) editOf(r *route.Request, reason string) (rollout.Edit, error) {
 		return rollout.Edit{}, err
 	}
 	edit := rollout.Edit{Author: author(r), Reason: reason, Expected: version}
-	for text := range strings.SplitSeq(given, ",") {
-		if strings.TrimSpace(text) == tag(version) {
-			return edit, nil
-		}
+	if tagIn(given, version) {
+		return edit, nil
 	}
 	return edit, lost(version)
 }

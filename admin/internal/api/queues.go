@@ -19,6 +19,7 @@ func (a *API) queueRoutes() []route.Route {
 		see("/api/v1/queues/{queue}", a.queue),
 		see("/api/v1/load", a.loads),
 		see("/api/v1/load/{queue}", a.load),
+		see("/api/v1/anomalies", a.anomalies),
 		operate(http.MethodPost, "/api/v1/queues/{queue}/drain", a.drain),
 	)
 	return append(routes, route.Route{
@@ -39,7 +40,12 @@ func (a *API) queue(r *route.Request) (*route.Answer, error) {
 	if err != nil {
 		return nil, err
 	}
+	distincts, err := a.config.Store.Distincts(r.Context(), queue.Name)
+	if err != nil {
+		return nil, err
+	}
 	view := shown.QueueOf(&queue)
+	view.Distinct = shown.DistinctOf(distincts[queue.Name])
 	err = a.limits.with(r.Context(), func(snapshot *policy.Compiled) error {
 		if bound := snapshot.QueueOf(queue.Name).Overflow; bound != (policy.Overflow{}) {
 			view.Overflow = &bound
@@ -123,6 +129,14 @@ func (a *API) loads(r *route.Request) (*route.Answer, error) {
 		return nil, err
 	}
 	return route.OK(loads), nil
+}
+
+func (a *API) anomalies(r *route.Request) (*route.Answer, error) {
+	view, err := shown.ReadAnomalies(r.Context(), a.config.Store, r.URL.Query().Get("kind"), pageOf(r))
+	if err != nil {
+		return nil, err
+	}
+	return route.OK(view), nil
 }
 
 func (a *API) load(r *route.Request) (*route.Answer, error) {

@@ -41,6 +41,7 @@ var (
 	inDesc    = prometheus.NewDesc("headgate_jobs_accepted_total", "Jobs that were admitted.", nil, nil)
 	leftDesc  = prometheus.NewDesc("headgate_jobs_left_total", "Jobs that left, by reason.", []string{"reason"}, nil)
 	diedDesc  = prometheus.NewDesc("headgate_dead_letters_total", "Jobs that became dead letters, by reason.", []string{"reason"}, nil)
+	oddDesc   = prometheus.NewDesc("headgate_anomalies_total", "Rates that were not usual, by kind: surge, silence, refusal_surge, scope_scan.", []string{"kind"}, nil)
 	againDesc = prometheus.NewDesc("headgate_retries_total", "Runs that failed and whose jobs came back.", nil, nil)
 	typeDesc  = prometheus.NewDesc("headgate_unknown_type_total", "Jobs that workers handed back because they have no handler for their type, by queue.", []string{"queue_id"}, nil)
 	lostDesc  = prometheus.NewDesc("headgate_jobs_unaccounted", "Accepted jobs that have neither a record nor left for a reason that was counted: 0 where all is well, absent where it is not known.", nil, nil)
@@ -106,6 +107,10 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	if err == nil {
 		adaptive, err = readAdaptive(ctx, c.store, papers.gates)
 	}
+	var distinct map[string]store.Distinct
+	if err == nil {
+		distinct, err = readDistinct(ctx, c.store, counters)
+	}
 	running, most := map[string]int{}, map[string]int{}
 	if err == nil {
 		err = c.permits.collect(ctx, c.store, to, running, most)
@@ -123,6 +128,7 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 			gaugeOf(to, boundDesc, float64(u.Used)/float64(u.Most), strings.ReplaceAll(u.Bound, " ", "_"))
 		}
 		collectCounters(to, counters)
+		collectDistinct(to, distinct)
 		collectQueues(to, queues)
 		papers.collect(to, queues, running, most)
 		collectPressure(to, queues, now)
@@ -184,6 +190,9 @@ func collectCounters(to chan<- prometheus.Metric, c store.Counters) {
 		for reason, n := range bounded(counts, maxReasons) {
 			to <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(n), reason)
 		}
+	}
+	for kind, n := range c.Anomalies {
+		to <- prometheus.MustNewConstMetric(oddDesc, prometheus.CounterValue, float64(n), kind)
 	}
 	unknown := make(map[string]int64, len(c.Unknown))
 	for queue, u := range c.Unknown {

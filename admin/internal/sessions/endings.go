@@ -128,8 +128,9 @@ func (a *Sessions) tell(ctx context.Context, s session, held *leased, f store.Fi
 	cost := f.Spent.Cost
 	err = a.config.With(ctx, func(now *policy.Compiled) error {
 		class, _ := now.ClassAt(held.Job.Queue, held.Class)
-		limits := [admission.Levels]admission.Limit(now.LimitsFor(held.Job.Tenant, held.Job.Queue, class))
-		f.Queue, f.Spent = held.Job.Queue, &store.Spent{Cost: cost, Class: class, Limits: &limits, Version: now.Version(), Usage: now.UsageTenants()}
+		way, record := now.WayFor(held.Job.Tenant, held.Job.Queue, class)
+		limits := [admission.Levels]admission.Limit(way)
+		f.Queue, f.Spent = held.Job.Queue, &store.Spent{Cost: cost, Class: class, Limits: &limits, Version: now.Version(), Usage: now.UsageTenants(), Record: record}
 		ends, more, err = held.part.Finish(ctx, s.pool, s.worker, []store.Finish{f})
 		return err
 	})

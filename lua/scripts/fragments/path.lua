@@ -4,13 +4,14 @@
 --   head    '<dddI2I2': rate (0 for no bucket, below zero of fixed windows) and burst of the global limit, the most buckets of a tenant, how many limits, how many
 --           paths; then of each path three bytes: class from 0, the level from which on its jobs are refused (admit; 16 times that of a tenant over its share, if lower, added; 0 for never where its
 --           queue is not measured), its limits from 1. Then there is the window of the global limit, if it has any (bucket.lua); then there may be '<I4', of how many tenants a day usage is kept (usage.lua, 0 for
---           none), and behind it, of each path, '<I2': what guess.lua calls doomed, 0 for never
+--           none), and behind it, of each path, '<I2': what guess.lua calls doomed, 0 for never; and behind these, where the policy has
+--           records of tenants, of each path '<I7': the version of that of its tenant
 --   limits  '<dddddd': of tenant, queue and priority, rate (0 for no bucket, below zero of fixed windows) and burst; then the windows of those
 --           that have any (bucket.lua)
 -- What a call has of these is in tables that outlast it, to be written over by the next: that takes a third of what new ones take. Nobody reads
 -- beyond what its call has written, which call.owners and call.rows count.
--- OWNERS are the tenants of a call that have buckets: key, the first of the buckets, when the key ends, how many fields it has (false
--- for unknown). PATHS are its paths: the buckets by level, false for none, tenant, queue, class from 1.
+-- OWNERS are the tenants of a call that have buckets: name, key, the first of the buckets, when the key ends, how many fields it has (false
+-- for unknown), the version of the record that its limits come from (false for unknown), and when its limits last changed. PATHS are its paths: the buckets by level, false for none, tenant, queue, class from 1.
 local OWNERS, PATHS = {}, {}
 -- The columns of buckets, by row: field, tenant (false for the global one), limit, what there is at call.filled_to, whether it is
 -- stored, whether it is to be; the next of the same tenant; the windows of those whose rate is below zero.
@@ -22,7 +23,7 @@ local bucket_scales, whole_rates, whole_bursts = {}, {}, {}
 -- filled_to is the buckets' own time, which never goes back, and calendar that of windows, which is Redis'.
 function reset.path()
   call.filled_to, call.paths, call.charged, call.owners, call.rows, call.measured = false, PATHS, {}, 0, 0, false
-  call.calendar, call.global_window, call.scales, call.changed_at = false, nil, false, false
+  call.calendar, call.global_window, call.scales, call.changed_at, call.recorded = false, nil, false, false, false
 end
 
 -- row_scale scales a bucket by what holds for all or for its target, whichever leaves less: a burst not below a token, and of a window the
@@ -68,10 +69,10 @@ local function path_owner(tenant)
   local n = call.owners + 1
   t = OWNERS[n]
   if not t then
-    t = { key = '', first = false, expires = 0, count = false }
+    t = { name = '', key = '', first = false, expires = 0, count = false, record = false, changed = 0 }
     OWNERS[n] = t
   end
-  t.key, t.first, t.expires, t.count = call.prefix .. call.buckets .. tenant, false, 0, false
+  t.name, t.key, t.first, t.expires, t.count, t.record = tenant, call.prefix .. call.buckets .. tenant, false, 0, false, false
   call.charged[tenant], call.owners = t, n
   return t
 end
@@ -101,6 +102,8 @@ local function paths_read(at)
     rest = behind - 1
   end
   if #head > rest then kept, dooms = struct_unpack('<I4', head, rest + 1), #head > rest + 4 end
+  local records_at = rest + 4 + 2 * count
+  call.recorded = #head > records_at
   for i = 1, count do
     local class, from, number = byte(head, HEAD_SIZE + 3 * i - 2, HEAD_SIZE + 3 * i)
     local tenant, queue, l = argv[at], argv[at + 1], limits[number]
@@ -128,12 +131,44 @@ local function paths_read(at)
     if p.over then p.from = from % 16 end
     local doomed = dooms and struct_unpack('<I2', head, rest + 3 + 2 * i) or 0
     p.doomed = doomed > 0 and doomed
+    p.owner = t
+    if call.recorded then
+      local version = struct_unpack('<I7', head, records_at + 7 * i - 6)
+      t.record = (not t.record or t.record == version) and version or -1
+    end
     call.measured = call.measured or p.from
     at = at + 3
   end
   call.path_count = count
   return at
 end
+
+-- Records of tenants: HASH `records`, TENANT → version, '>I7', and the record's JSON, what the tenant has of its own beside the policy. A
+-- caller's limits come from a version of it; one that is not there has RECORD_NONE. The field '~' of a tenant's buckets has when it was last
+-- changed: it lives as long as they do.
+local RECORD_NONE, RECORD_VERSION = 1, '>I7'
+local function record_version(stored) return stored and struct_unpack(RECORD_VERSION, stored) or RECORD_NONE end
+
+-- stale_reply is what a call is answered whose limits are not those in force, nil for one whose are: the version of the policy, then of each
+-- tenant that has another record its name and that, empty for none.
+local function stale_reply(version)
+  local pv = state_get('pv') or '0'
+  if pv ~= version then return { 'stale', pv } end
+  if not call.recorded then return end
+  local names, reply = {}, nil
+  for i = 1, call.owners do names[i] = OWNERS[i].name end
+  local stored = redis.call('HMGET', keys.records, unpack(names))
+  for i = 1, call.owners do
+    if record_version(stored[i]) ~= OWNERS[i].record then
+      reply = reply or { 'stale', pv }
+      reply[#reply + 1], reply[#reply + 2] = names[i], stored[i] or ''
+    end
+  end
+  return reply
+end
+
+-- path_changed returns when the limits of a path last changed.
+local function path_changed(path) return path.owner.changed end
 
 -- question_at returns path and cost, in micro-tokens, of the question at a place of packed ones: path from 1 and tokens, '<I2I4'.
 local QUESTION, QUESTION_SIZE = '<I2I4', 6
@@ -163,35 +198,41 @@ end
 -- buckets_read needs `gm` and GLOBAL_BUCKET loaded.
 local ASKED = { '!' }
 local function buckets_read()
-  local now, asked = state_num('bt'), ASKED
+  local now, asked, before = state_num('bt'), ASKED, 1
   local scales, changed_at = scales_read(now)
   local fields, following, rates, bursts = bucket_fields, bucket_next, bucket_rates, bucket_bursts
   local levels, stamps, absent = bucket_levels, bucket_stamps, bucket_absent
   call.filled_to, call.calendar, call.scales, call.changed_at = now, state_num('t'), scales, changed_at
+  if call.recorded then asked[2], before = '~', 2 end
   for i = 1, call.owners do
-    local t, n = OWNERS[i], 1
-    local b = t.first
+    local t, n = OWNERS[i], before
+    local b, changed = t.first, changed_at
+    t.changed = changed_at
     while b do
       if scales then row_scale(b, 't:' .. sub(t.key, #call.prefix + #call.buckets + 1)) end
       n = n + 1
       asked[n], b = fields[b], following[b]
     end
-    if n > 1 then
+    if n > before then
       local values = redis.call('HMGET', t.key, unpack(asked, 1, n))
       if values[1] then
         t.expires = values[1] + 0
       else
         t.count = 0
       end
-      b, n = t.first, 1
+      if before > 1 and values[2] then
+        changed = math.max(changed, values[2] + 0)
+        t.changed = changed
+      end
+      b, n = t.first, before
       while b do
         n = n + 1
         local stored = values[n]
         absent[b] = not stored
         if rates[b] > 0 then
-          levels[b], stamps[b] = bucket_settle(stored, rates[b], bursts[b], changed_at, now)
+          levels[b], stamps[b] = bucket_settle(stored, rates[b], bursts[b], changed, now)
         else
-          levels[b], stamps[b] = window_settle(stored, bucket_windows[b], bursts[b], changed_at, now, call.calendar)
+          levels[b], stamps[b] = window_settle(stored, bucket_windows[b], bursts[b], changed, now, call.calendar)
         end
         b = following[b]
       end
@@ -350,11 +391,11 @@ end
 local function buckets_sweep(t)
   local values, out = redis.call('HGETALL', t.key), {}
   for i = 1, #values, 2 do
-    if values[i] ~= '!' and #out < 16 then
+    if values[i] ~= '!' and values[i] ~= '~' and #out < 16 then
       local stored = values[i + 1]
       local _, stamp, span = bucket_parse(stored)
       if window_is(stored) then stamp, span = window_kept(stored, call.filled_to, call.calendar) end
-      if stamp + span <= call.filled_to and stamp >= call.changed_at then out[#out + 1] = values[i] end
+      if stamp + span <= call.filled_to and stamp >= t.changed then out[#out + 1] = values[i] end
     end
   end
   if #out > 0 then redis.call('HDEL', t.key, unpack(out)) end

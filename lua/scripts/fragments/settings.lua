@@ -41,6 +41,7 @@ end
 --   o QUEUE           slots that only some of its classes may take, as the gate o has them (gate.lua)
 --   r QUEUE           that it is measured how much the queue is pressed (pressure.lua)
 --   u                 that usage is kept (usage.lua)
+--   d                 that rates are watched (anomaly.lua)
 --   w CLASS:TENANT    weight; an empty tenant is everybody else
 -- `nb`, `nk` and `nw` count the bounds, the p and the weights; `pr` names the edit whose bounds have to be counted (recount.lua), `ps`
 -- the settings as they are, by version and digest, where that is known (settings.go).
@@ -240,6 +241,8 @@ local function settings_apply(list, edit, now)
       pressure_want(name, value ~= '')
     elseif kind == 'l' then
       state_set('load', value ~= '' and value)
+    elseif kind == 'd' then
+      state_set('anom', value ~= '' and value)
     elseif kind == 'u' then
       usage_want(value ~= '', now)
     else

@@ -7,7 +7,7 @@
 --   (with the letter's seq), of a redriven one who does it and why, as fragments/audit.lua reads it, and where the record's flags
 --   say so the name under which its payload was uploaded (a redriven one has it already), the time it starts (microseconds from now if negative), and its unique
 --   key with microseconds
--- Reply {"stale", version} or {"decided" | "more", a line a job}, lines being "admitted POSITION WAIT_US",
+-- Reply {"stale", version, ...} as fragments/path.lua says or {"decided" | "more", a line a job}, lines being "admitted POSITION WAIT_US",
 --   "straight", "later WAIT_US", or "spilled POSITION", each with "LEFT BURST", in whole tokens, of the bucket on the way that holds least
 --   after it, where there is one; or "duplicate", "limited LEVEL LEFT WAIT_US BURST", "costly LEVEL BURST", "dedup",
 --   "buckets LEVEL", "queues", "queues MADE" by its tenant, "deadline", "overflow JOBS BYTES" of its
@@ -458,7 +458,8 @@ function scripts.admit(KEYS, ARGV)
     end
   end
   call_begin(call.now, state_fields)
-  if (state_get('pv') or '0') ~= VERSION then return { 'stale', state_get('pv') or '0' } end
+  local stale = stale_reply(VERSION)
+  if stale then return stale end
   buckets_read()
   jobs_read(jobs_at)
   known()

@@ -9,7 +9,7 @@
 --   that do not count it, see gate.lua, reason its downstream, text its queue),
 --   complete_full (any; with a delay, text is its result and is kept for so long), retry (an attempt burnt; delay),
 --   dead (reason, text), release (none burnt; delay, 0 for at once, longer each time for the text "unknown_type TYPE"), expire
--- Reply {"stale", version}, or {"finished" | "more", a word a job}: done, retried, dead, expired, released, cancelled, or lost
+-- Reply {"stale", version, ...} as fragments/path.lua says, or {"finished" | "more", a word a job}: done, retried, dead, expired, released, cancelled, or lost
 -- Never believes a worker whose lease is gone: its entry left the stream with the lease. Never trues a cost up but with what ends the job,
 -- so never twice.
 -- @flag allow-oom
@@ -146,7 +146,7 @@ local ARRIVAL_AT = 23
 local function true_up(rec, spent)
   local reserved, arrival = cost_at(rec, COST_AT), number_at(rec, ARRIVAL_AT)
   usage_settle(spent.path, rec, arrival, spent.cost)
-  if spent.cost < reserved and arrival < call.changed_at then return end -- Under other limits the buckets may have been others.
+  if spent.cost < reserved and arrival < path_changed(spent.path) then return end -- Under other limits the buckets may have been others.
   path_true_up(spent.path, reserved, spent.cost, math.max(0, call.now - arrival))
 end
 
@@ -193,7 +193,8 @@ function scripts.finish(KEYS, ARGV)
     end
   end
   call_begin(call.now, state_fields)
-  if jobs_at > SPENT_AT and (state_get('pv') or '0') ~= call.spent_version then return { 'stale', state_get('pv') or '0' } end
+  local stale = jobs_at > SPENT_AT and stale_reply(call.spent_version)
+  if stale then return stale end
 
   if not state_get('pool:' .. call.pool) then
     local lost = {}

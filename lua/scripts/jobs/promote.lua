@@ -7,7 +7,7 @@
 -- ARGV[4] leap  what a leap ahead of the time since the last call of any script is: "" the time that nobody called, "stepped" a
 --   step of the clock, "ask" if that is to be asked
 -- Reply {"promoted" | "more" | "held" | "leapt", microseconds until the next timer or until the other's lease ends, -1
---   for none, jobs moved, clock steps seen, now} and, where limits move by themselves or it is measured how busy queues are, the version of the policy; leapt asks what the leap is, and nothing was done
+--   for none, jobs moved, clock steps seen, now} and, where limits move by themselves, it is measured how busy queues are or rates are watched, the version of the policy; leapt asks what the leap is, and nothing was done
 -- Never makes more than MOVES moves, and never ends a lease on a clock that has just stepped.
 -- @flag allow-oom
 -- @relief
@@ -25,7 +25,7 @@ function scripts.promote(KEYS, ARGV)
   local STATE, NOW, OWNER, TIMER_LEASE, LEAP = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
   local time_us = now_us(NOW)
   call.now = time_us
-  call_begin(time_us, { 'promoter', 'steps', 'na', 'npr', 'load' })
+  call_begin(time_us, { 'promoter', 'steps', 'na', 'npr', 'load', 'anom' })
   local held_until, owner = match(state_get('promoter') or '0|', '^(%d+)|(.*)$')
   held_until = tonumber(held_until)
   if owner ~= OWNER and held_until >= time_us and held_until <= time_us + TIMER_LEASE then
@@ -62,6 +62,6 @@ function scripts.promote(KEYS, ARGV)
   local word = (continues or next_at <= soon) and 'more' or 'promoted'
   local reply = { word, next_at < 9e15 and format('%d', math.max(0, next_at - time_us)) or '-1', format('%d', MOVES - call.moves),
     stepped and '1' or '0', format('%d', time_us) }
-  if state_get('na') or state_get('npr') or state_get('load') then reply[#reply + 1] = state_get('pv') or '0' end
+  if state_get('na') or state_get('npr') or state_get('load') or state_get('anom') then reply[#reply + 1] = state_get('pv') or '0' end
   return reply
 end

@@ -5,7 +5,7 @@
 -- ARGV[3] peek  "1" to charge nothing
 -- ARGV[4] questions  packed, as the fragment path says
 -- ARGV[5] ...  paths
--- Reply {"stale", version} or {"granted" | "refused", the buckets' time and the tokens refunded so far, a line a
+-- Reply {"stale", version, ...} as fragments/path.lua says or {"granted" | "refused", the buckets' time and the tokens refunded so far, a line a
 --   question}: micro-tokens left of global, tenant, queue and
 --   priority, "-" where there is no bucket, after what was charged; then nothing where there is enough, else "limited
 --   LEVEL LEFT WAIT_US BURST", "costly LEVEL BURST" or "buckets LEVEL", as admit says it; then, for each path whose queue is measured,
@@ -18,7 +18,8 @@ function scripts.check(KEYS, ARGV)
 
   paths_read(5)
   clock_begin(time_us, { 'pv', 'gb', 'gm' })
-  if (state_get('pv') or '0') ~= VERSION then return { 'stale', state_get('pv') or '0' } end
+  local stale = stale_reply(VERSION)
+  if stale then return stale end
   buckets_read()
 
   local before = { unpack(bucket_levels, 1, call.rows) }

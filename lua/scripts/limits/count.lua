@@ -3,7 +3,9 @@
 -- ARGV[1] now  microseconds, "" for Redis TIME
 -- ARGV[2] top  largest number of scopes that are counted, those to be counted always apart
 -- ARGV[3] keep  seconds that a minute is kept
--- ARGV[4] ...  of each scope: its name, "1" to count it always, jobs admitted, jobs refused, tokens asked for
+-- ARGV[4] queues  largest number of queues that are watched, "" where nobody looks: then it is not noted either that a scope made room
+-- ARGV[5] ...  of each scope: its name, "1" to count it always, jobs admitted, jobs refused, tokens asked for; or the name of a queue
+--   that is watched, "q" and the same
 -- Reply {"counted"}
 -- Never keeps more than top scopes in a minute and those counted always: the one with the fewest makes room.
 -- rank counts n for a scope (the algorithm Space-Saving: a newcomer takes the place, and the rank, of the last), and
@@ -18,6 +20,7 @@ local function rank(c, i, n)
     local last = redis.call('ZPOPMIN', c.ranks)
     below = tonumber(last[2])
     redis.call('HDEL', c.counts, last[1])
+    c.crowded = true
     local place = c.places[last[1]]
     if place then c.ranked[place], c.stored[place] = false, false end
   else
@@ -28,34 +31,59 @@ local function rank(c, i, n)
   return true
 end
 
-function scripts.count(KEYS, ARGV)
-  local STATE, NOW, TOP, KEEP = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3]
-  local SCOPES_AT, SCOPE_SIZE = 4, 5
-  local COUNTS, RANKS = call.prefix .. 'counts:' .. format('%d', math.floor(now_us(NOW) / 60000000)), keys.ranks
+-- watch adds what was counted of queues, at most `most` of them, whether scopes made room, and that somebody counted.
+local function watch(key, queues, most, crowded, keep)
+  redis.call('HSET', key, crowded and 'crowded' or 'watched', '1') -- Queues that are not in it had nothing.
+  for _, q in ipairs(queues) do
+    local admitted = 'a:' .. q.name
+    if redis.call('HLEN', key) < 2 * most + 1 or redis.call('HEXISTS', key, admitted) == 1 then
+      redis.call('HINCRBY', key, admitted, q.admitted)
+      redis.call('HINCRBY', key, 'r:' .. q.name, q.refused)
+    end
+  end
+  redis.call('EXPIRE', key, keep)
+end
 
+-- count_scopes adds what was counted of scopes, and returns whether one made room for another.
+local function count_scopes(counts, ranks, top, scopes, names, keep)
   -- As a minute begins all ranks are halved, so that scopes of long ago do not stay.
-  if redis.call('EXISTS', COUNTS) == 0 then
-    redis.call('ZUNIONSTORE', RANKS, 1, RANKS, 'WEIGHTS', '0.5')
-    redis.call('ZREMRANGEBYSCORE', RANKS, '-inf', '(1')
+  if redis.call('EXISTS', counts) == 0 then
+    redis.call('ZUNIONSTORE', ranks, 1, ranks, 'WEIGHTS', '0.5')
+    redis.call('ZREMRANGEBYSCORE', ranks, '-inf', '(1')
   end
-  local names, places = {}, {}
-  for at = SCOPES_AT, #ARGV, SCOPE_SIZE do
-    names[#names + 1] = ARGV[at]
-    places[ARGV[at]] = #names
-  end
-  local ranked, stored = redis.call('ZMSCORE', RANKS, unpack(names)), redis.call('HMGET', COUNTS, unpack(names))
-  local c = { names = names, places = places, ranked = ranked, stored = stored, ranks = RANKS, counts = COUNTS, top = TOP,
-    size = redis.call('ZCARD', RANKS) }
+  local places = {}
+  for i, name in ipairs(names) do places[name] = i end
+  local ranked, stored = redis.call('ZMSCORE', ranks, unpack(names)), redis.call('HMGET', counts, unpack(names))
+  local c = { names = names, places = places, ranked = ranked, stored = stored, ranks = ranks, counts = counts, top = top,
+    size = redis.call('ZCARD', ranks) }
 
-  for i, name in ipairs(names) do
-    local at = SCOPES_AT + SCOPE_SIZE * (i - 1)
-    local allowed, refused, tokens = tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4])
-    local fresh = ARGV[at + 1] ~= '1' and rank(c, i, allowed + refused)
+  for i, s in ipairs(scopes) do
+    local fresh = not s.always and rank(c, i, s.admitted + s.refused)
     local a, r, t, partial = match(stored[i] or '', '^(%d+):(%d+):(%d+):(%d)$')
     partial = partial or fresh and 1 or 0
-    redis.call('HSET', COUNTS, name, format('%d:%d:%d:%d', allowed + (a or 0), refused + (r or 0), tokens + (t or 0), partial))
+    redis.call('HSET', counts, names[i], format('%d:%d:%d:%d', s.admitted + (a or 0), s.refused + (r or 0), s.tokens + (t or 0), partial))
   end
-  redis.call('EXPIRE', COUNTS, KEEP)
-  redis.call('EXPIRE', RANKS, KEEP)
+  redis.call('EXPIRE', counts, keep)
+  redis.call('EXPIRE', ranks, keep)
+  return c.crowded
+end
+
+function scripts.count(KEYS, ARGV)
+  local STATE, NOW, TOP, KEEP, QUEUES = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4])
+  local SCOPES_AT, SCOPE_SIZE = 5, 5
+  local MINUTE = format('%d', math.floor(now_us(NOW) / 60000000))
+  local names, scopes, queues, crowded = {}, {}, {}, false
+  for at = SCOPES_AT, #ARGV, SCOPE_SIZE do
+    local s = { name = ARGV[at], always = ARGV[at + 1] == '1', admitted = tonumber(ARGV[at + 2]), refused = tonumber(ARGV[at + 3]),
+      tokens = tonumber(ARGV[at + 4]) }
+    if ARGV[at + 1] == 'q' then
+      queues[#queues + 1] = s
+    else
+      names[#names + 1] = s.name
+      scopes[#scopes + 1] = s
+    end
+  end
+  if #names > 0 then crowded = count_scopes(call.prefix .. 'counts:' .. MINUTE, keys.ranks, TOP, scopes, names, KEEP) end
+  if QUEUES then watch(call.prefix .. 'watched:' .. MINUTE, queues, QUEUES, crowded, KEEP) end
   return { 'counted' }
 end

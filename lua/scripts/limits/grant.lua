@@ -9,7 +9,7 @@
 --   packed as '<I2BI4I4I4': path from 1, level, tokens wanted, tokens still there, tokens that it may have
 -- ARGV[7] questions  packed, as the fragment path says
 -- ARGV[8] ...  paths; then of each account: path from 1, level, scope, tokens wanted, tokens still held, tokens that all may hold, tokens given back, tokens owed
--- Reply {"stale", version} or {"done", "-1", or with a beat how many limiters live and when limits last changed, by the buckets' time, a line a question: where it is granted nothing, or "granted
+-- Reply {"stale", version, ...} as fragments/path.lua says or {"done", "-1", or with a beat how many limiters live and when limits last changed, a record's too, by the buckets' time, a line a question: where it is granted nothing, or "granted
 --   LEVEL LEFT BURST", in whole tokens, of the bucket on its way that holds least after it, if there is one and that was asked; else
 --   as admit says it; a line an account: tokens leased, tokens paid of what is owed, holders of the scope; where it asks for stock, a line of how
 --   much there is of each}
@@ -31,12 +31,13 @@ function scripts.grant(KEYS, ARGV)
   local time_us = now_us(NOW)
 
   local accounts_at = paths_read(8)
-  clock_begin(time_us, { 'pv', 'gb', 'gm' })
-  if (state_get('pv') or '0') ~= VERSION then return { 'stale', state_get('pv') or '0' } end
+  clock_begin(time_us, { 'pv', 'gb', 'gm', BEAT ~= '' and 'rv' or nil })
+  local stale = stale_reply(VERSION)
+  if stale then return stale end
   buckets_read()
 
   local reply, changed = { 'done', '-1' }, false
-  if BEAT ~= '' then reply[2] = format('%d %d', members_beat(tonumber(BEAT)), call.changed_at) end
+  if BEAT ~= '' then reply[2] = format('%d %d', members_beat(tonumber(BEAT)), math.max(call.changed_at, state_num('rv'))) end
 
   local ACCOUNT_SIZE = 8
   local paid = {}

@@ -13,7 +13,7 @@
 -- ARGV[11] left_queue  of the queue's
 -- ARGV[12] left_priority  of the priority's
 -- ARGV[13] ...  one path
--- Reply {"refunded"}, {"again"} where the id had been refunded, {"late"} after the window, {"stale"} under another policy
+-- Reply {"refunded"}, {"again"} where the id had been refunded, {"late"} after the window, {"stale", version} and what fragments/path.lua adds under another policy or record
 -- Never leaves more in a bucket than it would hold had the cost been taken at first, nor less than one burst below zero.
 function scripts.refund(KEYS, ARGV)
   local STATE, NOW, VERSION = KEYS[1], ARGV[1], ARGV[2]
@@ -26,13 +26,14 @@ function scripts.refund(KEYS, ARGV)
   paths_read(13)
   local path = call.paths[1]
   clock_begin(time_us, { 'pv', 'gb', 'gm' })
-  if (state_get('pv') or '0') ~= VERSION then return { 'stale' } end
+  local stale = stale_reply(VERSION)
+  if stale then return stale end
   buckets_read()
   local elapsed = call.filled_to - TAKEN_AT
   if elapsed > WINDOW then return { 'late' } end
   if not redis.call('SET', call.prefix .. 'refund:' .. ID, '', 'PX', math.ceil(WINDOW / 1000), 'NX') then return { 'again' } end
 
-  if COST >= RESERVED or TAKEN_AT >= call.changed_at then -- Else limits are scaled, or no more, since: the buckets may have been others.
+  if COST >= RESERVED or TAKEN_AT >= path_changed(path) then -- Else limits are others since: the buckets may have been others.
     path_true_up(path, RESERVED, COST, elapsed, LEFT, (state_num('rf') - REFUNDS) * 1000000)
   end
   buckets_write(time_us)

@@ -8,7 +8,7 @@
 -- ARGV[6] cost  tokens
 -- ARGV[7] scope  of the question
 -- ARGV[8] ...  one path
--- Reply {"stale", version}, {"refused", a line as check says it} or {"reserved" | "again", what is kept}: version, the buckets' time and the
+-- Reply {"stale", version, ...} as fragments/path.lua says, {"refused", a line as check says it} or {"reserved" | "again", what is kept}: version, the buckets' time and the
 --   tokens refunded so far, cost, micro-tokens left of global, tenant, queue and priority, "-" where there is no bucket, ref, "u" where its usage is kept
 --   and "-" elsewhere, and scope
 -- Never takes tokens twice for an id, nor writes when it refuses.
@@ -29,8 +29,9 @@ function scripts.reserve(KEYS, ARGV)
   local key = call.prefix .. 'reserved:' .. ID
   local known = redis.call('GET', key)
   if known then return { 'again', known } end
-  if (state_get('pv') or '0') ~= VERSION then return { 'stale', state_get('pv') or '0' } end
   paths_read(8)
+  local stale = stale_reply(VERSION)
+  if stale then return stale end
   buckets_read()
   local path = call.paths[1]
   local refusal = decide(path, COST * 1000000)

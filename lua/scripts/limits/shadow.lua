@@ -5,7 +5,7 @@
 -- ARGV[3] id  of the candidate; the counts of another begin anew
 -- ARGV[4] questions  packed, as the fragment path says
 -- ARGV[5] ...  paths
--- Reply {"stale", version} or {"counted"}
+-- Reply {"stale", version, ...} as fragments/path.lua says or {"counted"}
 -- Never touches the buckets in force.
 function scripts.shadow(KEYS, ARGV)
   local STATE, NOW, VERSION, ID, QUESTIONS = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
@@ -14,7 +14,8 @@ function scripts.shadow(KEYS, ARGV)
 
   paths_read(5)
   clock_begin(time_us, { 'pv', 'xgb', 'gm' })
-  if (state_get('pv') or '0') ~= VERSION then return { 'stale', state_get('pv') or '0' } end
+  local stale = stale_reply(VERSION)
+  if stale then return stale end
   local COUNTS = keys.shadow
   local begins = redis.call('HGET', COUNTS, 'id') ~= ID
   if begins then state_set('xgb', false) end

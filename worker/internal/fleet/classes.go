@@ -25,6 +25,14 @@ func NewClasses() (*Classes, error) {
 	return c, err
 }
 
+// Renew reads what an answer of the store says is stale: the records that it brings, or the policy.
+func (c *Classes) Renew(ctx context.Context, of store.Partition, answer error) error {
+	if learned, err := store.Learn(answer, c.policy.Load()); learned || err != nil {
+		return err
+	}
+	return c.Read(ctx, of)
+}
+
 // Read reads the policy that the store holds. One that cannot be read leaves the names as they were.
 func (c *Classes) Read(ctx context.Context, store store.Partition) error {
 	text, err := store.Policy(ctx)
@@ -50,8 +58,9 @@ func (c *Classes) Name(queue string, class int) admission.Priority {
 func (c *Classes) Spent(f *store.Finish, class int) *store.Spent {
 	now := c.policy.Load()
 	name, _ := now.ClassAt(f.Queue, class)
-	limits := [admission.Levels]admission.Limit(now.LimitsFor(f.Key.Tenant, f.Queue, name))
-	return &store.Spent{Cost: f.Spent.Cost, Class: name, Limits: &limits, Version: now.Version(), Usage: now.UsageTenants()}
+	way, record := now.WayFor(f.Key.Tenant, f.Queue, name)
+	limits := [admission.Levels]admission.Limit(way)
+	return &store.Spent{Cost: f.Spent.Cost, Class: name, Limits: &limits, Version: now.Version(), Usage: now.UsageTenants(), Record: record}
 }
 
 // LeastBackoff returns the least that a job's own header may give it to wait.

@@ -240,7 +240,7 @@ func schedulerOptions() []Option {
 		},
 		{
 			Path: PathNotify, Flag: "notify", Unset: "nobody is told", mask: maskTarget,
-			Doc:   "URL that is told of each transition of a circuit breaker, by a CloudEvent. Give it to all workers: one of them tells.",
+			Doc:   "URL that is told of each transition of a circuit breaker, and of rates that are not usual, by a CloudEvent. Give it to all workers: one of them tells.",
 			value: text("http://host/path or https://host/path", nil, func(c *Config) *string { return &notify(c).URL }),
 		},
 		{

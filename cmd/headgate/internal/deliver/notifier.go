@@ -12,7 +12,7 @@ import (
 	"github.com/headgate/headgate/scheduler"
 )
 
-// NotifierConfig says where transitions of circuit breakers are posted. Only URL has no default.
+// NotifierConfig says where transitions of circuit breakers, and rates that are not usual, are posted. Only URL has no default.
 type NotifierConfig struct {
 	// URL takes the POSTs, http or https.
 	URL string
@@ -27,7 +27,7 @@ type NotifierConfig struct {
 // notifyTimeout bounds a POST as a whole.
 const notifyTimeout = 5 * time.Second
 
-// Notifier posts transitions of circuit breakers. Its methods may be called from several goroutines.
+// Notifier posts transitions of circuit breakers, and rates that are not usual. Its methods may be called from several goroutines.
 type Notifier struct {
 	*receiver
 
@@ -49,14 +49,35 @@ func NewNotifier(config NotifierConfig) (*Notifier, error) {
 // Notify posts one transition as a CloudEvent. It is a scheduler.Config.OnBreaker: nil for a 2xx, a *scheduler.RetryError
 // where the answer has a Retry-After that counts, any other error for all else.
 func (n *Notifier) Notify(ctx context.Context, t scheduler.Transition) error {
+	return n.tell(ctx, "breaker", notice{
+		ID: t.ID, Source: "/headgate/breakers/" + n.deployment, Type: "headgate.breaker." + t.To.String(), Subject: t.Downstream, Time: instant(t.At),
+		Data: change{
+			Downstream: t.Downstream, From: t.From.String(), To: t.To.String(), Cause: t.Cause, Reason: t.Reason, Until: instant(t.Until),
+			Period: t.Period, Voters: t.Workers, Callers: t.Callers,
+		},
+	})
+}
+
+// NotifyAnomaly posts one rate that is not usual as a CloudEvent. It is a scheduler.Config.OnAnomaly, and answers as Notify does.
+func (n *Notifier) NotifyAnomaly(ctx context.Context, a scheduler.Anomaly) error {
+	return n.tell(ctx, "anomaly", notice{
+		ID: a.ID, Source: "/headgate/anomalies/" + n.deployment, Type: "headgate.anomaly." + a.Kind, Subject: strings.TrimSuffix(a.Of+":"+a.Name, ":"), Time: instant(a.At),
+		Data: oddRate{
+			Kind: a.Kind, Of: a.Of, Name: a.Name, Minute: instant(a.Minute), Rate: a.Rate, Usual: a.Usual, Deviation: a.Deviation, Score: a.Score,
+		},
+	})
+}
+
+// tell posts an event about what.
+func (n *Notifier) tell(ctx context.Context, what string, event notice) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, notifyTimeout, errTimeout)
 	defer cancel()
-	body, err := n.encode(&t)
+	body, err := event.encode()
 	if err != nil {
-		return err
+		return fmt.Errorf("encode %s: %w", what, err)
 	}
-	// The same at each try and for no other transition.
-	id := strings.ReplaceAll("breaker:"+n.deployment+":"+t.ID, ".", "%2E")
+	// The same at each try and for no other event.
+	id := strings.ReplaceAll(what+":"+n.deployment+":"+event.ID, ".", "%2E")
 	request, err := n.request(ctx, typeEvent, id, body)
 	if err != nil {
 		return err
@@ -78,7 +99,7 @@ func (n *Notifier) Notify(ctx context.Context, t scheduler.Transition) error {
 	return failure
 }
 
-// notice is a transition as a CloudEvent in structured mode.
+// notice is a CloudEvent in structured mode.
 type notice struct {
 	SpecVersion     string `json:"specversion"`
 	ID              string `json:"id"`
@@ -87,10 +108,10 @@ type notice struct {
 	Subject         string `json:"subject"`
 	Time            string `json:"time"`
 	DataContentType string `json:"datacontenttype"`
-	Data            change `json:"data"`
+	Data            any    `json:"data"`
 }
 
-// change is what the event tells.
+// change is what the event of a transition tells.
 type change struct {
 	Downstream string `json:"downstream"`
 	From       string `json:"from"`
@@ -105,20 +126,25 @@ type change struct {
 	Callers int `json:"callers"`
 }
 
-func (n *Notifier) encode(t *scheduler.Transition) ([]byte, error) {
-	event := notice{
-		SpecVersion: "1.0", ID: t.ID, Source: "/headgate/breakers/" + n.deployment, Type: "headgate.breaker." + t.To.String(),
-		Subject: t.Downstream, Time: instant(t.At), DataContentType: typeJSON,
-		Data: change{
-			Downstream: t.Downstream, From: t.From.String(), To: t.To.String(), Cause: t.Cause, Reason: t.Reason, Until: instant(t.Until),
-			Period: t.Period, Voters: t.Workers, Callers: t.Callers,
-		},
-	}
+// oddRate is what the event of an anomaly tells.
+type oddRate struct {
+	Kind      string  `json:"kind"`
+	Of        string  `json:"of"`
+	Name      string  `json:"name,omitempty"`
+	Minute    string  `json:"minute"`
+	Rate      float64 `json:"rate"`
+	Usual     float64 `json:"usual"`
+	Deviation float64 `json:"deviation,omitempty"` // these two not of a scope_scan
+	Score     float64 `json:"score,omitempty"`
+}
+
+func (e notice) encode() ([]byte, error) {
+	e.SpecVersion, e.DataContentType = "1.0", typeJSON
 	var body bytes.Buffer
 	encoder := json.NewEncoder(&body)
 	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(event); err != nil {
-		return nil, fmt.Errorf("encode transition: %w", err)
+	if err := encoder.Encode(e); err != nil {
+		return nil, err
 	}
 	return body.Bytes(), nil
 }

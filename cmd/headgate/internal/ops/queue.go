@@ -88,7 +88,13 @@ func readQueue(ctx context.Context, store store.Deployment, name string) (queueD
 	if err != nil {
 		return queueDetails{}, err
 	}
-	return newQueueDetails(&queue, tenants, partial, gates, workers), nil
+	distincts, err := store.Distincts(ctx, name)
+	if err != nil {
+		return queueDetails{}, err
+	}
+	v := newQueueDetails(&queue, tenants, partial, gates, workers)
+	v.Distinct = shown.DistinctOf(distincts[name])
+	return v, nil
 }
 
 func newQueuePeek(o *cli.Operator) *cobra.Command {

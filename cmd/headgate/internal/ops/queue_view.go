@@ -105,6 +105,9 @@ func (v queueDetails) write(to io.Writer) {
 	if v.PaceMs > 0 {
 		fmt.Fprintf(to, "While jobs wait, one starts every %s.\n", report.Short(time.Duration(v.PaceMs*float64(time.Millisecond))))
 	}
+	if d := v.Distinct; d != nil {
+		fmt.Fprintf(to, "Different tenants: %d in this hour, %d in the last. Different jobs: %d and %d.\n", d.ThisHour.Tenants, d.LastHour.Tenants, d.ThisHour.Jobs, d.LastHour.Jobs)
+	}
 	if len(v.Tenants) > 0 {
 		t = report.NewTable(to, 1, "tenant", "waiting")
 		for _, tenant := range v.Tenants {

@@ -68,6 +68,8 @@ func showLimit(ctx context.Context, o *cli.Operator, c *cobra.Command, store sto
 func writeLimit(to io.Writer, config shown.LimitConfig) {
 	whose := "by default"
 	switch {
+	case config.Recorded:
+		whose = "by its record"
 	case config.Own != nil:
 		whose = "its own limit"
 	case config.Rule != nil:

@@ -66,6 +66,7 @@ var places = map[string]string{
 	"pressure":    `{"load": {}, "queues": {"mail": {"pressure": {%s}}}}`,
 	"shedding":    `{"shedding": {%s}}`,
 	"load":        `{"load": {%s}}`,
+	"anomalies":   `{"anomalies": {%s}}`,
 	"rollout":     `{"rollout": {%s}}`,
 	"rules":       `{"rollout": {"id": "r", "percent": 5, "rules": {%s}}}`,
 }
@@ -341,7 +342,7 @@ func TestPolicyAndSchemaAgree(t *testing.T) {
 	}
 }
 
-// TestThePoliciesOfTheDocsAreRight: each block of JSON or indented text in a page that is a policy is read by policy and by the schema.
+// TestThePoliciesOfTheDocsAreRight: each block of JSON or indented text in a page that is a policy is read by policy and by the schema, one that is a tenant's record by policy.
 func TestThePoliciesOfTheDocsAreRight(t *testing.T) {
 	t.Parallel()
 	schema := compiled(t)
@@ -370,6 +371,12 @@ func TestThePoliciesOfTheDocsAreRight(t *testing.T) {
 				continue
 			}
 			found++
+			if _, record := members["limit"]; record {
+				if _, err := policy.UnmarshalRecord(match[1]); err != nil {
+					t.Errorf("%s: %v in\n%s", page, err, match[1])
+				}
+				continue
+			}
 			if _, err := policy.Unmarshal(match[1]); err != nil {
 				t.Errorf("%s: %v in\n%s", page, err, match[1])
 			}

@@ -65,10 +65,12 @@ var objects = []object{
 			field{"any_downstream", without{"downstream", "dispatch"}, "no bounds", "What holds for each downstream that is not named. A `dispatch` is refused here."},
 			field{"adaptive", named{keys: anyName, value: of("adaptive")}, "no limit moves", fmt.Sprintf("Limits that move by themselves, up to %d, each by a name of your choice.", policy.MaxAdaptive)},
 			field{"shedding", of("shedding"), "nothing is refused for pressure", "What is refused while a queue that has a `pressure` is pressed."},
+			field{"anomalies", of("anomalies"), "nobody looks", "Has rates watched: of those that are not usual `headgate anomaly list` tells, and `--notify`. `{}` is enough."},
 			field{"load", of("load"), "nobody tells", "Has workers tell how busy they are, for `headgate load` and its history. `{}` is enough."},
 			field{"semaphores", named{keys: semaphoreName, value: of("semaphore")}, fmt.Sprintf("%d permits of each", policy.DefaultSemaphoreMax), fmt.Sprintf("Semaphores, up to %d: limits of what is done at a time outside of jobs. By name, `TENANT:NAME` for one of a tenant; `*` is each that is not named, `TENANT:*` each of a tenant. [Semaphores](guides/semaphores.md) tells how.", policy.MaxSemaphores)},
 			field{"observe", list{0, policy.MaxObserved, anyScope}, "none", "Scopes whose decisions are always counted; others are while they are among the busiest."},
 			field{"usage", of("usage"), "none is kept", "Usage is kept by tenant, queue and day (UTC), for 35 days: `headgate usage` shows it. `{}` is enough. What this costs is told in [costs](guides/costs.md#usage)."},
+			field{"tenant_records", toggle{}, "`false`", "Lets single tenants have limits beside the policy, each in a record of its own, before what the policy says: `headgate record`. It stays `true` while there are any. [Records of tenants](#records-of-tenants)."},
 			field{"rollout", of("rollout"), "none", "A candidate that is in force for a part of the tenants. `headgate policy rollout` writes it."},
 			field{
 				"dedup_window",
@@ -287,6 +289,13 @@ var objects = []object{
 		doc: "How workers tell how busy they are: what their processes use, and how jobs ran. It is one command more each time for each worker. [Load](guides/load.md) tells what comes of it.",
 		fields: []field{
 			{"every", span{policy.MinLoadEvery, policy.MaxLoadEvery}, "5s", "How often each worker tells."},
+		},
+	},
+	{
+		name: "anomalies", title: "anomalies",
+		doc: "What is told of rates that are not usual. Nothing is done about them. [Anomalies](guides/anomalies.md) tells when they are not.",
+		fields: []field{
+			{"max_unknown", whole{low: policy.MinMaxUnknown, high: policy.MaxMaxUnknown, zero: true}, strconv.Itoa(policy.DefaultMaxUnknown), "How many different things that are not there a credential may ask for in a minute, of one server, before that is told as a `scope_scan`."},
 		},
 	},
 	{

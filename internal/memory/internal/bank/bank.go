@@ -34,6 +34,8 @@ type purse struct {
 	// expires is when all are full, and a little more, by the buckets' time; full is when those are that the call under way writes.
 	expires, full buckets.Instant
 	fresh         bool // the call under way writes one that is new
+	// changed is when the tenant's own limits last did, by the buckets' time.
+	changed buckets.Instant
 }
 
 // New returns an empty bank.
@@ -85,6 +87,37 @@ func (b *Bank) KeepFor(us, now int64) {
 	for tenant := range b.purses {
 		b.ends.Put(tenant, max(b.ends.At(tenant), now+us))
 	}
+}
+
+// LimitsChanged notes that the limits of a tenant have changed by themselves, and puts off the end of its buckets until so many microseconds from
+// now at least.
+func (b *Bank) LimitsChanged(tenant string, at buckets.Instant, us, now int64) {
+	if p := b.purses[tenant]; p != nil {
+		p.changed = at
+		b.ends.Put(tenant, max(b.ends.At(tenant), now+us))
+	}
+}
+
+// Changes yields when the limits of tenants have changed by themselves, of those that have buckets.
+func (b *Bank) Changes() iter.Seq2[string, buckets.Instant] {
+	return func(yield func(string, buckets.Instant) bool) {
+		for tenant, p := range b.purses {
+			if p.changed > 0 && !yield(tenant, p.changed) {
+				return
+			}
+		}
+	}
+}
+
+// changedOf is when the limits of a scope have changed by themselves, zero for never.
+func (b *Bank) changedOf(scope admission.Scope) buckets.Instant {
+	if scope == admission.Global {
+		return 0
+	}
+	if p := b.purses[ownerOf(scope)]; p != nil {
+		return p.changed
+	}
+	return 0
 }
 
 // Scales are the parts to which limits are scaled, by store.ScaleAll, ScaleGlobal or the gate of a tenant.
@@ -154,14 +187,21 @@ func (c *Charge) PathOf(limits *[admission.Levels]admission.Limit, tenant, queue
 // LimitAt returns what the limit of a scope is now, scaled if it is.
 func (c *Charge) LimitAt(scope admission.Scope, limit *admission.Limit) buckets.Limit {
 	l := buckets.LimitAt(*limit, buckets.Instant(c.Now))
+	l.Changed = c.bank.changedOf(scope)
 	if c.scales == nil {
 		return l
 	}
 	return l.Scaled(c.scales.of(scope))
 }
 
-// Changed reports whether limits have changed since a time of the buckets.
-func (c *Charge) Changed(since int64) bool { return buckets.Instant(since) < c.changed }
+// Changed reports whether limits on the way of a tenant have changed since a time of the buckets.
+func (c *Charge) Changed(tenant string, since int64) bool {
+	changed := c.changed
+	if p := c.bank.purses[tenant]; p != nil {
+		changed = max(changed, p.changed)
+	}
+	return buckets.Instant(since) < changed
+}
 
 // Limited reports whether a limit is one; what has no tokens is none.
 func Limited(limit *admission.Limit) bool { return !limit.Disabled && limit.Tokens != 0 }
@@ -340,7 +380,7 @@ func (c *Charge) settle(scope admission.Scope) {
 func (c *Charge) sweep(p *purse) {
 	looked, gone, now := 0, 0, buckets.Instant(c.Now)
 	for scope := range p.scopes {
-		if b := c.bank.set.Bucket(scope); b.Since(c.At, now) >= c.changed && b.FullAt(c.At, now) <= c.At {
+		if b := c.bank.set.Bucket(scope); b.Since(c.At, now) >= max(c.changed, p.changed) && b.FullAt(c.At, now) <= c.At {
 			c.bank.Remove(scope)
 			gone++
 		}

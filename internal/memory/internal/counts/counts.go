@@ -25,6 +25,14 @@ type Counts struct {
 	ranks   map[admission.Scope]float64
 	order   *sorted.List[ranked]
 	last    int64
+	watched map[int64]*watched
+	hours   map[int64]map[string]*names
+}
+
+// watched is what was decided of queues in a minute, and whether a scope made room for another.
+type watched struct {
+	queues  map[string]store.Decided
+	crowded bool
 }
 
 // ranked is a scope by what was counted of it.
@@ -36,7 +44,7 @@ type ranked struct {
 // New returns empty ones.
 func New() Counts {
 	return Counts{
-		minutes: map[int64]map[admission.Scope]store.Minute{}, ranks: map[admission.Scope]float64{},
+		minutes: map[int64]map[admission.Scope]store.Minute{}, watched: map[int64]*watched{}, hours: map[int64]map[string]*names{}, ranks: map[admission.Scope]float64{},
 		order: sorted.New(func(a, b ranked) int {
 			return cmp.Or(cmp.Compare(a.n, b.n), strings.Compare(string(a.scope), string(b.scope)))
 		}),
@@ -59,8 +67,9 @@ func (c *Counts) begin(now, over int64) map[admission.Scope]store.Minute {
 		return of
 	}
 	for at := range c.minutes {
-		if at < minute-HourMinutes {
+		if at < MinuteAt(over)-HourMinutes {
 			delete(c.minutes, at)
+			delete(c.watched, at)
 		}
 	}
 	for scope, n := range maps.Clone(c.ranks) {
@@ -89,30 +98,93 @@ func (c *Counts) set(scope admission.Scope, n float64) {
 
 // rank counts n for a scope (the algorithm Space-Saving: a newcomer takes the place, and the rank, of the last), and returns whether it is
 // new.
-func (c *Counts) rank(of map[admission.Scope]store.Minute, scope admission.Scope, n float64) (fresh bool) {
+func (c *Counts) rank(of map[admission.Scope]store.Minute, scope admission.Scope, n float64) (fresh, crowded bool) {
 	before, known := c.ranks[scope]
 	if last, ok := c.order.First(); ok && !known && len(c.ranks) >= store.TopScopes {
-		before = last.n
+		before, crowded = last.n, true
 		c.drop(last.scope)
 		delete(of, last.scope)
 	}
 	c.set(scope, before+n)
-	return !known
+	return !known, crowded
 }
 
 // Add adds to the counts of the minute under way. over is now, or a time before all by which nothing is forgotten.
-func (c *Counts) Add(scopes []store.ScopeCount, now, over int64) {
+func (c *Counts) Add(counted []store.ScopeCount, now, over int64) {
+	scopes, queues, look := 0, []*store.ScopeCount(nil), false
+	for i := range counted {
+		look = look || counted[i].Watched
+		if counted[i].Queue != "" {
+			queues = append(queues, &counted[i])
+		} else {
+			scopes++
+		}
+	}
+	c.addNames(counted, now, over)
+	crowded := scopes > 0 && c.addScopes(counted, now, over)
+	if look {
+		c.watch(MinuteAt(now), queues, crowded)
+	}
+}
+
+// addScopes adds those of scopes, and returns whether one made room for another.
+func (c *Counts) addScopes(counted []store.ScopeCount, now, over int64) (crowded bool) {
 	of := c.begin(now, over)
-	for i := range scopes {
-		s := &scopes[i]
-		fresh := !s.Always && c.rank(of, s.Scope, float64(s.Allowed+s.Refused))
-		one, counted := of[s.Scope]
-		if !counted {
+	for i := range counted {
+		s := &counted[i]
+		if s.Queue != "" {
+			continue
+		}
+		fresh, moved := false, false
+		if !s.Always {
+			fresh, moved = c.rank(of, s.Scope, float64(s.Allowed+s.Refused))
+		}
+		crowded = crowded || moved
+		one, known := of[s.Scope]
+		if !known {
 			one = store.Minute{At: time.Unix(MinuteAt(now)*60, 0), Partial: fresh}
 		}
 		one.Allowed, one.Refused, one.Tokens = one.Allowed+s.Allowed, one.Refused+s.Refused, one.Tokens+s.Tokens
 		of[s.Scope] = one
 	}
+	return crowded
+}
+
+// watch adds those of queues.
+func (c *Counts) watch(minute int64, queues []*store.ScopeCount, crowded bool) {
+	w := c.watched[minute]
+	if w == nil {
+		w = &watched{queues: map[string]store.Decided{}}
+		c.watched[minute] = w
+	}
+	w.crowded = w.crowded || crowded
+	for _, q := range queues {
+		one, known := w.queues[q.Queue]
+		if !known && len(w.queues) >= store.MaxWatchedQueues {
+			continue
+		}
+		one.Allowed, one.Refused = one.Allowed+q.Allowed, one.Refused+q.Refused
+		w.queues[q.Queue] = one
+	}
+}
+
+// Rates returns what was decided in a minute.
+func (c *Counts) Rates(minute int64) store.Rates {
+	r := store.Rates{Tenants: map[string]store.Decided{}, Queues: map[string]store.Decided{}}
+	for scope, one := range c.minutes[minute] {
+		decided := store.Decided{Allowed: one.Allowed, Refused: one.Refused, Partial: one.Partial}
+		switch {
+		case scope == admission.Global:
+			r.All = decided
+		case scope.Level() == admission.LevelTenant:
+			r.Tenants[string(scope)] = decided
+		}
+	}
+	if w := c.watched[minute]; w != nil {
+		r.Crowded, r.Watched = w.crowded, true
+		maps.Copy(r.Queues, w.queues)
+	}
+	return r
 }
 
 // Minute returns what was counted in a minute. It is not to be changed.

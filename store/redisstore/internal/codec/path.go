@@ -26,11 +26,13 @@ type Path struct {
 	Usage int
 	// Doomed is store.Candidate.Doomed.
 	Doomed int
+	// Record is store.Question.Record: in all paths of a call, or in none.
+	Record int64
 }
 
 // PathOf returns the path of a question.
 func PathOf(q *store.Question) Path {
-	p := Path{Tenant: q.Tenant, Queue: q.Queue, Name: q.Class, Limits: &q.Limits, Usage: q.Usage}
+	p := Path{Tenant: q.Tenant, Queue: q.Queue, Name: q.Class, Limits: &q.Limits, Usage: q.Usage, Record: q.Record}
 	if q.Measured {
 		p.From = neverRefused
 	}
@@ -136,7 +138,8 @@ func AppendPaths(args []any, conn *redisconn.Conn, global *admission.Limit, path
 
 // appendRest appends what is asked beside the limits, nothing where nothing is.
 func appendRest(head []byte, paths []Path) []byte {
-	doomed := slices.ContainsFunc(paths, func(p Path) bool { return p.Doomed > 0 })
+	recorded := paths[0].Record > 0
+	doomed := recorded || slices.ContainsFunc(paths, func(p Path) bool { return p.Doomed > 0 })
 	if usage := paths[0].Usage; usage > 0 || doomed {
 		head = binary.LittleEndian.AppendUint32(head, uint32(usage))
 	}
@@ -144,6 +147,11 @@ func appendRest(head []byte, paths []Path) []byte {
 		if doomed {
 			head = binary.LittleEndian.AppendUint16(head, uint16(paths[i].Doomed))
 		}
+	}
+	const versionBytes = 7
+	for i := 0; recorded && i < len(paths); i++ {
+		head = binary.LittleEndian.AppendUint64(head, uint64(paths[i].Record))
+		head = head[:len(head)-8+versionBytes]
 	}
 	return head
 }

@@ -29,9 +29,9 @@ func (s *Jobs) Admit(ctx context.Context, version int64, jobs []store.Candidate)
 	if wait && replicated && slices.Contains(reply, "duplicate") {
 		replicated = s.haveAll(ctx)
 	}
-	if len(reply) > 0 && reply[0] == "stale" {
+	if err := codec.Stale(reply); err != nil {
 		s.dropUploads(ctx, payloads)
-		return nil, store.ErrStale
+		return nil, err
 	}
 	pressures, err := pressuresOf(jobs, reply)
 	if err != nil {
@@ -112,7 +112,7 @@ func jobPaths(jobs []store.Candidate) (paths []codec.Path, of []int) {
 		c := &jobs[i]
 		k := key{c.Job.Tenant, c.Job.Queue, c.Class}
 		if known[k] == 0 {
-			path := codec.Path{Tenant: c.Job.Tenant, Queue: c.Job.Queue, Class: c.Class, Name: c.Job.Priority, Limits: c.Limits, From: c.ShedFrom, Usage: c.Usage, Doomed: c.Doomed}
+			path := codec.Path{Tenant: c.Job.Tenant, Queue: c.Job.Queue, Class: c.Class, Name: c.Job.Priority, Limits: c.Limits, From: c.ShedFrom, Usage: c.Usage, Doomed: c.Doomed, Record: c.Record}
 			if c.ShedOverFrom < c.ShedFrom {
 				path.Over = c.ShedOverFrom
 			}

@@ -20,8 +20,8 @@ func (s *Jobs) Finish(ctx context.Context, pool, worker string, jobs []store.Fin
 	if err != nil {
 		return nil, false, err
 	}
-	if len(reply) > 0 && reply[0] == "stale" {
-		return nil, false, store.ErrStale
+	if err := codec.Stale(reply); err != nil {
+		return nil, false, err
 	}
 	if len(reply) != len(jobs)+1 {
 		return nil, false, fmt.Errorf("finish %d jobs: reply has %d words", len(jobs), len(reply)-1)
@@ -73,7 +73,7 @@ func (s *Jobs) appendSpent(args []any, jobs []store.Finish) (_ []any, same bool)
 		if f.Spent.Version != first.Version {
 			return nil, false
 		}
-		paths = append(paths, codec.Path{Tenant: f.Key.Tenant, Queue: f.Queue, Name: f.Spent.Class, Limits: f.Spent.Limits, Usage: f.Spent.Usage})
+		paths = append(paths, codec.Path{Tenant: f.Key.Tenant, Queue: f.Queue, Name: f.Spent.Class, Limits: f.Spent.Limits, Usage: f.Spent.Usage, Record: f.Spent.Record})
 		costs = append(costs, i+1, int64(f.Spent.Cost))
 	}
 	if first == nil {

@@ -44,8 +44,8 @@ func (s *Limits) Ask(ctx context.Context, version int64, peek bool, questions []
 		return Asked{}, errors.Join(admission.ErrOutOfMemory, err)
 	case err != nil:
 		return Asked{}, err
-	case len(reply) > 0 && reply[0] == "stale":
-		return Asked{}, store.ErrStale
+	case codec.Stale(reply) != nil:
+		return Asked{}, codec.Stale(reply)
 	case len(reply) != len(questions)+measured(questions)+2:
 		return Asked{}, fmt.Errorf("check %d questions: reply has %d lines", len(questions), len(reply)-2)
 	}

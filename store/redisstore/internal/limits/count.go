@@ -23,16 +23,28 @@ const countPortion = 64
 func (s *Limits) Count(ctx context.Context, counts []store.ScopeCount) (done int, err error) {
 	keep := strconv.FormatInt(int64((store.CountedFor + 2*time.Minute).Seconds()), 10)
 	for portion := range slices.Chunk(counts, countPortion) {
-		args := append(make([]any, 0, 3+5*len(portion)), s.conn.Now, store.TopScopes, keep)
+		queues := ""
+		if slices.ContainsFunc(portion, func(c store.ScopeCount) bool { return c.Watched }) {
+			queues = strconv.Itoa(store.MaxWatchedQueues)
+		}
+		args := append(make([]any, 0, 4+5*len(portion)), s.conn.Now, store.TopScopes, keep, queues)
 		for _, c := range portion {
-			always := ""
-			if c.Always {
-				always = "1"
+			name, how := string(c.Scope), ""
+			switch {
+			case c.Queue != "":
+				name, how = c.Queue, "q"
+			case c.Always:
+				how = "1"
 			}
-			args = append(args, string(c.Scope), always, c.Allowed, c.Refused, int64(c.Tokens))
+			args = append(args, name, how, c.Allowed, c.Refused, int64(c.Tokens))
 		}
 		if _, err := s.conn.Run(ctx, "count", args...); err != nil {
 			return done, err
+		}
+		for i := range portion {
+			if err := s.addNames(ctx, &portion[i]); err != nil {
+				return done, err
+			}
 		}
 		done += len(portion)
 	}

@@ -24,8 +24,8 @@ func (s *Limits) Grant(ctx context.Context, g *store.Grant) (store.Granted, erro
 		return store.Granted{}, errors.Join(admission.ErrOutOfMemory, err)
 	case err != nil:
 		return store.Granted{}, err
-	case len(reply) > 0 && reply[0] == "stale":
-		return store.Granted{}, store.ErrStale
+	case codec.Stale(reply) != nil:
+		return store.Granted{}, codec.Stale(reply)
 	}
 	return parseGranted(reply, g)
 }

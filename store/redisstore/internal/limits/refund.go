@@ -2,6 +2,7 @@ package limits
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -57,6 +58,12 @@ func (s *Limits) Commit(ctx context.Context, id string, receipt store.Taken, act
 	reply, err := s.conn.Run(ctx, "refund", codec.AppendQuestions(args, s.conn, []store.Question{*q})...)
 	if err != nil {
 		return "", err
+	}
+	if stale := codec.Stale(reply); errors.Is(stale, store.ErrStale) {
+		if stale == store.ErrStale { //nolint:errorlint // A StaleRecordsError goes on, for the caller to learn.
+			stale = nil
+		}
+		return store.RefundStale, stale
 	}
 	if len(reply) != 1 {
 		return "", fmt.Errorf("refund: reply has %d words", len(reply))

@@ -29,12 +29,12 @@ func (s *Limits) Reserve(ctx context.Context, version int64, id string, q store.
 		return answer, taken, errors.Join(admission.ErrOutOfMemory, err)
 	case err != nil:
 		return answer, taken, err
+	case codec.Stale(reply) != nil:
+		return answer, taken, codec.Stale(reply)
 	case len(reply) != 2:
 		return answer, taken, fmt.Errorf("reserve: reply has %d words", len(reply))
 	}
 	switch reply[0] {
-	case "stale":
-		return answer, taken, store.ErrStale
 	case "refused":
 		answer, err = parseAnswer(reply[1], &q)
 		return answer, taken, err
@@ -49,7 +49,7 @@ func (s *Limits) Reserve(ctx context.Context, version int64, id string, q store.
 	if kept := &taken.Taken.Question; kept.Scope() != q.Scope() || kept.Cost != q.Cost {
 		return answer, store.Reservation{}, store.ErrReservationOther
 	}
-	taken.Taken.Question.Limits, taken.Taken.Question.Usage = q.Limits, q.Usage
+	taken.Taken.Question.Limits, taken.Taken.Question.Usage, taken.Taken.Question.Record = q.Limits, q.Usage, q.Record
 	answer.Verdict.Decision = admission.Admitted
 	for level, left := range taken.Taken.Left {
 		answer.Left[level] = admission.Micro(left)

@@ -20,10 +20,7 @@ func (s *Limits) Shadow(ctx context.Context, version int64, id string, questions
 	if err != nil {
 		return err
 	}
-	if len(reply) > 0 && reply[0] == "stale" {
-		return store.ErrStale
-	}
-	return nil
+	return codec.Stale(reply)
 }
 
 // ShadowCounts returns what was counted for the last candidate in shadow.

@@ -156,6 +156,17 @@ func countersIn(ctx context.Context, client redis.UniversalClient, p keyspace.Pa
 	fields := keyspace.Unpacked(state.Val())
 	c.Accepted, c.Left, c.Died = countersOf(fields)
 	c.Unknown, c.Retried = UnknownOf(fields), redisconn.Whole(fields["retried"])
+	c.Anomalies = map[string]int64{}
+	if fields["anom"] != "" {
+		for _, kind := range store.AnomalyKinds { // A counter that begins at 1 has never grown, for Prometheus.
+			c.Anomalies[kind] = 0
+		}
+	}
+	for field, text := range fields {
+		if kind, ok := strings.CutPrefix(field, "anom:"); ok {
+			c.Anomalies[kind] = redisconn.Whole(text)
+		}
+	}
 	return c, nil
 }
 

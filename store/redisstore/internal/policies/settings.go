@@ -24,6 +24,7 @@ const (
 	settingPress  = "r"
 	settingLoad   = "l"
 	settingUsage  = "u"
+	settingWatch  = "d"
 	// settingReserve is kept among the gates.
 	settingReserve = "o"
 	SettingWeight  = "w"
@@ -61,6 +62,9 @@ func SettingsOf(u *store.PolicyUpdate) Settings {
 	}
 	if u.Load > 0 {
 		all[SettingKey{settingLoad, ""}] = strconv.FormatInt(u.Load.Microseconds(), 10)
+	}
+	if u.Watched {
+		all[SettingKey{settingWatch, ""}] = "1"
 	}
 	if u.Usage {
 		all[SettingKey{settingUsage, ""}] = "1"
@@ -129,7 +133,7 @@ func (k SettingKey) isTier() bool { return k.Kind == SettingBound && strings.Has
 // IsGeneral reports whether a setting holds for those that have none of their own: it changes with the version.
 func (k SettingKey) IsGeneral() bool {
 	switch k.Kind {
-	case SettingQueue, settingPress, settingLoad, settingUsage, settingReserve:
+	case SettingQueue, settingPress, settingLoad, settingUsage, settingWatch, settingReserve:
 		return true
 	case SettingWeight:
 		return strings.HasSuffix(k.Name, ":")
@@ -287,12 +291,14 @@ func (s *Policies) Stored(ctx context.Context) (Settings, error) {
 	for name := range moving { // Also one whose gate somebody took away.
 		all[SettingKey{SettingGate, name}] = ""
 	}
-	load, err := redisconn.Client(s.conn).HGet(ctx, s.conn.Partition.State(), "load").Result()
-	if err != nil && !redisconn.IsNil(err) {
+	single, err := redisconn.Client(s.conn).HMGet(ctx, s.conn.Partition.State(), "load", "anom").Result()
+	if err != nil {
 		return nil, fmt.Errorf("read settings: %w", redisconn.Unread(err))
 	}
-	if load != "" {
-		all[SettingKey{settingLoad, ""}] = load
+	for i, kind := range []string{settingLoad, settingWatch} {
+		if value := redisconn.TextAt(single, i); value != "" {
+			all[SettingKey{kind, ""}] = value
+		}
 	}
 	for kind, name := range map[string]string{SettingWeight: "weights", SettingBound: "bounds", settingParked: "maxparked", SettingGate: "gates", SettingQueue: "state", settingPress: "state", settingUsage: "state"} {
 		pattern := ""

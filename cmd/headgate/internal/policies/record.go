@@ -1,0 +1,222 @@
+package policies
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/cmd/headgate/internal/cli"
+	"github.com/headgate/headgate/cmd/headgate/internal/report"
+	"github.com/headgate/headgate/internal/rollout"
+	"github.com/headgate/headgate/internal/shown"
+	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
+)
+
+// NewRecord returns the command headgate record.
+func NewRecord() *cobra.Command {
+	var o cli.Operator
+	c := cli.Parent("record", "Show or change the limits that single tenants have beside the policy", `A tenant's record has limits of its own, at any of its scopes, before what the policy says there. It is
+stored by itself: to change one costs the same with ten tenants and with a million, where an entry of the
+policy is an edit of the whole document. The policy allows records by "tenant_records": true, once every
+process is of a release that has them. An edit is in force from the next job or check on; what limiters
+hold on lease already may be spent for a second more.
+
+Exit codes: 0 done, 1 a failure, 2 a wrong command line, 3 the tenant has no record.`,
+		`  headgate record set acme --tokens 100 --per 1s --burst 200 --reason "new contract" --redis localhost:6379
+  headgate record set acme:mail:low --tokens 1000 --window 24h --redis localhost:6379
+  headgate record get acme --redis localhost:6379
+  headgate record list --name-prefix ac --redis localhost:6379
+  headgate record export --redis localhost:6379 > records.jsonl
+  headgate record import records.jsonl --redis localhost:6379
+  headgate record delete acme --reason "contract is over" --redis localhost:6379`)
+	o.Add(c)
+	c.AddCommand(newRecordGet(&o), newRecordSet(&o), newRecordDelete(&o), newRecordList(&o), newRecordExport(&o), newRecordImport(&o))
+	return c
+}
+
+func newRecordGet(o *cli.Operator) *cobra.Command {
+	return &cobra.Command{
+		Use: "get TENANT", Aliases: []string{"show"}, Short: "Show the record of a tenant", Args: cli.OneArg("TENANT"),
+		Example: `  headgate record get acme --redis localhost:6379`,
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := admission.ValidateTenant(args[0]); err != nil {
+				return cli.Usage(err)
+			}
+			return o.With(c, func(ctx context.Context, s store.Deployment) error { return showRecord(ctx, o, c, s, args[0]) })
+		},
+	}
+}
+
+func showRecord(ctx context.Context, o *cli.Operator, c *cobra.Command, s store.Deployment, tenant string) error {
+	stored, _, err := rollout.ReadRecord(ctx, s, tenant)
+	if err != nil {
+		return err
+	}
+	v, ok := shown.RecordOf(stored)
+	if !ok {
+		return cli.Nothing("tenant %s has no record: what the policy says applies", tenant)
+	}
+	return o.Print(c, v, func(to io.Writer) {
+		fmt.Fprintf(to, "tenant %s, version %d of its record:\n%s\n", v.Tenant, v.Version, v.Record)
+	})
+}
+
+func newRecordSet(o *cli.Operator) *cobra.Command {
+	var f limitFlags
+	var none bool
+	c := &cobra.Command{
+		Use: "set SCOPE (--tokens NUMBER | --off | --none)", Short: "Set one limit of a tenant's record", Args: cli.OneArg("SCOPE"),
+		Long: "Sets the limit of a tenant, of tenant:queue or of tenant:queue:priority in the tenant's record, and leaves the others there as they are.",
+		Example: `  headgate record set acme --tokens 100 --per 1s --burst 200 --reason "new contract" --redis localhost:6379
+  headgate record set acme:mail --off --redis localhost:6379
+  headgate record set acme:mail --none --redis localhost:6379`,
+		RunE: func(c *cobra.Command, args []string) error {
+			scope := admission.Scope(args[0])
+			tenant, _, _, err := scope.Parts()
+			if err != nil {
+				return cli.Usage(err)
+			}
+			if tenant == "" {
+				return cli.FieldError("scope", args[0], "a tenant, tenant:queue or tenant:queue:priority; for the limit of all headgate limit set global")
+			}
+			limit, err := f.limit(none)
+			if err != nil {
+				return err
+			}
+			return o.With(c, func(ctx context.Context, s store.Deployment) error {
+				done, err := editRecord(ctx, s, tenant, f.reason, func(r policy.OwnLimits) (policy.OwnLimits, error) { return r.WithLimit(scope, limit) })
+				if err != nil {
+					return err
+				}
+				if done.Version == policy.NoRecord {
+					return o.Print(c, goneView{1}, func(to io.Writer) { fmt.Fprintf(to, "tenant %s has no record any more\n", tenant) })
+				}
+				return showRecord(ctx, o, c, s, tenant)
+			})
+		},
+	}
+	flags := c.Flags()
+	f.add(flags)
+	flags.BoolVar(&f.off, "off", false, "no limit, also where the policy has one")
+	flags.BoolVar(&none, "none", false, "take it out of the record: what the policy says applies again")
+	cli.ReasonFlag(c, &f.reason)
+	return c
+}
+
+// limit returns the limit that the flags say; nil takes it away.
+func (f *limitFlags) limit(none bool) (*admission.Limit, error) {
+	if none && (f.off || f.tokens != 0) {
+		return nil, cli.FieldError("none", "true", "it, --off or --tokens")
+	}
+	if none {
+		return nil, nil //nolint:nilnil // as it says
+	}
+	text, err := f.json("tokens", "--off")
+	if err != nil {
+		return nil, err
+	}
+	r, err := policy.UnmarshalRecord(fmt.Appendf(nil, `{"limit":%s}`, text))
+	return r.Limit, err
+}
+
+func editRecord(ctx context.Context, s store.Deployment, tenant, reason string, change func(policy.OwnLimits) (policy.OwnLimits, error)) (rollout.RecordResult, error) {
+	read := func(ctx context.Context) (rollout.Rules, error) { return rollout.ReadRules(ctx, s) }
+	return rollout.EditRecord(ctx, s, read, tenant, cli.EditBy(reason), change)
+}
+
+// goneView tells how many records were taken away.
+type goneView struct {
+	Deleted int64 `json:"deleted"`
+}
+
+func newRecordDelete(o *cli.Operator) *cobra.Command {
+	var all bool
+	var reason string
+	c := &cobra.Command{
+		Use: "delete (TENANT | --all)", Aliases: []string{"unset"}, Short: "Take the record of a tenant away, or all", Args: cobra.MaximumNArgs(1),
+		Long: "Takes the record of a tenant away: what the policy says applies to it again. With --all those of all tenants, of which the audit has one entry.",
+		Example: `  headgate record delete acme --reason "contract is over" --redis localhost:6379
+  headgate record delete --all --redis localhost:6379`,
+		RunE: func(c *cobra.Command, args []string) error {
+			if all == (len(args) == 1) {
+				return cli.Usage(fmt.Errorf("say which: a TENANT, or --all"))
+			}
+			return o.With(c, func(ctx context.Context, s store.Deployment) error {
+				if all {
+					return deleteRecords(ctx, o, c, s, reason)
+				}
+				if err := admission.ValidateTenant(args[0]); err != nil {
+					return cli.Usage(err)
+				}
+				done, err := editRecord(ctx, s, args[0], reason, func(policy.OwnLimits) (policy.OwnLimits, error) { return policy.OwnLimits{}, nil })
+				if err == nil && len(done.Changes) == 0 {
+					return cli.Nothing("tenant %s has no record", args[0])
+				}
+				if err != nil {
+					return err
+				}
+				return o.Print(c, goneView{1}, func(to io.Writer) { fmt.Fprintf(to, "tenant %s has no record any more\n", args[0]) })
+			})
+		},
+	}
+	c.Flags().BoolVar(&all, "all", false, "those of all tenants")
+	cli.ReasonFlag(c, &reason)
+	return c
+}
+
+func newRecordList(o *cli.Operator) *cobra.Command {
+	q := store.RecordsQuery{}
+	c := &cobra.Command{
+		Use: "list", Short: "List records of tenants, a page of them", Args: cli.NoArgs,
+		Long: `Lists records, in no order. One that is there all the while is on one page at least. The last line
+tells the --cursor of the next page, where there is one.`,
+		Example: `  headgate record list --redis localhost:6379
+  headgate record list --name-prefix ac --limit 100 --json --redis localhost:6379`,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if _, err := q.Least(); err != nil {
+				return cli.Usage(err)
+			}
+			return o.With(c, func(ctx context.Context, s store.Deployment) error {
+				page, err := shown.ReadRecords(ctx, s, q)
+				if err != nil {
+					return err
+				}
+				if len(page.Records) == 0 && page.Cursor == "" {
+					cli.None(c, "no tenant like that has a record")
+				}
+				return o.Print(c, page, func(to io.Writer) { writeRecords(to, page) })
+			})
+		},
+	}
+	flags := c.Flags()
+	flags.StringVar(&q.Prefix, "name-prefix", "", "those of tenants whose names begin with `TEXT`")
+	flags.IntVar(&q.Limit, "limit", 100, "`NUMBER` that make a page, 1 to "+strconv.Itoa(store.MaxRecordsPage))
+	flags.StringVar(&q.Cursor, "cursor", "", "`TEXT` that the page before has told")
+	return c
+}
+
+func writeRecords(to io.Writer, page shown.Records) {
+	if len(page.Records) > 0 {
+		t := report.NewTable(to, 3, "tenant", "version", "record")
+		for _, r := range page.Records {
+			t.AppendRow(table.Row{r.Tenant, r.Version, string(r.Record)})
+		}
+		t.Render()
+	}
+	if page.Cursor != "" {
+		fmt.Fprintf(to, "more: --cursor %s\n", page.Cursor)
+	}
+}
+
+// recordLine is a record in a file, a line each.
+type recordLine struct {
+	Tenant string          `json:"tenant"`
+	Record json.RawMessage `json:"record"`
+}

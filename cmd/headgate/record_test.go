@@ -1,0 +1,130 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/headgate/headgate/cmd/headgate/internal/cli"
+)
+
+// in runs a command line with something on its standard input.
+func (p *plant) in(code int, stdin, line string) output {
+	p.t.Helper()
+	var out, errs strings.Builder
+	got := output{code: execute(p.t.Context(), append(strings.Fields(line), p.where...), strings.NewReader(stdin), &out, &errs)}
+	if got.stdout, got.stderr = out.String(), errs.String(); got.code != code {
+		p.t.Errorf("headgate %s: exit code %d, want %d\n%s%s", line, got.code, code, got.stdout, got.stderr)
+	}
+	return got
+}
+
+// TestRecordCommands give tenants limits beside the policy, as an operator does, and see them wherever limits are told.
+func TestRecordCommands(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t)
+	if out := p.run(cli.ExitFailure, "record set acme --tokens 7"); !strings.Contains(out.stderr, `"tenant_records": false`) {
+		t.Errorf("%s", out.stderr)
+	}
+	p.in(cli.ExitOK, `{"tenant_records":true}`, "policy merge -")
+	if out := p.run(cli.ExitOK, "record list"); !strings.Contains(out.stderr, "no tenant like that has a record") {
+		t.Errorf("%s", out.stderr)
+	}
+	p.run(cli.ExitNothing, "record get acme")
+	p.run(cli.ExitNothing, "record delete acme")
+	set := p.object(cli.ExitOK, "record set acme --tokens 7 --per 1h --burst 9 --reason contract")
+	if fmt.Sprint(set["record"]) != "map[limit:map[burst:9 per:1h tokens:7]]" || set["tenant"] != "acme" {
+		t.Errorf("%v", set)
+	}
+	p.run(cli.ExitOK, "record set acme:mail:low --off")
+	p.run(cli.ExitOK, "record set acme:mail --tokens 1000 --window 24h --zone Europe/Berlin")
+	p.run(cli.ExitOK, "record set acme:mail:low --none")
+	for line, told := range map[string]string{
+		"limit get acme":               "acme gets 7 tokens an hour and holds 9, by its record",
+		"limit get acme:mail":          "acme:mail gets 1000 tokens a day, new at 00:00 in Europe/Berlin, by its record",
+		"explain scope acme":           "record of tenant acme",
+		"record list --name-prefix ac": "acme",
+		"tenant show acme --json":      `"record": {`,
+		"audit --json":                 `"tenant_record"`,
+		"record get acme":              `"window":"24h"`,
+		"limit get zeta":               "zeta gets 200 tokens a second and holds 50, default of tier standard",
+	} {
+		if out := p.run(cli.ExitOK, line); !strings.Contains(out.stdout, told) {
+			t.Errorf("%s: no %q in %s", line, told, out.stdout)
+		}
+	}
+	for line, told := range map[string]string{
+		"record set global --tokens 7":        "headgate limit set global",
+		"record set acme":                     "for no limit --off",
+		"record set acme --none --off":        "it, --off or --tokens",
+		"record set acme:mail:vip --tokens 7": "a class of queue mail",
+		"record delete":                       "a TENANT, or --all",
+		"record delete acme --all":            "a TENANT, or --all",
+		"record list --limit 2000":            "1 to 1000 records",
+		"record list --cursor x":              "what the page before has told",
+	} {
+		if out := p.run(cli.ExitUsage, line); !strings.Contains(out.stderr, told) {
+			t.Errorf("%s: no %q in %s", line, told, out.stderr)
+		}
+	}
+	if out := p.in(cli.ExitUsage, `{}`, "policy set --replace -"); !strings.Contains(out.stderr, "true while 1 tenants have records") {
+		t.Errorf("%s", out.stderr)
+	}
+	p.run(cli.ExitOK, "record delete acme --reason over")
+	p.run(cli.ExitNothing, "record get acme")
+}
+
+// TestRecordsAsAFile: what was exported is imported again, whatever there was; a line that is none is told by its number.
+func TestRecordsAsAFile(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t)
+	p.in(cli.ExitOK, `{"tenant_records":true}`, "policy merge -")
+	var lines strings.Builder
+	for i := range 500 {
+		fmt.Fprintf(&lines, "{\"tenant\":\"t%d\",\"record\":{\"limit\":{\"tokens\":%d,\"per\":\"1s\",\"burst\":1}}}\n", i, i+1)
+	}
+	if out := p.in(cli.ExitOK, lines.String(), "record import - --dry-run"); out.stdout != "500 records read, and none was stored\n" {
+		t.Errorf("%s", out.stdout)
+	}
+	if out := p.run(cli.ExitOK, "record export"); out.stdout != "" {
+		t.Errorf("after a dry run: %s", out.stdout)
+	}
+	if out := p.in(cli.ExitOK, lines.String(), "record import - --reason billing --json"); !strings.Contains(out.stdout, `"records": 500`) {
+		t.Errorf("%s", out.stdout)
+	}
+	sorted := func(text string) string { return strings.Join(sortedLines(text), "\n") }
+	if out := p.run(cli.ExitOK, "record export"); sorted(out.stdout) != sorted(lines.String()) {
+		t.Errorf("exported is not what was imported: %d bytes of %d", len(out.stdout), lines.Len())
+	}
+	if out := p.run(cli.ExitOK, "record export --name-prefix t49"); len(sortedLines(out.stdout)) != 11 {
+		t.Errorf("%s", out.stdout)
+	}
+	audit := p.run(cli.ExitOK, "audit --json").stdout
+	if strings.Count(audit, `"tenant_record"`) != 1 || !strings.Contains(audit, "500") || !strings.Contains(audit, "billing") {
+		t.Errorf("an import is one act of 500: %s", audit)
+	}
+	for bad, told := range map[string]string{
+		"{\"tenant\":\"a\",\"record\":{}}\n\n{\"tenant\":\"b\",\"limit\":{}}":                                                 "line 3:",
+		"{\"tenant\":\"a:b\",\"record\":{}}":                                                                                  "line 1: invalid tenant",
+		"{\"tenant\":\"a\",\"record\":{\"limit\":{\"tokens\":5,\"per\":\"0s\"}}}":                                             "limit.per",
+		"{\"tenant\":\"a\",\"record\":{\"queues\":{\"mail\":{\"priority_limits\":{\"vip\":{\"tokens\":5,\"per\":\"1s\"}}}}}}": "a class of queue mail",
+		"nothing": "line 1:",
+	} {
+		if out := p.in(cli.ExitUsage, bad, "record import -"); !strings.Contains(out.stderr, told) {
+			t.Errorf("%s: no %q in %s", bad, told, out.stderr)
+		}
+	}
+	if out := p.run(cli.ExitOK, "record delete --all --reason over"); out.stdout != "500 records deleted\n" {
+		t.Errorf("%s", out.stdout)
+	}
+	if out := p.run(cli.ExitOK, "record export"); out.stdout != "" {
+		t.Errorf("%s", out.stdout)
+	}
+}
+
+func sortedLines(text string) []string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	slices.Sort(lines)
+	return lines
+}

@@ -1,0 +1,51 @@
+-- tenant_record stores what a tenant has of its own beside the policy, or takes it away, and tells the audit who did.
+-- KEYS[1] state  hash; the partition's other keys share its hash tag and are named after it
+-- ARGV[1] now  microseconds, "" for Redis TIME
+-- ARGV[2] version  of the policy beside which the record was checked
+-- ARGV[3] tenant  whose it is
+-- ARGV[4] expected  version of the record that there is, 1 for none, 0 for any
+-- ARGV[5] record  JSON, "" to take it away
+-- ARGV[6] full  milliseconds in which the slowest bucket fills, by what is in force from now on
+-- ARGV[7] changes  JSON, for the audit; "" where it is one of many that are told as one act
+-- ARGV[8] by  who does it and why, as fragments/audit.lua reads it
+-- Reply {"stale", version of the policy}, {"conflict", version of the record} or {"stored" | "removed" | "kept", version of the record}; kept is
+--   one that says the same already
+-- Never changes what a bucket holds: time until now counts as a change of the policy has it, by what was and what is.
+-- @flag allow-oom
+-- @relief
+function scripts.tenant_record(KEYS, ARGV)
+  local STATE, NOW, VERSION, TENANT, EXPECTED, RECORD = KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
+  local FULL, CHANGES, BY = ARGV[6], ARGV[7], ARGV[8]
+  local now, by = now_us(NOW), by_read(BY)
+
+  clock_begin(now, { 'pv', 'rv' })
+  local stale = stale_reply(VERSION)
+  if stale then return stale end
+  local stored = redis.call('HGET', keys.records, TENANT)
+  local was, version = record_version(stored), RECORD_NONE
+  if EXPECTED > 0 and EXPECTED ~= was then return { 'conflict', format('%d', was) } end
+  if (stored and sub(stored, 8) or '') == RECORD then return { 'kept', format('%d', was) } end
+  local edit = math.max(floor(state_num('bt')), state_num('rv') + 1) -- That of no other partition either, from where a tenant may move.
+  state_set('rv', edit)
+  if RECORD == '' then
+    redis.call('HDEL', keys.records, TENANT)
+  else
+    version = edit
+    redis.call('HSET', keys.records, TENANT, struct_pack(RECORD_VERSION, version) .. RECORD)
+  end
+  local key = call.prefix .. 'b:' .. TENANT
+  if redis.call('EXISTS', key) == 1 then
+    redis.call('HSET', key, '~', format('%d', state_num('bt')))
+    redis.call('PEXPIREAT', key, ceil(now / 1000) + FULL, 'GT') -- what was to be full by then may fill slower now
+  end
+  if CHANGES == '' then
+    audit_act(now, by, 'records', 1)
+  elseif by.act ~= '' then
+    audit_add({
+      'at', format('%d', now), 'action', by.action, 'name', 't:' .. TENANT, 'n', '0', 'for', '0', 'author', by.author, 'reason', by.reason,
+      'act', by.act, 'from', format('%d', was), 'to', format('%d', version), 'changes', CHANGES,
+    })
+  end
+  state_write()
+  return { RECORD == '' and 'removed' or 'stored', format('%d', version) }
+end

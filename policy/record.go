@@ -1,0 +1,300 @@
+package policy
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"github.com/headgate/headgate/admission"
+)
+
+// OwnLimits is what one tenant has of its own beside the policy, where that has TenantRecords: limits, each in the place of what the policy has at
+// that scope. It is stored by itself, so that to change one costs the same whatever number of tenants have theirs.
+type OwnLimits struct {
+	// Limit is that of the tenant; nil says nothing, a Disabled one that there is none.
+	Limit *admission.Limit
+	// Queues are its limits in single queues, by name, up to MaxRecordQueues.
+	Queues map[string]EachTenant
+}
+
+// Bounds of a Record.
+const (
+	MaxRecordQueues = 64
+	// MaxRecordBytes is the largest JSON text of one.
+	MaxRecordBytes = 8 << 10
+)
+
+// NoRecord is the version of the record of a tenant that has none, where the policy has TenantRecords. Those that there are have later ones.
+const NoRecord int64 = 1
+
+// mostRecords is how many records a Compiled remembers. One that is forgotten is read again when its tenant comes.
+const mostRecords = 1 << 16
+
+type recordJSON struct {
+	Limit  *limitJSON                `json:"limit,omitempty"`
+	Queues map[string]eachTenantJSON `json:"queues,omitempty"`
+}
+
+// Empty reports whether the record says nothing.
+func (r OwnLimits) Empty() bool { return r.Limit == nil && len(r.Queues) == 0 }
+
+// LimitAt returns what the record says of a level on a way, and whether it says anything. It does not allocate.
+func (r *OwnLimits) LimitAt(level admission.Level, queue string, class admission.Priority) (limit admission.Limit, said bool) {
+	switch level {
+	case admission.LevelGlobal:
+		return limit, false
+	case admission.LevelTenant:
+		if r.Limit == nil {
+			return limit, false
+		}
+		return *r.Limit, true
+	}
+	in, said := r.Queues[queue]
+	if !said {
+		return limit, false
+	}
+	return in.at(level, class)
+}
+
+// over puts what the record says over the limits on a way.
+func (r *OwnLimits) over(limits *Limits, queue string, class admission.Priority) {
+	for level := admission.LevelTenant; level <= admission.LevelPriority; level++ {
+		if limit, said := r.LimitAt(level, queue, class); said {
+			limits[level] = limit
+		}
+	}
+}
+
+// Path returns where the JSON of a record has the limit of a level on a way.
+func (OwnLimits) Path(level admission.Level, queue string, class admission.Priority) []string {
+	switch level {
+	case admission.LevelQueue:
+		return []string{"queues", queue, "limit"}
+	case admission.LevelPriority:
+		return []string{"queues", queue, "priority_limits", string(class)}
+	}
+	return []string{"limit"}
+}
+
+// RecordOf returns the record of a tenant as far as it is known, the zero OwnLimits for none.
+func (c *Compiled) RecordOf(tenant string) OwnLimits {
+	if own, _ := c.recordOf(tenant); own != nil {
+		return *own
+	}
+	return OwnLimits{}
+}
+
+// WithLimit returns a copy of the record with another limit of a scope of its tenant; nil takes it away.
+func (r OwnLimits) WithLimit(scope admission.Scope, limit *admission.Limit) (OwnLimits, error) {
+	_, queue, class, err := scope.Parts()
+	if err != nil {
+		return r, err
+	}
+	if scope.Level() == admission.LevelTenant {
+		r.Limit = limit
+		return r, nil
+	}
+	r.Queues = maps.Clone(r.Queues)
+	if r.Queues == nil {
+		r.Queues = map[string]EachTenant{}
+	}
+	in := r.Queues[queue]
+	if class == "" {
+		in.Limit = admission.Limit{}
+		if limit != nil {
+			in.Limit = *limit
+		}
+	} else {
+		in.PriorityLimits = maps.Clone(in.PriorityLimits)
+		if delete(in.PriorityLimits, class); limit != nil {
+			if in.PriorityLimits == nil {
+				in.PriorityLimits = map[admission.Priority]admission.Limit{}
+			}
+			in.PriorityLimits[class] = *limit
+		}
+	}
+	if r.Queues[queue] = in; in.empty() {
+		delete(r.Queues, queue)
+	}
+	return r, nil
+}
+
+// MarshalRecord returns the record as JSON, bursts filled in; nil for one that says nothing. Equal records give equal bytes.
+func MarshalRecord(r OwnLimits) ([]byte, error) {
+	if r.Empty() {
+		return nil, nil
+	}
+	wire := recordJSON{Queues: convert(r.Queues, func(_ string, in EachTenant) eachTenantJSON {
+		in.Limit, in.PriorityLimits = withBurst(in.Limit), withBursts(in.PriorityLimits)
+		return in.wire()
+	})}
+	if own := ownBurst(r.Limit); own != nil {
+		wire.Limit = newLimitJSON(*own)
+	}
+	text, err := json.Marshal(wire)
+	if err != nil {
+		return nil, fmt.Errorf("encode record: %w", err)
+	}
+	return text, checkRecordSize(text)
+}
+
+func checkRecordSize(text []byte) error {
+	if len(text) <= MaxRecordBytes {
+		return nil
+	}
+	return &admission.FieldError{Field: "record", Value: fmt.Sprintf("%d bytes", len(text)), Allowed: fmt.Sprintf("JSON of up to %d bytes", MaxRecordBytes)}
+}
+
+// UnmarshalRecord reads a record: {"limit": {"tokens": 50}, "queues": {"mail": {"limit": {…}, "priority_limits": {"low": {…}}}}}, each limit written
+// as in a policy. An empty text is the record that says nothing. Unknown and repeated names are refused. Every error matches headgate.ErrInvalid.
+func UnmarshalRecord(text []byte) (OwnLimits, error) {
+	if len(text) == 0 {
+		return OwnLimits{}, nil
+	}
+	if err := checkRecordSize(text); err != nil {
+		return OwnLimits{}, err
+	}
+	if err := checkNamesOf[recordJSON](text); err != nil {
+		return OwnLimits{}, err
+	}
+	var wire recordJSON
+	if err := json.Unmarshal(text, &wire); err != nil {
+		return OwnLimits{}, decodeError(err)
+	}
+	var bad problems
+	r := OwnLimits{Limit: ownBurst(bad.limit("limit", wire.Limit)), Queues: convert(wire.Queues, func(queue string, in eachTenantJSON) EachTenant {
+		e := in.eachTenant("queues."+queue+".", &bad)
+		e.Limit, e.PriorityLimits = withBurst(e.Limit), withBursts(e.PriorityLimits)
+		return e
+	})}
+	if err := errors.Join(bad...); err != nil {
+		return OwnLimits{}, err
+	}
+	return r, r.validate()
+}
+
+// validate checks what needs no policy.
+func (r OwnLimits) validate() error {
+	var bad problems
+	if r.Limit != nil {
+		bad.add(r.Limit.Validate("limit"))
+	}
+	if len(r.Queues) > MaxRecordQueues {
+		bad.field("queues", strconv.Itoa(len(r.Queues)), "up to "+strconv.Itoa(MaxRecordQueues))
+	}
+	for _, queue := range sortedKeys(r.Queues) {
+		bad.add(admission.ValidateName("queues", queue, true))
+		in, at := r.Queues[queue], "queues."+queue+"."
+		if in.Limit != (admission.Limit{}) {
+			bad.add(in.Limit.Validate(at + "limit"))
+		}
+		for _, class := range sortedKeys(in.PriorityLimits) {
+			bad.add(in.PriorityLimits[class].Validate(at + "priority_limits." + string(class)))
+		}
+	}
+	return errors.Join(bad...)
+}
+
+// ErrNoRecords means that the policy in force has no records of tenants: "tenant_records" is false.
+var ErrNoRecords = fmt.Errorf(`%w: the policy in force has "tenant_records": false; put true into it, once each process is of a release that has records`, admission.ErrInvalid)
+
+// CheckRecord checks a record that is to be stored beside this policy: that there may be some, and that classes are those of their queues.
+func (c *Compiled) CheckRecord(r OwnLimits) error {
+	if c.records == nil {
+		return ErrNoRecords
+	}
+	if err := r.validate(); err != nil {
+		return err
+	}
+	var bad problems
+	for _, queue := range sortedKeys(r.Queues) {
+		names := classNames(c.ClassesOf(queue))
+		for _, class := range sortedKeys(r.Queues[queue].PriorityLimits) {
+			if !slices.Contains(names, string(class)) {
+				bad.field("queues."+queue+".priority_limits", strconv.Quote(string(class)), "a class of queue "+queue+": "+quoteNames(names))
+			}
+		}
+	}
+	return errors.Join(bad...)
+}
+
+// records are those that a Compiled knows, by tenant: *knownRecord.
+type records struct {
+	known sync.Map
+	n     atomic.Int64
+}
+
+type knownRecord struct {
+	OwnLimits
+
+	version int64
+}
+
+func (r *records) of(tenant string) *knownRecord {
+	known, _ := r.known.Load(tenant)
+	own, _ := known.(*knownRecord)
+	return own
+}
+
+func (r *records) forget(tenant any) {
+	if _, known := r.known.LoadAndDelete(tenant); known {
+		r.n.Add(-1)
+	}
+}
+
+// put remembers a record, and forgets another where there are too many: whichever comes first, since none is dearer than another.
+func (r *records) put(tenant string, own *knownRecord) {
+	if _, known := r.known.Swap(tenant, own); known || r.n.Add(1) <= mostRecords {
+		return
+	}
+	r.known.Range(func(other, _ any) bool {
+		if other == tenant {
+			return true
+		}
+		r.forget(other)
+		return false
+	})
+}
+
+// HasRecords reports whether tenants may have records beside the policy.
+func (c *Compiled) HasRecords() bool { return c.records != nil }
+
+// Learn has the policy know the record of a tenant, as the store has it: its version, NoRecord for none, and its text. Any number of goroutines
+// may call it. A text that is of no use matches ErrStored.
+func (c *Compiled) Learn(tenant string, version int64, text []byte) error {
+	if c.records == nil {
+		return nil
+	}
+	if version == NoRecord {
+		c.records.forget(tenant)
+		return nil
+	}
+	own, err := UnmarshalRecord(text)
+	if err != nil {
+		return fmt.Errorf("%w: record of tenant %s: %s", ErrStored, tenant, err.Error())
+	}
+	c.records.put(tenant, &knownRecord{own, version})
+	return nil
+}
+
+// RecordVersion returns the version of a tenant's record that is known, NoRecord for none; zero where the policy has no records.
+func (c *Compiled) RecordVersion(tenant string) int64 {
+	_, version := c.recordOf(tenant)
+	return version
+}
+
+// recordOf returns the record of a tenant that is known, nil for none, and its version; zero where the policy has no records.
+func (c *Compiled) recordOf(tenant string) (*OwnLimits, int64) {
+	if c.records == nil {
+		return nil, 0
+	}
+	if known := c.records.of(tenant); known != nil {
+		return &known.OwnLimits, known.version
+	}
+	return nil, NoRecord
+}

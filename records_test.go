@@ -1,0 +1,175 @@
+package headgate_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/limiter"
+	"github.com/headgate/headgate/policy"
+)
+
+// own has a tenant have a limit of its own of so many tokens an hour, all at once; none for 0.
+func own(t *testing.T, hg *headgate.Client, tenant string, tokens headgate.Tokens) {
+	t.Helper()
+	check(t, hg.Policy().ChangeRecord(t.Context(), tenant, headgate.Edit{Author: "ada", Reason: "contract"}, func(r *policy.OwnLimits) {
+		r.Limit = &headgate.Limit{Tokens: tokens, Per: time.Hour, Burst: tokens}
+		if tokens == 0 {
+			r.Limit = nil
+		}
+	}))
+}
+
+// TestARecordIsInForceFromTheNextJobOn, for the one tenant, without an edit of the policy, and so is its end.
+func TestARecordIsInForceFromTheNextJobOn(t *testing.T) {
+	t.Parallel()
+	perMinute(t, func(t *testing.T, hg *headgate.Client, _ *headgate.Limiter) {
+		t.Helper()
+		enqueue := func(tenant string, cost headgate.Tokens) error {
+			_, err := hg.Enqueue(t.Context(), headgate.Job{Tenant: tenant, Queue: "llm", Cost: cost, Args: completion{"why"}})
+			return err
+		}
+		before, err := hg.Policy().Current(t.Context())
+		check(t, err)
+		check(t, enqueue("acme", 90))
+		own(t, hg, "acme", 500)
+		check(t, enqueue("acme", 10)) // What was taken stays so.
+		if err := enqueue("acme", 400); !errors.Is(err, headgate.ErrLimited) {
+			t.Errorf("400 of nothing: %v", err)
+		}
+		own(t, hg, "great", 500)
+		check(t, enqueue("great", 400))
+		no, refused := errors.AsType[*headgate.Refusal](enqueue("small", 400))
+		if !refused || no.Reason != headgate.ReasonTooCostly || no.Burst != 100 {
+			t.Errorf("400 of one that has no record: %+v", no)
+		}
+		results, _ := hg.EnqueueBatch(t.Context(), []headgate.Job{
+			{Tenant: "great", Queue: "llm", Cost: 100, Args: completion{"a"}}, {Tenant: "small", Queue: "llm", Cost: 100, Args: completion{"b"}},
+			{Tenant: "great", Queue: "llm", Cost: 1, Args: completion{"c"}},
+		})
+		if results[0].Err != nil || results[1].Err != nil || !errors.Is(results[2].Err, headgate.ErrLimited) {
+			t.Errorf("a batch: %v, %v, %v", results[0].Err, results[1].Err, results[2].Err)
+		}
+		own(t, hg, "great", 0)
+		if no, refused = errors.AsType[*headgate.Refusal](enqueue("great", 400)); !refused || no.Burst != 100 {
+			t.Errorf("400 without a record: %+v", no)
+		}
+		after, err := hg.Policy().Current(t.Context())
+		check(t, err)
+		if before.Version != after.Version {
+			t.Errorf("version %d of the policy became %d", before.Version, after.Version)
+		}
+		record, err := hg.Policy().Record(t.Context(), "acme")
+		check(t, err)
+		if record.Limit == nil || record.Limit.Burst != 500 {
+			t.Errorf("%+v", record)
+		}
+	})
+}
+
+// TestALimiterHearsOfARecordWithinItsLease: checks that are answered on lease or by a denial go by it a second later at most.
+func TestALimiterHearsOfARecordWithinItsLease(t *testing.T) {
+	t.Parallel()
+	perMinute(t, func(t *testing.T, hg *headgate.Client, checks *headgate.Limiter) {
+		t.Helper()
+		heard := func(want bool) {
+			t.Helper()
+			for began := time.Now(); ; {
+				_, err := checks.Check(t.Context(), headgate.Request{Tenant: "acme", Cost: 101})
+				if _, refused := errors.AsType[*headgate.Refusal](err); refused != want {
+					return
+				} else if !refused {
+					check(t, err)
+				}
+				if time.Since(began) > 10*time.Second {
+					t.Fatalf("after 10 s: %v", err)
+				}
+			}
+		}
+		heard(false)
+		own(t, hg, "acme", 1_000_000)
+		heard(true)
+		for range 2000 {
+			_, err := checks.Check(t.Context(), headgate.Request{Tenant: "acme", Cost: 20})
+			check(t, err)
+		}
+		own(t, hg, "acme", 0)
+		heard(false)
+	})
+}
+
+// TestCostsThatAreToldAfterAChangeOfARecord: more is taken of the limit that is in force then, up to its own burst below zero, and less stays, since
+// the bucket may have been another.
+func TestCostsThatAreToldAfterAChangeOfARecord(t *testing.T) {
+	t.Parallel()
+	perMinute(t, func(t *testing.T, hg *headgate.Client, checks *headgate.Limiter) {
+		t.Helper()
+		reserve := func(tenant string, cost headgate.Tokens) headgate.Reservation {
+			t.Helper()
+			r, err := checks.Reserve(t.Context(), headgate.Request{Tenant: tenant, Cost: cost})
+			check(t, err)
+			return r
+		}
+		more, less := reserve("more", 50), reserve("less", 50)
+		own(t, hg, "more", 400)
+		own(t, hg, "less", 400)
+		if err := less.Commit(t.Context(), 10); !errors.Is(err, limiter.ErrReservationStands) {
+			t.Errorf("40 tokens less: %v", err)
+		}
+		check(t, more.Commit(t.Context(), 10_000))
+		_, err := checks.Reserve(t.Context(), headgate.Request{Tenant: "more", Cost: 1})
+		no, refused := errors.AsType[*headgate.Refusal](err)
+		if want := -headgate.Tokens(400); !refused || no.Remaining != want {
+			t.Errorf("after 10,000 of 400: %+v, want %d left", no, want)
+		}
+
+		own(t, hg, "acme", 300)
+		ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+		var running sync.WaitGroup
+		w := hg.Worker(headgate.WorkerConfig{Queues: headgate.Weights{"llm": 1}})
+		headgate.Handle(w, func(_ context.Context, job *headgate.Run[completion]) error { return job.SetCost(250) })
+		running.Go(func() { check(t, w.Run(ctx)) })
+		_, err = hg.Enqueue(t.Context(), headgate.Job{Tenant: "acme", Queue: "llm", Cost: 50, Args: completion{"why"}})
+		check(t, err)
+		for left := 1; left > 0; {
+			left = 0
+			for _, err := range hg.Inspect().Jobs(t.Context(), headgate.Filter{Tenant: "acme"}) {
+				check(t, err)
+				left++
+			}
+		}
+		stop()
+		running.Wait()
+		reserve("acme", 50)
+		if _, err = checks.Reserve(t.Context(), headgate.Request{Tenant: "acme", Cost: 1}); !errors.Is(err, headgate.ErrLimited) {
+			t.Errorf("a job that cost 250 of 300, and 50: %v", err)
+		}
+	})
+}
+
+// TestRecordsNeedThePolicysWord, which stays while there are any.
+func TestRecordsNeedThePolicysWord(t *testing.T) {
+	t.Parallel()
+	hg := open(t, headgate.Config{})
+	give := func(*policy.OwnLimits) {}
+	if err := hg.Policy().ChangeRecord(t.Context(), "acme", headgate.Edit{}, give); !errors.Is(err, policy.ErrNoRecords) {
+		t.Errorf("a policy without: %v", err)
+	}
+	records := func(on bool) error {
+		return hg.Policy().Change(t.Context(), headgate.Edit{}, func(p *headgate.Policy) { p.Document.TenantRecords = on })
+	}
+	check(t, records(true))
+	own(t, hg, "acme", 5)
+	if err := records(false); !errors.Is(err, headgate.ErrInvalid) {
+		t.Errorf("while one tenant has a record: %v", err)
+	}
+	own(t, hg, "acme", 0)
+	check(t, records(false))
+	err := hg.Policy().ChangeRecord(t.Context(), "a:b", headgate.Edit{}, give)
+	if !errors.Is(err, headgate.ErrInvalid) {
+		t.Errorf("no name of a tenant: %v", err)
+	}
+}

@@ -1,0 +1,146 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/headgate/headgate/admission"
+)
+
+// TenantRecord is what a tenant has of its own beside the policy (policy.OwnLimits).
+type TenantRecord struct {
+	Tenant string
+	// Version is a later one with each change; NoRecord where the tenant has none, and then Text is empty.
+	Version int64
+	// Text is the record's JSON.
+	Text []byte
+}
+
+// NoRecord is the version of a record that there is not: policy.NoRecord.
+const NoRecord int64 = 1
+
+// StaleRecordsError means that limits come from other records of tenants than those that the store has, which it brings. Nothing was done. It
+// matches ErrStale.
+type StaleRecordsError struct{ Records []TenantRecord }
+
+func (e *StaleRecordsError) Error() string {
+	return fmt.Sprintf("records of %d tenants are stale, the first is that of %s", len(e.Records), e.Records[0].Tenant)
+}
+
+// Is has it match ErrStale.
+func (e *StaleRecordsError) Is(target error) bool { return target == ErrStale }
+
+// RecordLearner is a policy that knows records of tenants (policy.Compiled).
+type RecordLearner interface {
+	HasRecords() bool
+	Learn(tenant string, version int64, text []byte) error
+}
+
+// LearnRecord has a policy know the record of a tenant, where it has records and there is a tenant.
+func LearnRecord(ctx context.Context, s Buckets, known RecordLearner, tenant string) error {
+	if !known.HasRecords() || tenant == "" {
+		return nil
+	}
+	all, err := s.Records(ctx, tenant)
+	if err != nil {
+		return err
+	}
+	return known.Learn(tenant, all[0].Version, all[0].Text)
+}
+
+// Learn teaches a policy the records that an error brings, and reports whether it brings any: then the same call may be made again with the
+// policy. The error is that of a record that is of no use.
+func Learn(err error, known RecordLearner) (bool, error) {
+	stale, ok := errors.AsType[*StaleRecordsError](err)
+	if !ok {
+		return false, nil
+	}
+	for _, r := range stale.Records {
+		if err := known.Learn(r.Tenant, r.Version, r.Text); err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// RecordEdit changes the record of a tenant.
+type RecordEdit struct {
+	Tenant string
+	// Policy is the version of the policy beside which the record was checked. Where another is in force nothing is done (ErrStale).
+	Policy int64
+	// Expected is the version of the record that it replaces, NoRecord for none; zero replaces any. Another one is a *RecordConflictError.
+	Expected int64
+	// Text is its JSON, up to policy.MaxRecordBytes; empty takes the record away.
+	Text []byte
+	// LongestFill is how long the slowest bucket takes to fill by what will be in force.
+	LongestFill time.Duration
+	// Changes is the JSON of what differs, for the audit. Where there is none the edit is one of many, of one By.Act, that are one entry.
+	Changes []byte
+	By      Intervention
+}
+
+// Validate checks an edit. The error is one or several *headgate.FieldError.
+func (e *RecordEdit) Validate() error {
+	bad := e.By.Validate()
+	if len(e.Text) > maxRecordBytes {
+		bad = errors.Join(bad, &admission.FieldError{Field: "record", Value: strconv.Itoa(len(e.Text)) + " bytes", Allowed: "JSON of up to " + strconv.Itoa(maxRecordBytes) + " bytes"})
+	}
+	return errors.Join(admission.ValidateTenant(e.Tenant), bad)
+}
+
+// maxRecordBytes is policy.MaxRecordBytes.
+const maxRecordBytes = 8 << 10
+
+// RecordConflictError means that a tenant has another record than the one expected. It matches ErrConflict.
+type RecordConflictError struct {
+	Tenant            string
+	Expected, InForce int64
+}
+
+func (e *RecordConflictError) Error() string {
+	return fmt.Sprintf("tenant %s has version %d of its record, not %d: read it again", e.Tenant, e.InForce, e.Expected)
+}
+
+// Is has it match ErrConflict.
+func (e *RecordConflictError) Is(target error) bool { return target == ErrConflict }
+
+// RecordsQuery asks for a page of records.
+type RecordsQuery struct {
+	// Prefix is what the names of tenants begin with.
+	Prefix string
+	// Cursor is where the page before ended, empty for the first.
+	Cursor string
+	// Limit is how many at least make a page, if there are so many: 1 to MaxRecordsPage, zero means that; up to twice as many may come.
+	Limit int
+}
+
+// Least is how many make a page.
+func (q *RecordsQuery) Least() (int, error) {
+	if q.Limit < 0 || q.Limit > MaxRecordsPage {
+		return 0, &admission.FieldError{Field: "limit", Value: strconv.Itoa(q.Limit), Allowed: fmt.Sprintf("1 to %d records", MaxRecordsPage)}
+	}
+	return cmp.Or(q.Limit, MaxRecordsPage), nil
+}
+
+// MaxRecordsPage is the longest page.
+const MaxRecordsPage = 1000
+
+// RecordsPage is some records, in no order. One that is there all the while comes on one page at least, and may come on two.
+type RecordsPage struct {
+	Records []TenantRecord
+	// Next is where the next page begins, empty after the last.
+	Next string
+}
+
+// ErrRecordsCursor is of a cursor that no page has told.
+var ErrRecordsCursor = &admission.FieldError{Field: "cursor", Value: "another text", Allowed: "what the page before has told as next"}
+
+// AuditTenantRecord is an operator who changes the record of a tenant, AuditTenantRecordGone one who takes it away.
+const (
+	AuditTenantRecord     = "tenant_record"
+	AuditTenantRecordGone = "tenant_record_gone"
+)

@@ -1,0 +1,133 @@
+package redisstore_test
+
+import (
+	"fmt"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/memory"
+	"github.com/headgate/headgate/internal/redisconn"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
+)
+
+// rates counts what was decided, notes rates that are not usual, and reads both.
+func (w *walk) rates() {
+	counts, named := []store.ScopeCount(nil), map[string]bool{} // A call names each once.
+	watched := w.number("watched", 0, 2) > 0
+	for range w.number("counted", 1, 4) {
+		one := store.ScopeCount{Allowed: int64(w.number("allowed", 0, 9)), Refused: int64(w.number("refused", 0, 9)), Tokens: 3, Watched: watched}
+		tenant, queue := pick(w, "tenant", walkTenants), pick(w, "queue", walkQueues)
+		switch w.number("what", 0, 3) {
+		case 0:
+			one.Scope, one.Always = admission.Global, true
+		case 1:
+			one.Scope = admission.Scope(tenant)
+		case 2:
+			one.Scope = admission.ScopeAt(admission.LevelQueue, tenant, queue, "")
+		default:
+			one.Queue, one.Watched = queue, true
+			for range w.number("names", 0, 3) {
+				one.Tenants, one.Jobs = append(one.Tenants, pick(w, "tenant", walkTenants)), append(one.Jobs, fmt.Sprint(tenant, ":", w.number("id", 0, 99)))
+			}
+		}
+		if name := string(one.Scope) + " " + one.Queue; !named[name] {
+			counts, named[name] = append(counts, one), true
+		}
+	}
+	w.replied("count", func(s store.Partition) redistest.Reply { return redistest.Replied(s.Count(w.ctx, counts)) })
+	at := time.UnixMicro(w.now).Add(-time.Duration(w.number("minutes ago", 0, 2)) * time.Minute)
+	w.replied("rates", func(s store.Partition) redistest.Reply { return redistest.Replied(s.Rates(w.ctx, at)) })
+
+	of := pick(w, "of", []string{"", walkQueues[0]})
+	w.replied("distincts", func(s store.Partition) redistest.Reply { return redistest.Replied(s.Distincts(w.ctx, of)) })
+
+	var odd []store.Anomaly
+	for range w.number("odd", 0, 3) {
+		odd = append(odd, store.Anomaly{
+			Kind: pick(w, "kind", []string{"surge", "silence"}), Of: "tenant", Name: pick(w, "tenant", walkTenants), Minute: at.Truncate(time.Minute),
+			Rate: float64(w.number("rate", 0, 99)), Usual: 10.5, Deviation: 3.25, Score: -7.5,
+		})
+	}
+	w.resend = func() {
+		w.replied("note", func(s store.Partition) redistest.Reply { return redistest.Replied(s.NoteAnomalies(w.ctx, odd)) })
+	}
+	w.resend()
+	count := w.number("read", 1, 20)
+	w.replied("anomalies", func(s store.Partition) redistest.Reply {
+		of, err := s.AnomaliesAfter(w.ctx, "", count)
+		for i := range of.Entries { // Ids are each store's own.
+			of.Entries[i].ID = ""
+		}
+		return redistest.Replied(of.Entries, of.Gone, of.Kept, err)
+	})
+	w.replied("counters", func(s store.Partition) redistest.Reply {
+		c, err := s.Counters(w.ctx)
+		return redistest.Replied(c.Anomalies, err)
+	})
+}
+
+// TestRatesAreThoseOfTheMinute: of tenants and queues, the same in memory; that scopes made room is noted where somebody looks, and then alone;
+// queues beyond MaxWatchedQueues are left out.
+func TestRatesAreThoseOfTheMinute(t *testing.T) {
+	t.Parallel()
+	s, err := redisstore.NewStore(redistest.Shared(t).Client(t), redisstore.Config{Prefix: redistest.Prefix(t)}, "")
+	check(t, err)
+	now := time.Unix(1800000060, 0)
+	m := memory.New(memory.Config{Now: func() time.Time { return now }, KeepEnded: true})
+	minute := func(at int64, counts []store.ScopeCount) (r store.Rates) {
+		t.Helper()
+		now = time.Unix(at*60, 0)
+		s.SetTime(now)
+		for _, part := range []store.Partition{s, m} {
+			done, err := part.Count(t.Context(), counts)
+			if err != nil || done != len(counts) {
+				t.Fatalf("%d of %d are counted: %v", done, len(counts), err)
+			}
+		}
+		r, err := s.Rates(t.Context(), now)
+		check(t, err)
+		if other, err := m.Rates(t.Context(), now.Add(time.Minute-1)); err != nil || !reflect.DeepEqual(r, other) {
+			t.Errorf("minute %d: %d tenants and %d queues in redis, %d and %d in memory, %v; %+v and %+v", at, len(r.Tenants), len(r.Queues), len(other.Tenants), len(other.Queues), err, r.All, other.All)
+		}
+		return r
+	}
+	few := []store.ScopeCount{
+		{Scope: admission.Global, Always: true, Allowed: 9, Refused: 4, Watched: true}, {Scope: "acme", Allowed: 5, Refused: 3, Watched: true},
+		{Scope: "acme:mail", Allowed: 5, Refused: 3, Watched: true}, {Queue: "mail", Allowed: 7, Refused: 4, Watched: true}, {Queue: "mail", Allowed: 1, Watched: true},
+	}
+	want := store.Rates{
+		All: store.Decided{Allowed: 9, Refused: 4}, Tenants: map[string]store.Decided{"acme": {Allowed: 5, Refused: 3, Partial: true}},
+		Queues: map[string]store.Decided{"mail": {Allowed: 8, Refused: 4}}, Watched: true,
+	}
+	if got := minute(100, few); !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	for i, watched := range []bool{false, true} {
+		at := int64(200 + i)
+		var crowd []store.ScopeCount
+		for i := range store.TopScopes + 1 {
+			crowd = append(crowd, store.ScopeCount{Scope: admission.Scope(fmt.Sprint("t", i)), Allowed: int64(10 + i), Watched: watched})
+		}
+		r := minute(at, crowd)
+		if r.Crowded != watched || r.Watched != watched || len(r.Tenants) != store.TopScopes {
+			t.Errorf("watched %t: %d tenants, crowded %t", watched, len(r.Tenants), r.Crowded)
+		}
+		if n := redisconn.Client(s.Conn()).Exists(t.Context(), s.Conn().Partition.Watched(at)).Val(); n == 1 != watched {
+			t.Errorf("watched %t: %d keys of it", watched, n)
+		}
+	}
+	var queues []store.ScopeCount
+	for i := range store.MaxWatchedQueues + 70 {
+		queues = append(queues, store.ScopeCount{Queue: fmt.Sprint("q", i), Allowed: 1, Watched: true})
+	}
+	if r := minute(400, append(queues, queues[0])); len(r.Queues) != store.MaxWatchedQueues || r.Queues["q0"].Allowed != 2 || r.Queues["q1000"].Allowed != 0 {
+		t.Errorf("%d queues, the first %+v", len(r.Queues), r.Queues["q0"])
+	}
+	if ttl := redisconn.Client(s.Conn()).TTL(t.Context(), s.Conn().Partition.Watched(400)).Val(); ttl <= store.CountedFor || ttl > 2*store.CountedFor {
+		t.Errorf("they are kept for %s", ttl)
+	}
+}
