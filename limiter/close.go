@@ -73,7 +73,7 @@ func (m *ways) returns(now breaker.Instant) (all []leftover) {
 	for at, w := range m.known.All() {
 		m.known.Delete(at)
 		for _, s := range w.scopes {
-			if tokens := s.drain(); tokens > 0 && now < breaker.Instant(s.until.Load()) {
+			if tokens := s.drain(); tokens > 0 && now < breaker.Instant(s.until.Load()) && !s.isStock() {
 				all = append(all, leftover{w, s, tokens})
 			}
 		}

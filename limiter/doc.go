@@ -2,7 +2,7 @@
 // policy and the same token buckets in Redis as admission, and mostly without asking Redis. It is for HTTP servers, proxies
 // and programs that call something which has a limit.
 //
-//	          ┌─ every scope on the way holds tokens on lease ─────────▶ admitted (Leased)      no call
+//	          ┌─ of every scope on the way there are tokens here ──────▶ admitted (Leased)      no call
 //	Check ────┼─ a scope was denied, and still is ─────────────────────▶ refused  (Cached)      no call
 //	          ├─ else: the line ──▶ one call for up to 64 callers ─────▶ admitted or refused (Exact)
 //	          └─ Redis does not answer within Config.Timeout ──────────▶ what Config.Outage says (Blind)
@@ -16,12 +16,26 @@
 //
 //	B  the burst    r  the rate    N  the limiters that hold tokens of the scope    C  what they may hold, all together
 //
-// C is B/2, each holds C/N at most, and no grant takes more than half of what the bucket holds: when tokens are few, checks are
-// exact. The script counts what is on lease, so neither crashes nor newcomers raise C. Tokens are debited when they are granted;
+// C is B/2. Of it 5/8 may be on lease, of which each holds an Nth at most, and no grant takes more than half of what the bucket holds: when
+// tokens are few, checks are exact. The script counts what is on lease, so neither crashes nor newcomers raise C. Tokens are debited when they are granted;
 // what was granted before a window began may be spent in it. So what is admitted is
 //
 //	over all time    ≤ B + r·t
 //	in any window w  ≤ B + r·w + C
+//
+// # Stocks
+//
+// Most scopes are asked for less often than that. One that this process is asked for again within a minute has a stock: as much as it uses
+// of the scope in a minute, at most
+//
+//	C/16 divided by the limiters that live    what the limit gains in six seconds
+//
+// and Redis gives none that would leave less than half of a burst. So where tokens are few, or come slowly, there are no stocks. Nothing is noted
+// of a stock in Redis, it has no end, and is not given back: it costs neither a key there nor a call a second, and the limit has gained
+// as much by the time that anybody could miss it. As a limiter takes its stock, those that live are as many as have one, itself included,
+// so all stocks of a scope are C/16·(1 + 1/2 + … + 1/128) at most, for beyond 128 limiters there are none: what leases leave of C. Tokens are
+// spent here only within a second of a call that told when limits were last changed, by an edit or by a scale, and how many limiters live; a
+// stock from before a change is lost. So is one that was not used between two sweeps of a minute.
 //
 // With Config.Strict the bucket's burst is B − C with C = B/8. What the bucket holds and what is on lease are B together at the
 // most, so that any window admits ≤ B + r·w. Guarantee prints the bound in force. A step of Redis's clock adds one burst, as to

@@ -11,10 +11,12 @@ import (
 	"github.com/headgate/headgate/store"
 )
 
-// A limiter says every beatEvery that it lives, where it makes calls, and counts as live for beatLife.
+// A limiter says every beatEvery that it lives, where it is asked, and counts as live for beatLife.
 const (
-	beatEvery = 2 * time.Second
+	beatEvery = 500 * time.Millisecond
 	beatLife  = 6 * time.Second
+	// heardLife is how long what a beat was told of the limits is good: without another one nothing is spent on lease.
+	heardLife = time.Second
 )
 
 // flight is one call to Redis. Only its pilot touches it.
@@ -25,6 +27,9 @@ type flight struct {
 	// leased are the scopes of the first accounts, owed those of the rest.
 	leased, owed []*scope
 	sent         breaker.Instant
+	// cuts is how often stocks were ended before the call, and stocks among how many limiters they are divided, zero for none.
+	cuts   uint64
+	stocks admission.Tokens
 }
 
 // serve answers tickets by one call, or says of all that Redis is away.
@@ -53,6 +58,7 @@ func (l *Limiter) serve(ctx context.Context, tickets []*ticket) {
 		}
 		if t.cost == 0 {
 			t.way.fetched()
+			l.hearing.Store(false)
 		}
 		close(t.done)
 	}
@@ -83,14 +89,15 @@ func (l *Limiter) fly(ctx context.Context, tickets []*ticket) error {
 
 // board makes a call of the tickets: their questions, the leases that they are to fill, and what is owed.
 func (l *Limiter) board(inForce *policy.Compiled, tickets []*ticket) *flight {
-	f := &flight{grant: store.Grant{Version: inForce.Version(), Member: l.member, Lease: leaseLife}, sent: l.clock.now()}
+	f := &flight{grant: store.Grant{Version: inForce.Version(), Member: l.member, Lease: leaseLife}, sent: l.clock.now(), cuts: l.cuts.Load()}
+	f.stocks = l.stocks(f.sent)
 	f.grant.Questions = make([]store.Question, 0, len(tickets))
 	if due := l.beatAt.Load(); int64(f.sent) >= due && l.beatAt.CompareAndSwap(due, int64(f.sent.Add(beatEvery))) {
 		f.grant.Beat = beatLife
 	}
 	for _, t := range tickets {
 		w := t.way
-		if w == nil || !w.current(inForce) {
+		if w == nil || !w.current(inForce) || w.isGone() {
 			var err error
 			if w, err = l.ways.open(f.sent, t.route, inForce); err != nil {
 				t.err = err
@@ -112,21 +119,26 @@ func (l *Limiter) board(inForce *policy.Compiled, tickets []*ticket) *flight {
 
 // want adds the accounts of the way's scopes that need more tokens, as the next question's.
 func (f *flight) want(w *way) {
-	if !w.wants() {
+	if !w.wants(f.sent, f.stocks) {
 		return
 	}
 	for i, s := range w.scopes {
 		if !s.accounting.CompareAndSwap(false, true) {
 			continue
 		}
-		held, chunk := s.count(f.sent), s.chunk(w.most[i])
-		if 2*held > chunk {
+		held := s.count(f.sent)
+		most := w.most[i]
+		chunk, stock := s.chunk(f.sent, most, w.stockOf(i, f.stocks))
+		if stock {
+			most = chunk
+		}
+		if chunk == 0 || 2*held > chunk {
 			s.accounting.Store(false)
 			continue
 		}
 		f.leased = append(f.leased, s)
 		f.grant.Accounts = append(f.grant.Accounts, store.Account{
-			Question: len(f.grant.Questions), Level: s.level, Want: chunk - held, Held: held, Cap: w.most[i],
+			Question: len(f.grant.Questions), Level: s.level, Want: chunk - held, Held: held, Cap: most, Stock: stock,
 		})
 	}
 }
@@ -134,11 +146,16 @@ func (f *flight) want(w *way) {
 // land shares out what the call has brought.
 func (l *Limiter) land(f *flight, granted store.Granted, err error) {
 	landed := l.clock.now()
+	if err == nil && granted.Members >= 0 {
+		l.hear(f.sent, &granted)
+	}
 	for i, s := range f.leased {
 		if err == nil {
-			lease := granted.Leases[i]
-			s.lease(f.sent, lease.Tokens, lease.Holders)
-			l.counts.granted(lease.Tokens)
+			s.lease(f.sent, granted.Leases[i], f.grant.Accounts[i].Stock)
+			if l.ways.list(s); l.cuts.Load() != f.cuts {
+				s.cut(landed, true)
+			}
+			l.counts.granted(granted.Leases[i].Tokens)
 		}
 		s.accounting.Store(false)
 	}
@@ -146,9 +163,6 @@ func (l *Limiter) land(f *flight, granted store.Granted, err error) {
 		return
 	}
 	l.counts.calls.Add(1)
-	if granted.Members >= 0 {
-		l.members.Store(int64(max(1, granted.Members)))
-	}
 	for i, t := range f.asked {
 		verdict := &granted.Verdicts[i]
 		t.verdict = t.boarded.verdictOf(verdict, t.tell)
@@ -165,4 +179,33 @@ func (l *Limiter) land(f *flight, granted store.Granted, err error) {
 	for i, s := range f.owed {
 		l.blind.paid(s, granted.Leases[len(f.leased)+i].Paid)
 	}
+}
+
+// hear notes what a beat at sent was told. Stocks are of the limits that were in force until then, and shared by the limiters that lived.
+func (l *Limiter) hear(sent breaker.Instant, granted *store.Granted) {
+	l.members.Store(int64(max(1, granted.Members)))
+	last := breaker.Instant(l.heardUntil.Swap(int64(sent.Add(heardLife)))).Add(-heardLife)
+	if l.changed.Swap(granted.Changed) != granted.Changed || sent.Sub(last) >= beatLife {
+		l.cut()
+	}
+}
+
+// unheard reports whether the caller is the one to send for what a beat is told: of a new policy, or of limits that are scaled.
+func (l *Limiter) unheard(now breaker.Instant) bool {
+	return int64(now) >= l.beatAt.Load() && l.hearing.CompareAndSwap(false, true)
+}
+
+// stocks is among how many limiters stocks are divided; zero where there are none.
+func (l *Limiter) stocks(now breaker.Instant) admission.Tokens {
+	members := l.members.Load()
+	if int64(now) >= l.heardUntil.Load() || members > mostStocks {
+		return 0
+	}
+	return admission.Tokens(members)
+}
+
+// cut ends all stocks: limits are others, and they were taken by those of before. What is granted meanwhile is cut as it lands.
+func (l *Limiter) cut() {
+	l.cuts.Add(1)
+	l.ways.cut(l.clock.now())
 }

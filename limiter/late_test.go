@@ -7,6 +7,7 @@ import (
 
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
 )
 
 // waiting returns how many tickets wait for a pilot.
@@ -43,5 +44,33 @@ func TestACheckTimesOutBeforeItsWayIsKnown(t *testing.T) {
 	}
 	if len(boarded) != 1 || boarded[0].boarded == nil || boarded[0].err != nil {
 		t.Errorf("the pilot has %d tickets", len(boarded))
+	}
+}
+
+// TestWhoWaitsGoesBeforeWhatIsFetched: a call takes those whose callers wait, and what is fetched where they leave room.
+func TestWhoWaitsGoesBeforeWhatIsFetched(t *testing.T) {
+	t.Parallel()
+	l := line{places: 1}
+	for i := range store.MaxBatchJobs + 1 {
+		l.join(&ticket{})
+		if i%2 == 0 {
+			l.join(&ticket{cost: 1})
+		}
+	}
+	waiting := func(tickets []*ticket) (n int) {
+		for _, t := range tickets {
+			n += int(t.cost)
+		}
+		return n
+	}
+	const checks = store.MaxBatchJobs/2 + 1
+	if first := l.board(); waiting(first) != checks || len(first) != store.MaxBatchJobs {
+		t.Errorf("of the first %d that go %d wait, want %d", len(first), waiting(first), checks)
+	}
+	if second := l.board(); waiting(second) != 0 || len(second) != checks+1 {
+		t.Errorf("%d go then, %d of them wait; want %d that are fetched", len(second), waiting(second), checks+1)
+	}
+	if last := l.board(); len(last) != 0 {
+		t.Errorf("%d go a second time", len(last))
 	}
 }

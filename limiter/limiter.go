@@ -37,9 +37,14 @@ type Limiter struct {
 	breaker  *breaker.Breaker
 	// shut is until when the breaker lets nothing through, a breaker.Instant.
 	shut atomic.Int64
-	// members is how many limiters live, as last heard; beatAt is when this one says again that it does.
-	members atomic.Int64
-	beatAt  atomic.Int64
+	// members is how many limiters live, as last heard; beatAt is when this one says again that it does, hearing that a check has sent for that,
+	// and heardUntil is until when what it was told then is good. Both are breaker.Instants.
+	members            atomic.Int64
+	beatAt, heardUntil atomic.Int64
+	hearing            atomic.Bool
+	// changed is when limits last changed, as last heard, and cuts how often stocks were ended.
+	changed atomic.Int64
+	cuts    atomic.Uint64
 	blind   blind
 	counts  *counts
 	reports reports
@@ -116,7 +121,11 @@ func (l *Limiter) Check(ctx context.Context, r Request) (v Verdict, err error) {
 	now := l.clock.now()
 	var a answer
 	var at epochs
-	w.try(now, r.Cost, &at, &a)
+	if int64(now) < l.heardUntil.Load() || len(w.scopes) == 0 {
+		w.try(now, r.Cost, &at, &a)
+	} else {
+		w.deniedBy(now, r.Cost, &a)
+	}
 	switch {
 	case a.outcome == asking:
 		return l.ask(ctx, newTicket(w.asked, w, r.Cost).telling(r.Remaining))
@@ -127,7 +136,7 @@ func (l *Limiter) Check(ctx context.Context, r Request) (v Verdict, err error) {
 		l.note(ctx, w, oneRefused, r.Cost)
 		a.denial.tell(&v, a.scope.name, a.wait)
 		return v, nil
-	case a.low && w.refill(now):
+	case a.low && w.refill(), l.unheard(now):
 		l.fetch(ctx, w)
 	}
 	if l.counts.byLease != nil {

@@ -49,9 +49,10 @@ type line struct {
 
 	mu struct {
 		sync.Mutex
-		waiting []*ticket
-		pilots  int
-		closed  bool
+		// waiting are those whose callers wait; fetching go where these leave room.
+		waiting, fetching []*ticket
+		pilots            int
+		closed            bool
 	}
 }
 
@@ -62,7 +63,11 @@ func (l *line) join(t *ticket) (pilot, ok bool) {
 	if l.mu.closed {
 		return false, false
 	}
-	l.mu.waiting = append(l.mu.waiting, t)
+	if t.cost > 0 {
+		l.mu.waiting = append(l.mu.waiting, t)
+	} else {
+		l.mu.fetching = append(l.mu.fetching, t)
+	}
 	if l.mu.pilots >= l.places {
 		return false, true
 	}
@@ -75,21 +80,27 @@ func (l *line) join(t *ticket) (pilot, ok bool) {
 func (l *line) board() []*ticket {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var tickets []*ticket
-	for len(tickets) < store.MaxBatchJobs && len(l.mu.waiting) > 0 {
-		t := l.mu.waiting[0]
-		l.mu.waiting[0] = nil
-		l.mu.waiting = l.mu.waiting[1:]
+	tickets := boarding(nil, &l.mu.waiting)
+	tickets = boarding(tickets, &l.mu.fetching)
+	if len(tickets) == 0 {
+		l.mu.pilots--
+		l.flying.Done()
+	}
+	return tickets
+}
+
+// boarding adds the next of a queue, while there is room in a call.
+func boarding(tickets []*ticket, queue *[]*ticket) []*ticket {
+	for len(tickets) < store.MaxBatchJobs && len(*queue) > 0 {
+		t := (*queue)[0]
+		(*queue)[0] = nil
+		*queue = (*queue)[1:]
 		if !t.left.Load() {
 			tickets = append(tickets, t)
 		}
 	}
-	if len(l.mu.waiting) == 0 {
-		l.mu.waiting = nil // The array does not grow for ever.
-	}
-	if len(tickets) == 0 {
-		l.mu.pilots--
-		l.flying.Done()
+	if len(*queue) == 0 {
+		*queue = nil // The array does not grow for ever.
 	}
 	return tickets
 }
@@ -145,6 +156,7 @@ func (l *Limiter) ask(ctx context.Context, t *ticket) (Verdict, error) {
 func (l *Limiter) fetch(ctx context.Context, w *way) {
 	if int64(l.clock.now()) < l.shut.Load() || l.send(ctx, newTicket(w.asked, w, 0)) != nil {
 		w.fetched()
+		l.hearing.Store(false)
 	}
 }
 

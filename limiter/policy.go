@@ -47,6 +47,7 @@ func (l *Limiter) reload(ctx context.Context, stale *policy.Compiled) error {
 		return err
 	}
 	if l.policy.CompareAndSwap(stale, fresh) {
+		l.cut()
 		l.config.Logger.Info().Int64("version", fresh.Version()).Msg("policy read")
 	}
 	return nil

@@ -1,12 +1,14 @@
 package limiter
 
 import (
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/store"
 )
 
 const (
@@ -18,26 +20,42 @@ const (
 	leastChunk admission.Tokens = 8
 	// meterTime is the shortest span in which use is measured.
 	meterTime = 20 * time.Millisecond
+	// A scope that is asked again within stockTime has a stock of as much as it uses in so long, from leastStock tokens on. Of what all may hold
+	// it is a stockPart, divided by the limiters that live, and no more than the limit gains in stockGain: so it does not matter what becomes
+	// of it. With more than mostStocks limiters there is none.
+	stockTime                   = time.Minute
+	stockGain                   = stockTime / 10
+	stockPart                   = 16
+	leastStock admission.Tokens = 2
+	mostStocks                  = 128
 )
 
 // scope is what this process knows of one scope. It outlives a change of policy.
 type scope struct {
+	// What a check looks at stands together: until is when the tokens held end, a breaker.Instant; low is how many are left when more are fetched.
+	held       held
+	until, low atomic.Int64
+	denial     atomic.Pointer[denial]
+
 	name  admission.Scope
 	level admission.Level
 	mode  Outage
-
-	held held
-	// onLease sums up what is on lease at the level, as each scope was last counted.
+	// onLease sums up what is held at the level, as each scope was last counted.
 	onLease *atomic.Int64
-	// until is when the tokens on lease end, a breaker.Instant; low is how many are left when more are fetched.
-	until, low atomic.Int64
-	denial     atomic.Pointer[denial]
+	// gone says that the scope is forgotten, and holds nothing. It is written with the lock.
+	gone atomic.Bool
 	// fetching says that a refill is on its way; accounting that a call has the scope's account, so that no other counts it.
 	fetching, accounting atomic.Bool
 
 	mu struct {
 		sync.Mutex
 		use meter
+		// stock says that what is held is a stock, listed that the ways have it among those, and swept how much of it was left when somebody
+		// last looked whether it is in use.
+		stock, listed bool
+		swept         admission.Tokens
+		// dry is until when there is no stock to be had.
+		dry breaker.Instant
 		// counted is what was on lease when it was last counted or granted.
 		counted admission.Tokens
 		// holders is how many limiters hold tokens of the scope, this one included, as last heard.
@@ -68,6 +86,14 @@ func (m *meter) add(now breaker.Instant, tokens admission.Tokens) {
 		rate = (rate + m.rate) / 2
 	}
 	m.since, m.sum, m.rate = now, 0, rate
+}
+
+// at is the rate at a time, where so many tokens were used since it was last measured: the last one, unless that is long ago or there is none.
+func (m *meter) at(now breaker.Instant, used admission.Tokens) float64 {
+	if passed := now.Sub(m.since); passed > stockTime || m.rate == 0 && passed >= meterTime {
+		return float64(m.sum+used) / passed.Seconds()
+	}
+	return float64(m.rate)
 }
 
 // has reports whether as many tokens are on lease.
@@ -113,11 +139,20 @@ func (s *scope) putBack(tokens admission.Tokens) {
 // ended reports whether the lease has.
 func (s *scope) ended(now breaker.Instant) bool { return now >= breaker.Instant(s.until.Load()) }
 
-// chunk is what this process should hold, as part of what all may hold; zero where that is too little to be worth it.
-func (s *scope) chunk(most admission.Tokens) admission.Tokens {
+// chunk is what this process should hold, as part of what all may hold on lease or as stock; zero where that is too little to be worth it.
+func (s *scope) chunk(now breaker.Instant, most, mostStock admission.Tokens) (chunk admission.Tokens, stock bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	use := float64(s.mu.use.rate)
+	use := s.mu.use.at(now, max(0, s.mu.counted-s.held.tokens()))
+	chunk = s.busyLocked(use, most)
+	if n := min(mostStock, admission.Tokens(math.Ceil(use*stockTime.Seconds()))); n >= max(chunk, leastStock) && now >= s.mu.dry {
+		return n, true
+	}
+	return chunk, false
+}
+
+// busyLocked is the chunk to lease.
+func (s *scope) busyLocked(use float64, most admission.Tokens) admission.Tokens {
 	if use*leaseLife.Seconds() < float64(leastChunk) {
 		return 0
 	}
@@ -128,23 +163,50 @@ func (s *scope) chunk(most admission.Tokens) admission.Tokens {
 	return chunk
 }
 
-// lease puts granted tokens beside the held ones, which were counted before the call at sent.
-func (s *scope) lease(sent breaker.Instant, tokens admission.Tokens, holders int) {
+// lease puts granted tokens beside the held ones, which were counted before the call at sent: on lease, or as stock.
+func (s *scope) lease(sent breaker.Instant, granted store.Leased, stock bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.gone.Load() {
+		return
+	}
 	lost := admission.Tokens(0)
 	if s.ended(sent) {
 		lost = s.held.drain()
 	}
-	s.mu.Lock()
-	s.mu.holders = holders
-	s.countedLocked(max(0, s.mu.counted-lost) + tokens)
-	low := s.mu.counted / 4
-	s.mu.Unlock()
-	if tokens == 0 {
+	s.countedLocked(max(0, s.mu.counted-lost) + granted.Tokens)
+	low := max(1, s.mu.counted/4)
+	if granted.Tokens == 0 {
 		low = 0 // There is nothing to fetch: what is left is spent first.
 	}
 	s.low.Store(int64(low))
-	s.until.Store(int64(sent.Add(leaseLife)))
-	s.held.add(tokens)
+	until := sent.Add(leaseLife)
+	if s.mu.stock = stock; !stock {
+		s.mu.holders = granted.Holders
+	} else if until = math.MaxInt64; granted.Tokens == 0 {
+		s.mu.dry = sent.Add(leaseLife)
+	}
+	s.until.Store(int64(until))
+	s.held.add(granted.Tokens)
+}
+
+// list reports whether the caller is the one to list the scope as one with a stock.
+func (s *scope) list() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	first := s.mu.stock && !s.mu.listed
+	s.mu.listed = s.mu.listed || first
+	return first
+}
+
+// cut ends a stock.
+func (s *scope) cut(now breaker.Instant, listed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.listed = s.mu.listed && listed
+	if s.mu.stock {
+		s.until.Store(min(s.until.Load(), int64(now)))
+	}
 }
 
 // used notes what an exact call took, or that one asked at all.
@@ -158,17 +220,33 @@ func (s *scope) used(now breaker.Instant, tokens admission.Tokens) {
 // pause is how long a busy scope that was refused waits beyond what it must: until there is a chunk for each holder, but no
 // longer than a quarter of the time in which the bucket fills.
 func (s *scope) pause(most admission.Tokens, limit *admission.Limit) time.Duration {
-	chunk := s.chunk(most)
 	s.mu.Lock()
-	holders := max(1, s.mu.holders)
+	chunk, holders := s.busyLocked(float64(s.mu.use.rate), most), max(1, s.mu.holders)
 	s.mu.Unlock()
 	all := min(float64(chunk)*float64(holders), float64(limit.Burst)/4)
 	return min(chunkTime, time.Duration(all/float64(limit.Rate())*float64(time.Second)))
 }
 
-// idle reports whether the scope may be forgotten.
-func (s *scope) idle(now breaker.Instant, after time.Duration) bool {
+// forget reports whether the scope is not in use, and then holds nothing any more. A stock is in use if less of it is left than when it was last
+// looked at.
+func (s *scope) forget(now breaker.Instant, after time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return now.Sub(s.mu.seen) > after && s.mu.owed == 0 && s.ended(now)
+	if now.Sub(s.mu.seen) <= after || s.mu.owed != 0 {
+		return false
+	}
+	if left := s.held.tokens(); !s.ended(now) && (!s.mu.stock || left != s.mu.swept) {
+		s.mu.swept = left
+		return false
+	}
+	s.gone.Store(true)
+	s.countedLocked(0)
+	s.held.drain()
+	return true
+}
+
+func (s *scope) isStock() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.stock
 }

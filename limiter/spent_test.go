@@ -44,7 +44,7 @@ func TestTokensGoBackIntoTheirEpochAlone(t *testing.T) {
 func TestALeaseEndsASecondAfterItWasAskedFor(t *testing.T) {
 	t.Parallel()
 	s, sent := newScope(admission.LevelTenant, OutageShare), breaker.Instant(1_000_000)
-	s.lease(sent, 10, 1)
+	s.lease(sent, store.Leased{Tokens: 10, Holders: 1}, false)
 	w := &way{scopes: []*scope{s}}
 	var at epochs
 	last, end := sent.Add(leaseLife-1), sent.Add(leaseLife)
@@ -121,7 +121,7 @@ func TestARefusedShareCostsNoLease(t *testing.T) {
 	t.Parallel()
 	outer, inner := newScope(admission.LevelGlobal, OutageShare), newScope(admission.LevelTenant, OutageShare)
 	now := breaker.Instant(1_000_000)
-	outer.lease(now, 10, 1)
+	outer.lease(now, store.Leased{Tokens: 10, Holders: 1}, false)
 	w := &way{scopes: []*scope{outer, inner}, global: admission.PerSecond(100)}
 	w.limits[admission.LevelTenant] = admission.Limit{Tokens: 1, Per: time.Hour, Burst: 1}
 	var b blind
@@ -145,7 +145,7 @@ func TestOnlyLiveLeasesAreGivenBack(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.scopes[0].lease(at, 10, 1)
+		w.scopes[0].lease(at, store.Leased{Tokens: 10, Holders: 1}, false)
 	}
 	now := sent.Add(leaseLife)
 	all := m.returns(now)

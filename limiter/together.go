@@ -96,7 +96,8 @@ func (l *Limiter) locally(ctx context.Context, ways []*way, requests []Request) 
 		return made, false
 	}
 	now := l.clock.now()
-	if slices.ContainsFunc(ways, func(w *way) bool { return w.asks(now) }) {
+	heard := int64(now) < l.heardUntil.Load()
+	if slices.ContainsFunc(ways, func(w *way) bool { return w.asks(now) || !heard && len(w.scopes) > 0 }) {
 		return made, false
 	}
 	at, low := make([]epochs, len(ways)), false
@@ -127,7 +128,7 @@ func (l *Limiter) locally(ctx context.Context, ways []*way, requests []Request) 
 	made = togetherOf(Leased, ways, requests)
 	made.Admitted = true
 	for _, w := range ways {
-		if low && w.refill(now) {
+		if low && w.refill() || l.unheard(now) {
 			l.fetch(ctx, w)
 		}
 	}
@@ -244,7 +245,7 @@ func (l *Limiter) learn(ctx context.Context, made *Together, requests []Request)
 	l.countTogether(ctx, made, ways)
 	due := int64(landed) >= l.beatAt.Load() || l.blind.owes()
 	for _, w := range ways {
-		if claimed := made.Admitted && w.claim(landed); claimed || due {
+		if claimed := made.Admitted && w.claim(landed, l.stocks(landed)); claimed || due {
 			due = false
 			l.fetch(ctx, w)
 		}

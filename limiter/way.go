@@ -15,17 +15,20 @@ import (
 // way is the limited scopes of a route under one version of the policy. It never changes, but for seen and what was decided.
 type way struct {
 	policy *policy.Compiled
-	// route has the name of the class, where asked may have a number.
-	route, asked route
+	// asked is the route as it is asked for; route has the name of the class, where asked may have a number.
+	asked route
+	// scopes are those with a limit, outermost first, in four: all that most checks look at stands together.
+	scopes []*scope
+	four   [admission.Levels]*scope
+	route  route
 	// limits are by level; where the leases are strict, the bursts are smaller than the policy's. The global one is that of all
 	// partitions, and global the part of the way's own.
 	limits policy.Limits
 	global admission.Limit
+	// most is what all holders of each scope may hold on lease, and stock what one may hold else where no other limiter lives.
+	most, stock [admission.Levels]admission.Tokens
 	// record is the version of the tenant's record that limits come from, zero where the policy has no records.
 	record int64
-	// scopes are those with a limit, outermost first, and most is what all holders of each may hold.
-	scopes []*scope
-	most   [admission.Levels]admission.Tokens
 	// seen is when a call last asked on this way, a breaker.Instant.
 	seen    atomic.Int64
 	decided decided
@@ -83,11 +86,8 @@ type answer struct {
 // try takes cost out of every scope's lease, or out of none; at is for putBack. The answer goes to a zero a: a copy of one costs as much as
 // a lease.
 func (w *way) try(now breaker.Instant, cost admission.Tokens, at *epochs, a *answer) {
-	if low, ok := w.take(now, cost, at); ok {
-		if len(w.scopes) == 0 { // Nobody else would ever hear of a new policy.
-			low = now >= breaker.Instant(w.seen.Load()).Add(denialLife)
-		}
-		a.low = low
+	var ok bool
+	if a.low, ok = w.take(now, cost, at); ok {
 		return
 	}
 	w.deniedBy(now, cost, a)
@@ -139,14 +139,23 @@ func (w *way) putBack(cost admission.Tokens, from int, at *epochs) {
 	}
 }
 
-// wants reports whether every scope of the way is busy enough for a lease.
-func (w *way) wants() bool {
+// wants reports whether every scope of the way is asked for often enough to hold some of it, where stocks are divided among so many limiters, or
+// by zero there are none.
+func (w *way) wants(now breaker.Instant, stocks admission.Tokens) bool {
 	for i, s := range w.scopes {
-		if s.chunk(w.most[i]) == 0 {
+		if chunk, _ := s.chunk(now, w.most[i], w.stockOf(i, stocks)); chunk == 0 {
 			return false
 		}
 	}
 	return len(w.scopes) > 0
+}
+
+// stockOf is what this limiter may have as stock of a scope.
+func (w *way) stockOf(i int, stocks admission.Tokens) admission.Tokens {
+	if stocks == 0 {
+		return 0
+	}
+	return w.stock[i] / stocks
 }
 
 // current reports whether the way's limits are those of a policy, as far as that knows the tenant's record.
@@ -218,11 +227,7 @@ func (w *way) deny(landed breaker.Instant, cost admission.Tokens, verdict *admis
 }
 
 // refill reports whether the caller is the one to fetch more tokens.
-func (w *way) refill(now breaker.Instant) bool {
-	if len(w.scopes) == 0 {
-		seen := w.seen.Load()
-		return now >= breaker.Instant(seen).Add(denialLife) && w.seen.CompareAndSwap(seen, int64(now))
-	}
+func (w *way) refill() bool {
 	mine := false
 	for _, s := range w.scopes {
 		if int64(s.held.tokens()) < s.low.Load() && s.fetching.CompareAndSwap(false, true) {
@@ -233,8 +238,8 @@ func (w *way) refill(now breaker.Instant) bool {
 }
 
 // claim is refill for a caller whom Redis has answered because something was not on lease.
-func (w *way) claim(now breaker.Instant) bool {
-	if !w.wants() {
+func (w *way) claim(now breaker.Instant, stocks admission.Tokens) bool {
+	if !w.wants(now, stocks) {
 		return false
 	}
 	mine := false
@@ -252,6 +257,20 @@ func (w *way) fetched() {
 	}
 }
 
+// idle reports whether the way may be forgotten: with its innermost scope.
 func (w *way) idle(now breaker.Instant, after time.Duration) bool {
+	if n := len(w.scopes); n > 0 {
+		return w.scopes[n-1].gone.Load()
+	}
 	return now.Sub(breaker.Instant(w.seen.Load())) > after
+}
+
+// isGone reports whether one of its scopes is forgotten.
+func (w *way) isGone() bool {
+	for _, s := range w.scopes {
+		if s.gone.Load() {
+			return true
+		}
+	}
+	return false
 }

@@ -1,6 +1,7 @@
 package limiter
 
 import (
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -13,8 +14,8 @@ import (
 	"github.com/headgate/headgate/policy"
 )
 
-// ways is what is known of routes and scopes. What nobody has asked Redis about for idleAfter is forgotten; what is in use asks
-// at least every leaseLife, since leases and denials end.
+// ways is what is known of routes and scopes. What nobody has asked Redis about for idleAfter is forgotten, unless it lives on its stock: else what
+// is in use asks at least every leaseLife, since leases and denials end.
 type ways struct {
 	config *Config
 	// parts is how many partitions divide the global limit among them.
@@ -31,6 +32,8 @@ type ways struct {
 		sync.Mutex
 		policy *policy.Compiled
 		bounds [admission.Levels]Guarantee
+		// stocked are the scopes that have had a stock since stocks last ended, but for those forgotten: to end them is not to look at all scopes.
+		stocked []*scope
 	}
 }
 
@@ -64,6 +67,7 @@ func (m *ways) open(now breaker.Instant, at route, inForce *policy.Compiled) (*w
 	}
 	w := &way{policy: inForce, asked: at, route: route{at.tenant, at.queue, class}}
 	w.limits, w.record = inForce.WayFor(at.tenant, at.queue, class)
+	w.scopes = w.four[:0]
 	w.seen.Store(int64(now))
 	if from, _, _ := inForce.PressureFor(at.tenant, at.queue, class); from > 0 {
 		w.pressed = &pressed{}
@@ -83,7 +87,7 @@ func (m *ways) open(now breaker.Instant, at route, inForce *policy.Compiled) (*w
 		m.bound(inForce, admission.Level(level), &whole, m.config.beyond(most*parts))
 		s, kept := m.scope(now, admission.ScopeAt(admission.Level(level), at.tenant, at.queue, class), admission.Level(level), full)
 		if kept {
-			w.most[len(w.scopes)] = most
+			w.most[len(w.scopes)], w.stock[len(w.scopes)] = onLease(most), inStock(most, limit, parts)
 		}
 		w.scopes = append(w.scopes, s)
 	}
@@ -139,6 +143,16 @@ func leasable(limit *admission.Limit, config *Config, parts admission.Tokens) ad
 	return part / 2
 }
 
+// onLease is what of leasable may be on lease. Stocks have the rest, which is enough: a limiter is counted among those that live before it takes its
+// stock, so all stocks together are no more than a stockPart times 1 + 1/2 + … + 1/mostStocks, which is 5.43.
+func onLease(leasable admission.Tokens) admission.Tokens { return leasable - leasable*3/8 }
+
+// inStock is what a limiter that lives alone may have as stock.
+func inStock(leasable admission.Tokens, limit *admission.Limit, parts admission.Tokens) admission.Tokens {
+	gained := float64(limit.Rate()) / float64(parts) * stockGain.Seconds()
+	return min(leasable/stockPart, admission.Tokens(min(gained, float64(limit.Burst))))
+}
+
 // beyond is how much of what may be on lease a window may admit beside the burst.
 func (c Config) beyond(leasable admission.Tokens) admission.Tokens {
 	if c.Strict {
@@ -153,11 +167,32 @@ func (m *ways) scope(now breaker.Instant, name admission.Scope, level admission.
 		return s, true
 	}
 	s = &scope{name: name, level: level, mode: m.config.outageOf(name), onLease: &m.onLease[level]}
-	s.mu.seen = now
+	s.mu.seen, s.mu.use.since = now, now
 	if !full {
 		s, _ = m.scopes.LoadOrStore(name, s)
 	}
 	return s, !full
+}
+
+// list notes that a scope has a stock.
+func (m *ways) list(s *scope) {
+	if !s.list() {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.mu.stocked = append(m.mu.stocked, s)
+}
+
+// cut ends all stocks.
+func (m *ways) cut(now breaker.Instant) {
+	m.mu.Lock()
+	stocked := m.mu.stocked
+	m.mu.stocked = nil
+	m.mu.Unlock()
+	for _, s := range stocked {
+		s.cut(now, false)
+	}
 }
 
 // bound notes a limit of a policy under which somebody asked, for the gauges.
@@ -186,29 +221,31 @@ func (m *ways) sweep(now breaker.Instant) {
 		return
 	}
 	defer m.front.clear()
+	for name, s := range m.scopes.All() {
+		if s.forget(now, idleAfter) {
+			m.scopes.Delete(name)
+		}
+	}
+	m.mu.Lock()
+	m.mu.stocked = slices.DeleteFunc(m.mu.stocked, func(s *scope) bool { return s.gone.Load() })
+	m.mu.Unlock()
 	for at, w := range m.known.All() {
 		if w.idle(now, idleAfter) {
 			m.known.Delete(at)
-		}
-	}
-	for name, s := range m.scopes.All() {
-		if s.idle(now, idleAfter) {
-			m.scopes.Delete(name)
-			s.drain()
 		}
 	}
 }
 
 // front is a cache before the map of ways, which costs a hash of three strings: a way stands in the one place that the ends of
 // its names give, and whoever comes later takes the place over. A check on a busy way finds it in a few nanoseconds.
-type front [4096]atomic.Pointer[way]
+type front [1 << 16]atomic.Pointer[way]
 
 func (f *front) place(tenant, queue string, class admission.Priority) *atomic.Pointer[way] {
 	const odd = 0x9e3779b1 // 2³² divided by the golden ratio: multiplied, near numbers part.
 	h := tail(tenant) * odd
 	h = (h ^ h>>15 ^ tail(queue)) * odd
 	h = (h ^ h>>15 ^ tail(class)) * odd
-	return &f[h>>20]
+	return &f[h>>16]
 }
 
 // tail is the last four bytes of a name and its length.
@@ -227,6 +264,8 @@ func tail[S ~string](s S) uint32 {
 // clear forgets all.
 func (f *front) clear() {
 	for i := range f {
-		f[i].Store(nil)
+		if f[i].Load() != nil { // Pages that nobody has written to take no memory.
+			f[i].Store(nil)
+		}
 	}
 }

@@ -144,12 +144,17 @@ type Account struct {
 	Back admission.Tokens
 	// Owed is to be taken out of the bucket as far as it reaches, for work that was admitted while Redis was away.
 	Owed admission.Tokens
+	// Stock says that what is wanted is no lease: nothing is noted of the tokens, which do not end and do not come back, Cap is what the caller
+	// may have, and half of the burst is left. Back and Owed are of no account.
+	Stock bool
 }
 
 // Granted is the answer to a Grant.
 type Granted struct {
-	// Members is how many limiters live; it is known after a Beat, else below zero.
+	// Members is how many limiters live, and Changed when limits were last changed, by the policy, by a tenant's record or by a scale, in microseconds
+	// of the buckets' time. They are known after a Beat, else Members is below zero.
 	Members int
+	Changed int64
 	// Verdicts answer the questions that cost something, in order.
 	Verdicts []admission.Verdict
 	// Leases answer the accounts, in order.
@@ -160,7 +165,7 @@ type Granted struct {
 type Leased struct {
 	// Tokens are leased anew. Paid is how much of what is owed was taken.
 	Tokens, Paid admission.Tokens
-	// Holders is how many limiters hold tokens of the scope, this one included; zero where nothing was wanted.
+	// Holders is how many limiters have a lease of the scope, this one included; zero where none was wanted.
 	Holders int
 }
 

@@ -171,7 +171,7 @@ var State = []Field{
 	{"xgb", "the global bucket of a candidate in shadow"},
 	{"rf", "tokens given back so far"},
 	{"pat", "`bt` when limits last changed, by the policy or `scales`; half a microsecond more while there may be some of these"},
-	{"rv", "the latest version of a tenant's record: the time by `bt` when it was stored, or one more than the one before"},
+	{"rv", "the latest edit of a tenant's record, the version of one that it stored: the time by `bt`, or one more than the one before"},
 	{"pv", "the version of the policy in force"},
 	{"pe", "the edit that put it in force"},
 	{"ps", "version and digest of the settings that Redis has, where no gate was set beside the policy"},

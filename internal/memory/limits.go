@@ -346,6 +346,9 @@ func (p *Partition) Grant(_ context.Context, g *store.Grant) (granted store.Gran
 		if m.refunds += refunded; changed {
 			m.advance(now)
 		}
+		if g.Beat != 0 {
+			granted.Changed = max(granted.Changed, m.recorded)
+		}
 	})
 	return granted, err
 }

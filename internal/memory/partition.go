@@ -244,6 +244,7 @@ func (p *Partition) PutRecord(_ context.Context, e store.RecordEdit) (version in
 			return
 		}
 		m.advance(now)
+		m.recorded = max(m.filled, m.recorded+1)
 		action := store.AuditTenantRecord
 		if len(e.Text) == 0 {
 			action, version = store.AuditTenantRecordGone, store.NoRecord
@@ -252,7 +253,6 @@ func (p *Partition) PutRecord(_ context.Context, e store.RecordEdit) (version in
 			if m.records == nil {
 				m.records = map[string]store.TenantRecord{}
 			}
-			m.recorded = max(m.filled, m.recorded+1)
 			version = m.recorded
 			m.records[e.Tenant] = store.TenantRecord{Tenant: e.Tenant, Version: version, Text: slices.Clone(e.Text)}
 		}

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"errors"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -126,5 +127,89 @@ func TestGrantTakesWhatBucketsTake(t *testing.T) {
 		if granted.Verdicts[0] != want {
 			t.Fatalf("call %d: %+v, want %+v", i, granted.Verdicts[0], want)
 		}
+	}
+}
+
+// TestAStockIsOfTheUpperHalf: nothing is noted of it, so it takes no part from those who have leases, and what it may be is told with each call.
+func TestAStockIsOfTheUpperHalf(t *testing.T) {
+	t.Parallel()
+	l := lender{newYard(t).store, t}
+	stock := func(want, held, most admission.Tokens) store.Account {
+		return store.Account{Level: admission.LevelTenant, Want: want, Held: held, Cap: most, Stock: true}
+	}
+	for _, c := range []struct {
+		says   string
+		ask    store.Account
+		tokens admission.Tokens
+		left   admission.Tokens
+	}{
+		{"one that may have 3", stock(9, 0, 3), 3, 7},
+		{"the same, which has 2 of them left", stock(9, 2, 3), 1, 6},
+		{"another, of what is above half of the burst", stock(9, 0, 9), 1, 5},
+		{"of half of a burst", stock(9, 0, 9), 0, 5},
+	} {
+		if got := l.grant("one", c.ask); got != (store.Leased{Tokens: c.tokens}) || l.left() != c.left {
+			t.Errorf("%s: %+v, %d left, want %d and %d", c.says, got, l.left(), c.tokens, c.left)
+		}
+	}
+	if got := l.grant("two", store.Account{Level: admission.LevelTenant, Want: 9, Cap: 9}); got != (store.Leased{Tokens: 2, Holders: 1}) {
+		t.Errorf("a lease beside stocks is %+v", got)
+	}
+	g := store.Grant{Member: "one", Lease: time.Minute, Left: true, Questions: []store.Question{ofTenant("b", 1), ofTenant("c", 1)}, Accounts: []store.Account{
+		{Level: admission.LevelTenant, Want: 2, Cap: 2, Stock: true},
+		{Question: 1, Level: admission.LevelTenant, Want: 2, Cap: 2},
+		{Question: 1, Level: admission.LevelGlobal, Want: 2, Cap: 2, Stock: true},
+	}}
+	granted, err := l.Grant(t.Context(), &g)
+	check(t, err)
+	if want := []store.Leased{{Tokens: 2}, {Tokens: 2, Holders: 1}, {}}; !slices.Equal(granted.Leases, want) || granted.Verdicts[0].TokensLeft != 9 {
+		t.Errorf("%+v, want %+v, one of a scope without a limit", granted, want)
+	}
+}
+
+// TestABeatTellsWhenLimitsChanged: by a scale, and as that ends; by a tenant's record, and as that is taken away.
+func TestABeatTellsWhenLimitsChanged(t *testing.T) {
+	t.Parallel()
+	l := lender{newYard(t).store, t}
+	last := int64(-1)
+	beat := func() bool {
+		t.Helper()
+		granted, err := l.Grant(t.Context(), &store.Grant{Member: "one", Beat: time.Minute, Questions: []store.Question{ofTenant("a", 1)}})
+		check(t, err)
+		changed := granted.Changed != last
+		last = granted.Changed
+		return changed
+	}
+	beat()
+	for _, part := range []float64{0.5, 0} {
+		if beat() {
+			t.Error("nothing has changed, and a beat says so")
+		}
+		_, err := l.ScaleLimits(t.Context(), store.ScaleAll, part, time.Duration(part*float64(time.Hour)), store.Intervention{})
+		check(t, err)
+		if !beat() {
+			t.Errorf("limits are scaled to %g, and a beat does not say so", part)
+		}
+	}
+	for _, text := range []string{`{"limit":{"tokens":1,"per":"1s"}}`, ""} {
+		_, err := l.PutRecord(t.Context(), store.RecordEdit{Tenant: "b", Text: []byte(text), LongestFill: time.Second})
+		check(t, err)
+		if !beat() {
+			t.Errorf("a tenant's record is %q, and a beat does not say so", text)
+		}
+		if beat() {
+			t.Error("nothing has changed after a record, and a beat says so")
+		}
+	}
+}
+
+// TestAStockIsScaledToo: what a limiter may have of a limit is as much less as the limit is.
+func TestAStockIsScaledToo(t *testing.T) {
+	t.Parallel()
+	l := lender{newYard(t).store, t}
+	_, err := l.ScaleLimits(t.Context(), store.ScaleAll, 0.5, time.Hour, store.Intervention{})
+	check(t, err)
+	if got := l.grant("one", store.Account{Level: admission.LevelTenant, Want: 9, Cap: 3, Stock: true}); got.Tokens != 1 {
+		t.Errorf("of a limit that is scaled to a half the stock is %d, want 1 of 3", got.Tokens)
 	}
 }

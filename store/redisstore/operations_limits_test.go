@@ -254,7 +254,9 @@ func (w *walk) grantOnce(questions []store.Question) {
 func (w *walk) account(question int, level admission.Level) store.Account {
 	amount := func(name string) admission.Tokens { return admission.Tokens(w.number(name, 0, walkMostAmount)) }
 	a := store.Account{Question: question, Level: level}
-	switch w.number("kind", 0, 3) {
+	switch w.number("kind", 0, 4) {
+	case 4:
+		return store.Account{Question: question, Level: level, Stock: true, Want: amount("want"), Held: amount("held"), Cap: 2 * amount("cap")}
 	case 0:
 		a.Back = amount("back")
 	case 1:

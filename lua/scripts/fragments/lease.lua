@@ -52,6 +52,16 @@ local function leases_read(key)
   return mine, others, holders
 end
 
+-- stock_draw takes up to `want` tokens for the stock of a limiter that still has some, `cap` in all or as much less as the bucket is scaled, and
+-- returns how many. It leaves half of the burst. Nothing is noted of them: they do not end, and do not come back.
+local function stock_draw(b, want, held, cap)
+  if not b then return 0 end
+  local s = scale_at(b)
+  if s then cap = floor(s.part * cap) end
+  local above = floor((bucket_levels[b] - bucket_bursts[b] / 2) / 1000000)
+  return bucket_draw(b, math.min(want, cap - held, above), 1)
+end
+
 -- lease_return ends this limiter's lease and returns how many of its tokens go back: none where it has ended.
 local function lease_return(scope, back)
   if back == 0 then return 0 end

@@ -25,11 +25,12 @@ function scripts.tenant_record(KEYS, ARGV)
   local was, version = record_version(stored), RECORD_NONE
   if EXPECTED > 0 and EXPECTED ~= was then return { 'conflict', format('%d', was) } end
   if (stored and sub(stored, 8) or '') == RECORD then return { 'kept', format('%d', was) } end
+  local edit = math.max(floor(state_num('bt')), state_num('rv') + 1) -- That of no other partition either, from where a tenant may move.
+  state_set('rv', edit)
   if RECORD == '' then
     redis.call('HDEL', keys.records, TENANT)
   else
-    version = math.max(floor(state_num('bt')), state_num('rv') + 1) -- That of no other partition either, from where a tenant may move.
-    state_set('rv', version)
+    version = edit
     redis.call('HSET', keys.records, TENANT, struct_pack(RECORD_VERSION, version) .. RECORD)
   end
   local key = call.prefix .. 'b:' .. TENANT

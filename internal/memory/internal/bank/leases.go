@@ -54,8 +54,14 @@ func (l *Leases) Grant(charge *Charge, over int64, g *store.Grant) (granted stor
 	}
 	v := &granting{Charge: charge, l: l, g: g}
 	granted = store.Granted{Members: v.beat(), Verdicts: make([]admission.Verdict, 0, len(g.Questions)), Leases: make([]store.Leased, len(g.Accounts))}
+	if g.Beat != 0 {
+		granted.Changed = int64(charge.changed)
+	}
 	for i := range g.Accounts {
 		a := &g.Accounts[i]
+		if a.Stock {
+			continue
+		}
 		of, ok := v.bucketOf(a)
 		if ok {
 			granted.Leases[i].Paid = v.draw(of, a.Owed, 1)
@@ -76,8 +82,13 @@ func (l *Leases) Grant(charge *Charge, over int64, g *store.Grant) (granted stor
 		}
 	}
 	for i := range g.Accounts {
-		if of, ok := v.bucketOf(&g.Accounts[i]); ok {
+		if of, ok := v.bucketOf(&g.Accounts[i]); ok && !g.Accounts[i].Stock {
 			granted.Leases[i].Tokens, granted.Leases[i].Holders = v.lease(of, &g.Accounts[i])
+		}
+	}
+	for i := range g.Accounts {
+		if of, ok := v.bucketOf(&g.Accounts[i]); ok && g.Accounts[i].Stock {
+			granted.Leases[i].Tokens = v.stock(of, &g.Accounts[i])
 		}
 	}
 	v.Commit()
@@ -209,11 +220,23 @@ func (v *granting) lease(of buckets.LevelLimit, a *store.Account) (tokens admiss
 		return 0, holders
 	}
 	holders++
-	most := a.Cap
-	if of.Limit.Whole != nil {
-		most = admission.Tokens(math.Floor(float64(most) * of.Limit.Whole.Part))
-	}
+	most := scaled(a.Cap, &of.Limit)
 	tokens = v.draw(of, min(a.Want, most/admission.Tokens(holders)-a.Held, most-others-a.Held), 0.5)
 	v.setLease(of.Scope, lent{int64(v.At) + v.g.Lease.Microseconds(), a.Held + tokens})
 	return tokens, holders
+}
+
+// stock takes tokens of which nothing is noted: up to the cap, or as much less as the limit is scaled, and none of the lower half of the burst.
+func (v *granting) stock(of buckets.LevelLimit, a *store.Account) admission.Tokens {
+	level, _ := v.LevelOf(of)
+	above := math.Floor((float64(level) - float64(of.Limit.Burst)/2) / 1e6)
+	return v.draw(of, min(a.Want, scaled(a.Cap, &of.Limit)-a.Held, admission.Tokens(above)), 1)
+}
+
+// scaled is what may be held of a limit that is scaled.
+func scaled(most admission.Tokens, limit *buckets.Limit) admission.Tokens {
+	if limit.Whole == nil {
+		return most
+	}
+	return admission.Tokens(math.Floor(float64(most) * limit.Whole.Part))
 }

@@ -2,9 +2,10 @@ package limits
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
-	"strconv"
+	"math"
 
 	"github.com/redis/go-redis/v9"
 
@@ -31,17 +32,17 @@ func (s *Limits) Grant(ctx context.Context, g *store.Grant) (store.Granted, erro
 
 func (s *Limits) grantArgs(g *store.Grant) []any {
 	args := append(make([]any, 0, 12+codec.PathSize*len(g.Questions)+8*len(g.Accounts)), s.conn.Now, g.Version, g.Member, codec.Micros(g.Lease))
-	beat, told := "", ""
+	beat := ""
 	if g.Beat != 0 {
 		beat = codec.Micros(max(0, g.Beat))
 	}
-	if g.Left {
-		told = "1"
-	}
-	args = append(args, beat, told, codec.PackQuestions(g.Questions, 1))
+	args = append(args, beat, tellings(g), codec.PackQuestions(g.Questions, 1))
 	args = codec.AppendQuestions(args, s.conn, g.Questions)
 	for i := range g.Accounts {
 		a := &g.Accounts[i]
+		if a.Stock {
+			continue
+		}
 		q := &g.Questions[a.Question]
 		scope := string(admission.ScopeAt(a.Level, q.Tenant, q.Queue, q.Class))
 		args = append(args, a.Question+1, int(a.Level), scope, int64(a.Want), int64(a.Held), int64(a.Cap), int64(a.Back), int64(a.Owed))
@@ -49,22 +50,52 @@ func (s *Limits) grantArgs(g *store.Grant) []any {
 	return args
 }
 
+// tellings is what grants are to say, and what is asked for as stock.
+func tellings(g *store.Grant) string {
+	told := []byte("0")
+	if g.Left {
+		told[0] = '1'
+	}
+	for i := range g.Accounts {
+		if a := &g.Accounts[i]; a.Stock {
+			told = binary.LittleEndian.AppendUint16(told, uint16(a.Question+1)) //nolint:gosec // questions are few
+			told = append(told, byte(a.Level))
+			for _, tokens := range [...]admission.Tokens{a.Want, a.Held, a.Cap} {
+				told = binary.LittleEndian.AppendUint32(told, uint32(max(0, min(math.MaxUint32, tokens)))) //nolint:gosec // just bounded
+			}
+		}
+	}
+	if len(told) == 1 && !g.Left {
+		return ""
+	}
+	return string(told)
+}
+
 func parseGranted(reply []string, g *store.Grant) (store.Granted, error) {
-	if len(reply) < 2+len(g.Accounts) {
+	leases := 0
+	for i := range g.Accounts {
+		if !g.Accounts[i].Stock {
+			leases++
+		}
+	}
+	if len(reply) < 2+leases {
 		return store.Granted{}, fmt.Errorf("grant: reply has %d lines: %w", len(reply), redisconn.ErrUnknownReply)
 	}
-	members, err := strconv.Atoi(reply[1])
-	if err != nil {
-		return store.Granted{}, fmt.Errorf("read live limiters %q: %w", reply[1], err)
+	beat, err := codec.ParseNumbers(reply[1])
+	if err != nil || len(beat) < 1 || len(beat) > 2 {
+		return store.Granted{}, fmt.Errorf("read live limiters %q: %w", reply[1], errors.Join(err, redisconn.ErrUnknownReply))
 	}
-	granted := store.Granted{Members: members, Verdicts: make([]admission.Verdict, 0, len(g.Questions)), Leases: make([]store.Leased, len(g.Accounts))}
+	granted := store.Granted{Members: int(beat[0]), Verdicts: make([]admission.Verdict, 0, len(g.Questions)), Leases: make([]store.Leased, len(g.Accounts))}
+	if len(beat) > 1 {
+		granted.Changed = beat[1]
+	}
 	lines := reply[2:]
 	for i := range g.Questions {
 		q := &g.Questions[i]
 		if q.Cost == 0 {
 			continue
 		}
-		if len(lines) <= len(g.Accounts) {
+		if len(lines) <= leases {
 			return store.Granted{}, fmt.Errorf("grant: reply has %d lines: %w", len(reply), redisconn.ErrUnknownReply)
 		}
 		verdict := admission.Verdict{Decision: admission.Admitted}
@@ -75,12 +106,32 @@ func parseGranted(reply []string, g *store.Grant) (store.Granted, error) {
 		}
 		granted.Verdicts, lines = append(granted.Verdicts, verdict), lines[1:]
 	}
-	for i := range granted.Leases {
-		numbers, err := codec.ParseNumbers(lines[i])
-		if err != nil || len(numbers) != 3 {
-			return store.Granted{}, fmt.Errorf("read lease %q: %w", lines[i], errors.Join(err, redisconn.ErrUnknownReply))
+	return granted, parseLeases(granted.Leases, lines, g, leases)
+}
+
+// parseLeases reads a line of each lease, and one of what there is for stock.
+func parseLeases(into []store.Leased, lines []string, g *store.Grant, leases int) error {
+	var stocks []int64
+	if leases < len(into) {
+		var err error
+		if len(lines) > leases {
+			stocks, err = codec.ParseNumbers(lines[leases])
 		}
-		granted.Leases[i] = store.Leased{Tokens: admission.Tokens(numbers[0]), Paid: admission.Tokens(numbers[1]), Holders: int(numbers[2])}
+		if err != nil || len(stocks) != len(into)-leases {
+			return fmt.Errorf("read stocks %q: %w", lines[leases:], errors.Join(err, redisconn.ErrUnknownReply))
+		}
 	}
-	return granted, nil
+	for i := range into {
+		if g.Accounts[i].Stock {
+			into[i].Tokens, stocks = admission.Tokens(stocks[0]), stocks[1:]
+			continue
+		}
+		numbers, err := codec.ParseNumbers(lines[0])
+		if err != nil || len(numbers) != 3 {
+			return fmt.Errorf("read lease %q: %w", lines[0], errors.Join(err, redisconn.ErrUnknownReply))
+		}
+		into[i] = store.Leased{Tokens: admission.Tokens(numbers[0]), Paid: admission.Tokens(numbers[1]), Holders: int(numbers[2])}
+		lines = lines[1:]
+	}
+	return nil
 }
