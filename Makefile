@@ -54,14 +54,14 @@ demo: ## Run the demo; it brings its own store.
 	$(GO) run ./cmd/headgate demo
 
 # The tests' packages are compiled while what they need is installed. Those that are tested without the race detector, which wait for dead
-# processes more than they work, and the peers' after them run beside all the others: together they leave no core idle. Vet is lint's, which
+# processes more than they work, or have one goroutine, and the peers' after them run beside all the others: together they leave no core idle. Vet is lint's, which
 # has all of it: here it would look at some 800 packages, 36 s of a core.
 .PHONY: test
-test: ## Run all tests, with the race detector but for those that kill processes or count allocations. Installs redis-server and promtool if they are missing and you are root.
+test: ## Run all tests, with the race detector but for those that kill processes, count allocations or only compute. Installs redis-server and promtool if they are missing and you are root.
 	@{ $(GO) build -race $(TESTCOMPILE) $(PACKAGES) >/dev/null 2>&1 & } ; $(MAKE) --no-print-directory deps; code=$$?; wait; exit $$code
-	packages=$$($(GO) list $(PACKAGES) | grep -vE '/internal/(crash|account)$$' || true); \
+	packages=$$($(GO) list $(PACKAGES) | grep -vE '/internal/(crash|account|anomaly)$$' || true); \
 	{ code=0; \
-	  $(GO) test $(TESTCOMPILE) -vet=off -timeout $(TIMEOUT) $(TESTFLAGS) ./internal/crash ./internal/account || code=1; \
+	  $(GO) test $(TESTCOMPILE) -vet=off -timeout $(TIMEOUT) $(TESTFLAGS) ./internal/crash ./internal/account ./internal/anomaly || code=1; \
 	  $(PEERSTOO) $(GO) test -C $(PEERS) -race $(TESTCOMPILE) -vet=off -timeout $(TIMEOUT) $(TESTFLAGS) $(PEERTESTS) || code=1; \
 	  exit $$code; } & beside=$$!; code=0; \
 	$(GO) test -race $(TESTCOMPILE) -vet=off -p $(PARALLEL) -timeout $(TIMEOUT) $(TESTFLAGS) \

@@ -222,7 +222,7 @@ func (f *Fleet) count(now Instant, jitter float64, w *reporter, r Report) Transi
 	}
 	change := f.judge(now, jitter, r.Alone)
 	if !change.Happened() {
-		f.aside = f.alone(index, w, &r)
+		f.aside = f.alone(index, &r)
 	}
 	return change
 }

@@ -136,17 +136,13 @@ func (f *Fleet) tenantsAgree(index int64, rule Cause) bool {
 	return callers == 0 || others >= f.config.least(rule)
 }
 
-// Alone returns those tenants of the last report whose calls meet a rule where the others' do not, if the worker's own calls meet
-// it. If the worker's calls of other tenants do not, what it saw is neither the downstream's fault nor its own. nil if the report
-// opened the breaker, was not counted, or has no bad news.
+// Alone returns those tenants of the last report whose calls meet a rule where the others' do not. If the worker's calls of other tenants do
+// not, what it saw is neither the downstream's fault nor its own. nil if the report opened the breaker, was not counted, or has no bad news.
+// Whether the worker has seen enough to stop calling is for itself to say: by its own order of outcomes and its own time, not by when it told them.
 func (f *Fleet) Alone() []uint16 { return f.aside }
 
-func (f *Fleet) alone(index int64, w *reporter, r *Report) (tenants []uint16) {
-	own := w.window.sum(index, f.config.Buckets)
+func (f *Fleet) alone(index int64, r *Report) (tenants []uint16) {
 	for _, rule := range rules {
-		if !f.config.votes(rule, own, w.streak) {
-			continue
-		}
 		_, others, most, worst := f.shares(index, rule)
 		if least := f.config.least(rule); most < least || others >= least {
 			continue

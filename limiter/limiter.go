@@ -121,11 +121,7 @@ func (l *Limiter) Check(ctx context.Context, r Request) (v Verdict, err error) {
 	now := l.clock.now()
 	var a answer
 	var at epochs
-	if int64(now) < l.heardUntil.Load() || len(w.scopes) == 0 {
-		w.try(now, r.Cost, &at, &a)
-	} else {
-		w.deniedBy(now, r.Cost, &a)
-	}
+	l.try(w, now, r.Cost, &at, &a)
 	switch {
 	case a.outcome == asking:
 		return l.ask(ctx, newTicket(w.asked, w, r.Cost).telling(r.Remaining))
@@ -148,6 +144,15 @@ func (l *Limiter) Check(ctx context.Context, r Request) (v Verdict, err error) {
 		w.remaining(&v)
 	}
 	return v, nil
+}
+
+// try takes cost of what is held here, if it is known since less than a second that the limits are what they were; else it tells of a denial alone.
+func (l *Limiter) try(w *way, now breaker.Instant, cost admission.Tokens, at *epochs, a *answer) {
+	if int64(now) < l.heardUntil.Load() || len(w.scopes) == 0 {
+		w.try(now, cost, at, a)
+	} else {
+		w.deniedBy(now, cost, a)
+	}
 }
 
 // first returns a way that is not known, nil where the policy was never read. It finds bad input.

@@ -96,14 +96,13 @@ func (l *Limiter) locally(ctx context.Context, ways []*way, requests []Request) 
 		return made, false
 	}
 	now := l.clock.now()
-	heard := int64(now) < l.heardUntil.Load()
-	if slices.ContainsFunc(ways, func(w *way) bool { return w.asks(now) || !heard && len(w.scopes) > 0 }) {
+	if slices.ContainsFunc(ways, func(w *way) bool { return w.asks(now) }) {
 		return made, false
 	}
 	at, low := make([]epochs, len(ways)), false
 	for i, w := range ways {
 		var a answer
-		if w.try(now, requests[i].Cost, &at[i], &a); a.outcome == taken {
+		if l.try(w, now, requests[i].Cost, &at[i], &a); a.outcome == taken {
 			low = low || a.low
 			continue
 		}

@@ -20,7 +20,7 @@ var quietPool = store.Pool{Queues: []store.QueueWeight{{Queue: "hook", Weight: 3
 const (
 	// quietTick is how far a step goes at most: less than a step of the clock, which would arm all leases anew.
 	quietTick = 4900 * time.Millisecond
-	// quietPatience is for how long nothing may end: longer than any lease, back-off or cooldown of a walk.
+	// quietPatience is for how long nothing may end where no rate is slower: longer than any lease, back-off or cooldown of a walk.
 	quietPatience = 5 * time.Minute
 	// quietCalls is how many calls of promote a step may take.
 	quietCalls = 2000
@@ -35,8 +35,8 @@ func (w *walk) assertQuiet() {
 	slots := pick(w, "slots of the worker that lives", []int{1, 3, 8})
 	_, err := w.store.Register(w.ctx, worker, quietPool, slots, 24*time.Hour)
 	check(w.tb, err)
-	quiet := time.Duration(0)
-	for quiet < quietPatience {
+	quiet, patience := time.Duration(0), w.patience()
+	for quiet < patience {
 		next, held := w.promoteAll()
 		if w.work(worker, slots) > 0 {
 			quiet = 0
@@ -59,6 +59,19 @@ func (w *walk) assertQuiet() {
 	}
 	w.assertConserved()
 	w.rt.Fatalf("jobs are left behind (%s):\n%s", strings.Join(w.log, " "), strings.Join(dumpRedis(w.ctx, w.tb, w.store), "\n"))
+}
+
+// patience is for how long nothing may end: a receiver that pushed back may have a rate of one job in seven minutes.
+func (w *walk) patience() time.Duration {
+	gates, err := w.memory.Gates(w.ctx)
+	check(w.tb, err)
+	slowest := time.Duration(0)
+	for _, g := range gates {
+		if g.Rate > 0 {
+			slowest = max(slowest, time.Duration(float64(time.Second)/g.Rate))
+		}
+	}
+	return quietPatience + slowest
 }
 
 // passWakes lets pass what gates that ran out of moves have timers for still, though nobody waits any more: those stand by a clock that

@@ -106,22 +106,19 @@ local function tenants_count(f, index, parts)
   end
 end
 
--- alone returns the numbers of those tenants of a report whose calls meet a rule where the others' do not, if the worker's own
--- calls meet it. If the worker's calls of other tenants do not, what it saw is neither the downstream's fault nor its own.
-local function alone(f, w, parts)
+-- alone returns the numbers of those tenants of a report whose calls meet a rule where the others' do not. If the worker's calls of other
+-- tenants do not, what it saw is neither the downstream's fault nor its own.
+local function alone(f, parts)
   local index = breaker.slice(f)
-  local over, failed, timed, slow = ring_sum(ring_parse(w.ring), index, f.rules.buckets)
   for _, rule in ipairs(breaker.RULES) do
-    if breaker.vote(f, rule, w, over, failed, timed, slow) then
-      local share = breaker.SHARES[rule]
-      local _, others, most, worst = tenants.shares(f, share, breaker.sums(f, index))
-      local least, found = tenants.least(f, share), {}
-      if most >= least and others < least then
-        for _, part in ipairs(parts) do
-          if tenants.group(f, part[1]) == worst then found[#found + 1] = format('%d', part[1]) end
-        end
-        return table.concat(found, ',')
+    local share = breaker.SHARES[rule]
+    local _, others, most, worst = tenants.shares(f, share, breaker.sums(f, index))
+    local least, found = tenants.least(f, share), {}
+    if most >= least and others < least then
+      for _, part in ipairs(parts) do
+        if tenants.group(f, part[1]) == worst then found[#found + 1] = format('%d', part[1]) end
       end
+      return table.concat(found, ',')
     end
   end
   return ''
@@ -143,7 +140,7 @@ local function calls_count(f, w, counts, streak, parts)
   f.streak, w.streak = f.streak + streak, w.streak + streak
   tenants_count(f, index, parts)
   if f.forced == 1 or counts[2] == 0 and counts[3] == 0 then return end
-  if not breaker.judge(f, call.now) then return alone(f, w, parts) end
+  if not breaker.judge(f, call.now) then return alone(f, parts) end
 end
 
 -- tenants_tried notes whose probes passed and failed, and reports whether a failure opens, and whether only because of one
