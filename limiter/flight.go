@@ -27,7 +27,7 @@ type flight struct {
 	// leased are the scopes of the first accounts, owed those of the rest.
 	leased, owed []*scope
 	sent         breaker.Instant
-	// cuts is how often stocks were ended before the call, and stocks among how many limiters they are divided, zero for none.
+	// cuts is how often stocks and denials were ended before the call, and stocks among how many limiters they are divided, zero for none.
 	cuts   uint64
 	stocks admission.Tokens
 }
@@ -170,7 +170,7 @@ func (l *Limiter) land(f *flight, granted store.Granted, err error) {
 		if t.verdict.Admitted {
 			took = t.cost
 		} else if verdict.Reason == admission.ReasonLimited || verdict.Reason == admission.ReasonTooCostly {
-			t.boarded.deny(landed, t.cost, verdict)
+			l.denied(t.boarded.deny(landed, t.cost, verdict), f.cuts)
 		}
 		for _, s := range t.boarded.scopes {
 			s.used(landed, took)
@@ -178,6 +178,16 @@ func (l *Limiter) land(f *flight, granted store.Granted, err error) {
 	}
 	for i, s := range f.owed {
 		l.blind.paid(s, granted.Leases[len(f.leased)+i].Paid)
+	}
+}
+
+// denied lists a scope with a denial that Redis gave after so many cuts; nil is none. Where there was one meanwhile it is of limits from before that.
+func (l *Limiter) denied(s *scope, cuts uint64) {
+	if s == nil {
+		return
+	}
+	if l.ways.list(s); l.cuts.Load() != cuts {
+		s.denial.Store(nil)
 	}
 }
 
@@ -204,7 +214,7 @@ func (l *Limiter) stocks(now breaker.Instant) admission.Tokens {
 	return admission.Tokens(members)
 }
 
-// cut ends all stocks: limits are others, and they were taken by those of before. What is granted meanwhile is cut as it lands.
+// cut ends all stocks and denials: limits are others, and they are of those from before. What is granted or denied meanwhile is cut as it lands.
 func (l *Limiter) cut() {
 	l.cuts.Add(1)
 	l.ways.cut(l.clock.now())

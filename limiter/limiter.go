@@ -42,7 +42,7 @@ type Limiter struct {
 	members            atomic.Int64
 	beatAt, heardUntil atomic.Int64
 	hearing            atomic.Bool
-	// changed is when limits last changed, as last heard, and cuts how often stocks were ended.
+	// changed is when limits last changed, as last heard, and cuts how often stocks and denials were ended.
 	changed atomic.Int64
 	cuts    atomic.Uint64
 	blind   blind

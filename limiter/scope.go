@@ -50,7 +50,7 @@ type scope struct {
 	mu struct {
 		sync.Mutex
 		use meter
-		// stock says that what is held is a stock, listed that the ways have it among those, and swept how much of it was left when somebody
+		// stock says that what is held is a stock, listed that the ways have it among those with one or with a denial, and swept how much of it was left when somebody
 		// last looked whether it is in use.
 		stock, listed bool
 		swept         admission.Tokens
@@ -190,23 +190,35 @@ func (s *scope) lease(sent breaker.Instant, granted store.Leased, stock bool) {
 	s.held.add(granted.Tokens)
 }
 
-// list reports whether the caller is the one to list the scope as one with a stock.
+// list reports whether the caller is the one to list the scope as one with a stock or a denial.
 func (s *scope) list() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	first := s.mu.stock && !s.mu.listed
+	first := !s.mu.listed && (s.mu.stock || s.denial.Load() != nil)
 	s.mu.listed = s.mu.listed || first
 	return first
 }
 
-// cut ends a stock.
+// cut ends a stock and a denial.
 func (s *scope) cut(now breaker.Instant, listed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.listed = s.mu.listed && listed
+	s.denial.Store(nil)
 	if s.mu.stock {
 		s.until.Store(min(s.until.Load(), int64(now)))
 	}
+}
+
+// renewed ends what is held of a tenant's scope, and its denial: the tenant's limits are others.
+func (s *scope) renewed(now breaker.Instant) {
+	if s.level == admission.LevelGlobal {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.denial.Store(nil)
+	s.until.Store(min(s.until.Load(), int64(now)))
 }
 
 // used notes what an exact call took, or that one asked at all.

@@ -121,6 +121,72 @@ func TestAStockIsOfTheLimitsInForce(t *testing.T) {
 	}
 }
 
+// TestADenialIsOfTheLimitsInForce: who was refused by limits that have changed is heard with the next word of Redis, where others ask.
+func TestADenialIsOfTheLimitsInForce(t *testing.T) {
+	t.Parallel()
+	v := newVirtual()
+	d := open(t, v.client(t))
+	p := eachTenant(1, admission.PerSecond(1000))
+	p.TenantRecords = true
+	put(t, d, p)
+	record := func(text string) {
+		_, err := d.PutRecord(t.Context(), store.RecordEdit{Tenant: "acme", Policy: 1, Text: []byte(text), LongestFill: 24 * time.Hour})
+		check(t, err)
+	}
+	record(`{"limit":{"tokens":1,"per":"24h"}}`)
+	l := newStocked(t, v, d)
+	l.pass(2 * beatEvery) // It hears of limits for the first time.
+	for i, source := range []Source{Exact, Exact, Cached} {
+		if v := l.check("acme"); v.Source != source || v.Admitted != (i == 0) {
+			t.Errorf("check %d: %+v", i, v)
+		}
+	}
+	l.pass(beatEvery / 5)
+	if v := l.check("acme"); v.Source != Cached {
+		t.Errorf("while nothing has changed: %+v", v)
+	}
+	record(`{"limit":{"tokens":1000,"per":"1s"}}`)
+	l.pass(beatEvery)
+	if v := l.check("acme"); v.Source != Exact || !v.Admitted {
+		t.Errorf("after the next word of Redis: %+v", v)
+	}
+	late := l.ways.find(&Request{Tenant: "acme"})
+	cuts := l.cuts.Load()
+	l.cut()
+	l.denied(late.deny(l.clock.now(), 1, &admission.Verdict{Scope: "acme", Reason: admission.ReasonLimited}), cuts)
+	if late.scopes[0].denial.Load() != nil {
+		t.Error("what Redis said before a change and comes after it is remembered")
+	}
+}
+
+// TestALeaseEndsWithTheRecordThatItIsOf, and those of nobody else.
+func TestALeaseEndsWithTheRecordThatItIsOf(t *testing.T) {
+	t.Parallel()
+	config := Config{}.withDefaults()
+	m := newWays(&config, 1)
+	p := eachTenant(1, admission.PerSecond(1000))
+	p.TenantRecords, p.Global = true, admission.PerSecond(1000)
+	inForce, err := p.Prepare()
+	check(t, err)
+	now := breaker.Instant(time.Hour)
+	open := func() *way {
+		w, err := m.open(now, route{tenant: "acme"}, inForce)
+		check(t, err)
+		return w
+	}
+	for _, s := range open().scopes {
+		s.lease(now, store.Leased{Tokens: 30, Holders: 1}, false)
+	}
+	now = now.Add(leaseLife / 2)
+	if w := open(); !w.scopes[1].has(now, 30) {
+		t.Error("what is on lease has ended though the record is the same")
+	}
+	check(t, inForce.Learn("acme", 2, []byte(`{"limit":{"tokens":1,"per":"24h"}}`)))
+	if w := open(); w.scopes[1].has(now, 1) || !w.scopes[0].has(now, 30) {
+		t.Error("after another record the tenant's tokens are held still, or those of all are not")
+	}
+}
+
 // TestStocksAreDividedAmongThoseThatLive, and are none where the limit gains little, or holds little.
 func TestStocksAreDividedAmongThoseThatLive(t *testing.T) {
 	t.Parallel()

@@ -181,7 +181,7 @@ func (l *Limiter) exactly(ctx context.Context, ways []*way, requests []Request) 
 	}
 	limited, cancel := context.WithTimeout(ctx, l.config.Timeout)
 	defer cancel()
-	made := Together{Source: Exact}
+	made, cuts := Together{Source: Exact}, l.cuts.Load()
 	err := l.with(limited, func(inForce *policy.Compiled) (err error) {
 		made.Policy, made.Questions = inForce, make([]store.Question, len(requests))
 		for i := range requests {
@@ -203,7 +203,7 @@ func (l *Limiter) exactly(ctx context.Context, ways []*way, requests []Request) 
 	switch {
 	case err == nil:
 		l.counts.calls.Add(1)
-		return made, l.learn(ctx, &made, requests)
+		return made, l.learn(ctx, &made, requests, cuts)
 	case isAway(err):
 		return l.togetherBlind(ctx, ways, requests, l.clock.now()), nil
 	}
@@ -211,7 +211,7 @@ func (l *Limiter) exactly(ctx context.Context, ways []*way, requests []Request) 
 }
 
 // learn notes what Redis has answered, and fetches tokens on lease where that is worth it.
-func (l *Limiter) learn(ctx context.Context, made *Together, requests []Request) error {
+func (l *Limiter) learn(ctx context.Context, made *Together, requests []Request, cuts uint64) error {
 	landed := l.clock.now()
 	ways := make([]*way, len(requests))
 	for i := range requests {
@@ -238,7 +238,7 @@ func (l *Limiter) learn(ctx context.Context, made *Together, requests []Request)
 		}
 		// What one of several is told counts the tokens of those before it, which none has.
 		if v := &made.Answers[i].Verdict; len(requests) == 1 && (v.Reason == admission.ReasonLimited || v.Reason == admission.ReasonTooCostly) {
-			w.deny(landed, requests[i].Cost, v)
+			l.denied(w.deny(landed, requests[i].Cost, v), cuts)
 		}
 	}
 	l.countTogether(ctx, made, ways)

@@ -205,7 +205,7 @@ func (w *way) remaining(v *Verdict) {
 }
 
 // deny remembers a refusal of cost at the scope that refused.
-func (w *way) deny(landed breaker.Instant, cost admission.Tokens, verdict *admission.Verdict) {
+func (w *way) deny(landed breaker.Instant, cost admission.Tokens, verdict *admission.Verdict) *scope {
 	for i, s := range w.scopes {
 		if s.name != verdict.Scope {
 			continue
@@ -223,7 +223,9 @@ func (w *way) deny(landed breaker.Instant, cost admission.Tokens, verdict *admis
 			d.pause = landed.Add(s.pause(w.most[i], limit))
 		}
 		s.denial.Store(d)
+		return s
 	}
+	return nil
 }
 
 // refill reports whether the caller is the one to fetch more tokens.

@@ -32,8 +32,9 @@ type ways struct {
 		sync.Mutex
 		policy *policy.Compiled
 		bounds [admission.Levels]Guarantee
-		// stocked are the scopes that have had a stock since stocks last ended, but for those forgotten: to end them is not to look at all scopes.
-		stocked []*scope
+		// listed are the scopes that have had a stock or a denial since those last ended, but for those forgotten: to end them is not to look at
+		// all scopes.
+		listed []*scope
 	}
 }
 
@@ -90,6 +91,11 @@ func (m *ways) open(now breaker.Instant, at route, inForce *policy.Compiled) (*w
 			w.most[len(w.scopes)], w.stock[len(w.scopes)] = onLease(most), inStock(most, limit, parts)
 		}
 		w.scopes = append(w.scopes, s)
+	}
+	if old, ok := m.known.Load(at); ok && old.record != w.record { // What is left of leases is of limits that somebody has just changed.
+		for _, s := range w.scopes {
+			s.renewed(now)
+		}
 	}
 	w.global = partOf(w.limits[admission.LevelGlobal], m.parts)
 	if !full {
@@ -174,23 +180,23 @@ func (m *ways) scope(now breaker.Instant, name admission.Scope, level admission.
 	return s, !full
 }
 
-// list notes that a scope has a stock.
+// list notes that a scope has a stock or a denial.
 func (m *ways) list(s *scope) {
 	if !s.list() {
 		return
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.mu.stocked = append(m.mu.stocked, s)
+	m.mu.listed = append(m.mu.listed, s)
 }
 
-// cut ends all stocks.
+// cut ends all stocks and denials.
 func (m *ways) cut(now breaker.Instant) {
 	m.mu.Lock()
-	stocked := m.mu.stocked
-	m.mu.stocked = nil
+	listed := m.mu.listed
+	m.mu.listed = nil
 	m.mu.Unlock()
-	for _, s := range stocked {
+	for _, s := range listed {
 		s.cut(now, false)
 	}
 }
@@ -227,7 +233,7 @@ func (m *ways) sweep(now breaker.Instant) {
 		}
 	}
 	m.mu.Lock()
-	m.mu.stocked = slices.DeleteFunc(m.mu.stocked, func(s *scope) bool { return s.gone.Load() })
+	m.mu.listed = slices.DeleteFunc(m.mu.listed, func(s *scope) bool { return s.gone.Load() })
 	m.mu.Unlock()
 	for at, w := range m.known.All() {
 		if w.idle(now, idleAfter) {

@@ -55,7 +55,7 @@ stored by itself, so an edit costs nine commands of Redis with ten tenants and w
 
 It has limits alone, written [as in the policy](#limit), of the tenant, of 64 queues at most and of their classes, in 8 KiB; each takes the place of whatever the policy says at that scope, also where
 that says nothing, and what the record leaves out is as the policy says. Tier, weights, caps and depths stay in the policy. ` + "`headgate record set`, `get`, `list`, `export` and `import`, `PUT /api/v1/records/{tenant}`" + `
-and in Go ` + "`hg.Policy().ChangeRecord`" + ` edit one; an edit is in force from the next job or check on, but for what limiters have on lease, a second more. An edit may name the version of the record that it was
+and in Go ` + "`hg.Policy().ChangeRecord`" + ` edit one; an edit is in force from the next job on, and in limiters, which have tokens on lease and remember refusals, half a second later where they are asked for others too, else a second. An edit may name the version of the record that it was
 made from (` + "`If-Match`" + `), and the audit has each, of an import one entry for all. A producer, a limiter or a worker knows the records of those tenants that it serves, 65,536 at most: one that it does not
 know costs the first call of its tenant another. A dry run, a roll-out and ` + "`policy diff`" + ` are of the document, and know nothing of records.
 `
