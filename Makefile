@@ -55,10 +55,8 @@ demo: ## Run the demo; it brings its own store.
 
 # The tests' packages are compiled while what they need is installed. Those that are tested without the race detector, which wait for dead
 # processes more than they work, or have one goroutine, and the peers' after them run beside all the others: together they leave no core idle. Vet is lint's, which
-# has all of it: here it would look at some 800 packages, 36 s of a core. Compilers and tests collect garbage a quarter as often as they would:
-# a fourteenth of the time less to compile.
+# has all of it: here it would look at some 800 packages, 36 s of a core.
 .PHONY: test
-test: export GOGC := $(or $(GOGC),400)
 test: ## Run all tests, with the race detector but for those that kill processes, count allocations or only compute. Installs redis-server and promtool if they are missing and you are root.
 	@{ $(GO) build -race $(TESTCOMPILE) $(PACKAGES) >/dev/null 2>&1 & } ; $(MAKE) --no-print-directory deps; code=$$?; wait; exit $$code
 	packages=$$($(GO) list $(PACKAGES) | grep -vE '/internal/(crash|account|anomaly)$$' || true); \
