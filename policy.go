@@ -213,8 +213,9 @@ func (p Policies) Record(ctx context.Context, tenant string) (policy.OwnLimits, 
 }
 
 // ChangeRecord has the record of a tenant changed, checks it, and stores it: its limits hold before what the policy says at the same scopes,
-// everywhere, from the next call on, but for what limiters have on lease, a second more. It costs the same however many tenants have one. The
-// policy has to have TenantRecords, or the error matches policy.ErrNoRecords. Where somebody else was quicker change is called again.
+// everywhere: from the next job on, and in limiters half a second later where they are asked for others too, else a second. It costs the
+// same however many tenants have one. The policy has to have TenantRecords, or the error matches policy.ErrNoRecords. Where somebody else was
+// quicker change is called again.
 func (p Policies) ChangeRecord(ctx context.Context, tenant string, edit Edit, change func(*policy.OwnLimits)) error {
 	if err := admission.ValidateTenant(tenant); err != nil {
 		return err

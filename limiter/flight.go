@@ -151,9 +151,10 @@ func (l *Limiter) land(f *flight, granted store.Granted, err error) {
 	}
 	for i, s := range f.leased {
 		if err == nil {
-			s.lease(f.sent, granted.Leases[i], f.grant.Accounts[i].Stock)
-			if l.ways.list(s); l.cuts.Load() != f.cuts {
-				s.cut(landed, true)
+			stock := f.grant.Accounts[i].Stock
+			s.lease(f.sent, granted.Leases[i], stock)
+			if stock {
+				l.stocked(s, landed, f.cuts)
 			}
 			l.counts.granted(granted.Leases[i].Tokens)
 		}
@@ -178,6 +179,13 @@ func (l *Limiter) land(f *flight, granted store.Granted, err error) {
 	}
 	for i, s := range f.owed {
 		l.blind.paid(s, granted.Leases[len(f.leased)+i].Paid)
+	}
+}
+
+// stocked lists a scope with a stock that Redis gave after so many cuts, and ends it where there was one meanwhile.
+func (l *Limiter) stocked(s *scope, landed breaker.Instant, cuts uint64) {
+	if l.ways.list(s); l.cuts.Load() != cuts {
+		s.cut(landed, true)
 	}
 }
 

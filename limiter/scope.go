@@ -50,8 +50,8 @@ type scope struct {
 	mu struct {
 		sync.Mutex
 		use meter
-		// stock says that what is held is a stock, listed that the ways have it among those with one or with a denial, and swept how much of it was left when somebody
-		// last looked whether it is in use.
+		// stock says that what is held is a stock, listed that the ways have it among those with one or with a denial, and swept how much of it
+		// was left when somebody last looked whether it is in use.
 		stock, listed bool
 		swept         admission.Tokens
 		// dry is until when there is no stock to be had.

@@ -121,7 +121,8 @@ func TestAStockIsOfTheLimitsInForce(t *testing.T) {
 	}
 }
 
-// TestADenialIsOfTheLimitsInForce: who was refused by limits that have changed is heard with the next word of Redis, where others ask.
+// TestADenialIsOfTheLimitsInForce: who was refused by limits that have changed is heard with the next word of Redis, where others ask. What
+// comes late counts for nothing, a stock neither.
 func TestADenialIsOfTheLimitsInForce(t *testing.T) {
 	t.Parallel()
 	v := newVirtual()
@@ -156,6 +157,12 @@ func TestADenialIsOfTheLimitsInForce(t *testing.T) {
 	l.denied(late.deny(l.clock.now(), 1, &admission.Verdict{Scope: "acme", Reason: admission.ReasonLimited}), cuts)
 	if late.scopes[0].denial.Load() != nil {
 		t.Error("what Redis said before a change and comes after it is remembered")
+	}
+	now := l.clock.now()
+	late.scopes[0].lease(now, store.Leased{Tokens: 5}, true)
+	l.stocked(late.scopes[0], now, cuts)
+	if late.scopes[0].has(now, 1) {
+		t.Error("a stock that Redis gave before a change and comes after it is spent")
 	}
 }
 

@@ -57,7 +57,7 @@ type Policy struct {
 	Observe []admission.Scope
 	// Usage has usage kept by tenant, queue and day; nil means that none is.
 	Usage *UsageRules
-	// TenantRecords has tenants have a Record each beside the policy, before what the policy says; each call then looks at those of its tenants.
+	// TenantRecords has tenants have OwnLimits each beside the policy, before what the policy says; each call then looks at those of its tenants.
 	TenantRecords bool
 	// Rollout is a candidate that is in force for a part of the tenants; nil means none.
 	Rollout *Rollout

@@ -22,7 +22,7 @@ type OwnLimits struct {
 	Queues map[string]EachTenant
 }
 
-// Bounds of a Record.
+// Bounds of OwnLimits.
 const (
 	MaxRecordQueues = 64
 	// MaxRecordBytes is the largest JSON text of one.

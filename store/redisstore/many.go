@@ -64,6 +64,15 @@ func gather[T any](d *many, do func(part *Partition) (T, error)) ([]T, error) {
 	return found, err
 }
 
+// sum adds up what do counts in each partition.
+func sum(d *many, do func(part *Partition) (int64, error)) (n int64, err error) {
+	all, err := gather(d, do)
+	for _, one := range all {
+		n += one
+	}
+	return n, err
+}
+
 // Close implements Deployment.
 func (d *many) Close() error { return d.parts[0].Close() }
 

@@ -31,12 +31,8 @@ func (d *many) LastMinutes(ctx context.Context, minutes int, budget time.Duratio
 }
 
 // CountedScopes implements Deployment.
-func (d *many) CountedScopes(ctx context.Context) (n int64, err error) {
-	parts, err := gather(d, func(part *Partition) (int64, error) { return part.CountedScopes(ctx) })
-	for _, of := range parts {
-		n += of
-	}
-	return n, err
+func (d *many) CountedScopes(ctx context.Context) (int64, error) {
+	return sum(d, func(part *Partition) (int64, error) { return part.CountedScopes(ctx) })
 }
 
 // Usage adds up what partitions count of the tenants whose usage none keeps by themselves.

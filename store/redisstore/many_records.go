@@ -64,10 +64,6 @@ func (d *many) RecordsPage(ctx context.Context, q store.RecordsQuery) (page stor
 }
 
 // CountRecords implements Deployment.
-func (d *many) CountRecords(ctx context.Context) (n int64, err error) {
-	all, err := gather(d, func(part *Partition) (int64, error) { return part.CountRecords(ctx) })
-	for _, one := range all {
-		n += one
-	}
-	return n, err
+func (d *many) CountRecords(ctx context.Context) (int64, error) {
+	return sum(d, func(part *Partition) (int64, error) { return part.CountRecords(ctx) })
 }

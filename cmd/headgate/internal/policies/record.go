@@ -25,8 +25,8 @@ func NewRecord() *cobra.Command {
 	c := cli.Parent("record", "Show or change the limits that single tenants have beside the policy", `A tenant's record has limits of its own, at any of its scopes, before what the policy says there. It is
 stored by itself: to change one costs the same with ten tenants and with a million, where an entry of the
 policy is an edit of the whole document. The policy allows records by "tenant_records": true, once every
-process is of a release that has them. An edit is in force from the next job or check on; what limiters
-hold on lease already may be spent for a second more.
+process is of a release that has them. An edit is in force from the next job on, and in limiters half a
+second later where they are asked for others too, else a second.
 
 Exit codes: 0 done, 1 a failure, 2 a wrong command line, 3 the tenant has no record.`,
 		`  headgate record set acme --tokens 100 --per 1s --burst 200 --reason "new contract" --redis localhost:6379

@@ -87,9 +87,10 @@ func newRecordImport(o *cli.Operator) *cobra.Command {
 	var dry bool
 	c := &cobra.Command{
 		Use: "import FILE|-", Short: "Store records from lines of JSON", Args: cli.OneArg("FILE, or - for standard input"),
-		Long: `Reads a line of JSON for each record, as headgate record export writes them, and stores it in the place of what its tenant has. Tenants that are not there keep theirs. It ends at the first line
-that is none, of which it tells the number; what was stored until then stays, and to import the same again
-changes nothing. The audit has one entry of it.`,
+		Long: `Reads a line of JSON for each record, as headgate record export writes them, and stores it in the place of
+what its tenant has. Tenants that are not there keep theirs. It ends at the first line that is none, of
+which it tells the number; what was stored until then stays, and to import the same again changes nothing.
+The audit has one entry of it.`,
 		Example: `  headgate record import records.jsonl --reason "from billing" --redis localhost:6379
   headgate record import - --dry-run --redis localhost:6379 < records.jsonl`,
 		RunE: func(c *cobra.Command, args []string) error {
