@@ -128,6 +128,8 @@ type Timers interface {
 	NoteLoad(ctx context.Context, to LoadNote) error
 	// NewMover returns a Mover of the partition, nil where it has no second Redis. It sends nothing yet.
 	NewMover(owner string) Mover
+	// SpillState says what is known of spilled jobs whose bodies are in the second Redis; it is zero where none ever was.
+	SpillState(ctx context.Context) (SpillState, error)
 	// LastTick and NoteTick keep when a periodic job was enqueued last.
 	LastTick(ctx context.Context, name string, first time.Time) (time.Time, error)
 	NoteTick(ctx context.Context, name string, tick time.Time) error

@@ -259,6 +259,11 @@ func (m *model) wakeIf(at, before int64) {
 // NewMover implements store.Timers: memory has no second Redis.
 func (p *Partition) NewMover(string) store.Mover { return nil }
 
+// SpillState implements store.Timers: it is of Redis alone, too.
+func (p *Partition) SpillState(context.Context) (store.SpillState, error) {
+	return store.SpillState{Held: -1}, nil
+}
+
 // LastTick returns the last tick of a periodic job that was noted, as store.Partition.LastTick.
 func (p *Partition) LastTick(_ context.Context, name string, first time.Time) (last time.Time, err error) {
 	p.write(func(m *model, _ int64) {
