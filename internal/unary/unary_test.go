@@ -17,7 +17,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// echo answers by the message itself. The method /a/Wait waits until its call or the test is over, /a/Panic panics, /a/Long has an answer of 100,000 bytes.
+// echo answers by the message itself. The method /a/Wait waits until its call or the test is over, /a/Hold heeds the latter alone, /a/Panic panics, /a/Long has an answer of 100,000 bytes.
 type echo struct {
 	running, most, given atomic.Int64
 	release              chan struct{}
@@ -38,6 +38,8 @@ func (e *echo) Answer(ctx context.Context, method string, message []byte) ([]byt
 			return nil, ctx.Err()
 		case <-e.release:
 		}
+	case "/a/Hold":
+		<-e.release
 	case "/a/Panic":
 		panic("on purpose")
 	case "/a/Long":
