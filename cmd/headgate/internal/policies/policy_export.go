@@ -48,7 +48,9 @@ Exit codes: 0 done, 1 a failure, as a scope without a limit, 2 a wrong command l
 			if envoys < 1 || envoys > mostEnvoys {
 				return cli.Usage(&admission.FieldError{Field: "--envoys", Value: strconv.Itoa(envoys), Allowed: "1 to " + strconv.Itoa(mostEnvoys)})
 			}
-			return o.With(c, func(ctx context.Context, s store.Deployment) error { return exportEnvoy(ctx, o, c, s, admission.Scope(scope), envoys) })
+			return o.With(c, func(ctx context.Context, s store.Deployment) error {
+				return exportEnvoy(ctx, o, c, s, admission.Scope(scope), envoys)
+			})
 		},
 	}
 	c.Flags().StringVar(&scope, "scope", "", "`SCOPE` whose limit it is: global, TENANT, TENANT:QUEUE or TENANT:QUEUE:CLASS")
