@@ -92,7 +92,7 @@ func (p *pair) enter(n int) {
 	for i := range n {
 		v := p.offerAt(1, moverJob(i))
 		if v.Decision == admission.Refused && v.Reason == admission.ReasonOverflow {
-			p.move()
+			check(p.tb, p.move().Trouble)
 			v = p.offerAt(1, moverJob(i))
 		}
 		check(p.tb, v.Err())

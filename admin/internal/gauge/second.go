@@ -11,7 +11,7 @@ import (
 
 var (
 	awayDesc    = prometheus.NewDesc("headgate_second_redis_jobs", "Spilled jobs whose bodies are in the second Redis.", nil, nil)
-	troubleDesc = prometheus.NewDesc("headgate_second_redis_trouble", "1 for what stands against moving spilled jobs to the second Redis and back: away, refused, foreign, lost.", []string{"reason"}, nil)
+	troubleDesc = prometheus.NewDesc("headgate_second_redis_trouble", "1 for what of away, refused, foreign and lost stands against moving spilled jobs to the second Redis and back, 0 for the others.", []string{"reason"}, nil)
 	quietDesc   = prometheus.NewDesc("headgate_second_redis_moved_seconds", "How long ago spilled jobs were last looked after without trouble, of the partition where it is longest.", nil, nil)
 )
 
@@ -46,7 +46,11 @@ func collectSecond(to chan<- prometheus.Metric, all []store.SpillState, now time
 	}
 	gaugeOf(to, awayDesc, float64(away))
 	gaugeOf(to, quietDesc, longest.Seconds())
-	for reason := range troubles {
-		gaugeOf(to, troubleDesc, 1, reason)
+	for _, reason := range store.SpillTroubles {
+		there := 0.0
+		if troubles[reason] {
+			there = 1
+		}
+		gaugeOf(to, troubleDesc, there, reason)
 	}
 }

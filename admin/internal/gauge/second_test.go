@@ -32,9 +32,18 @@ func TestASecondRedisThatIsAwayIsAMetric(t *testing.T) {
 	mover := s.Partitions()[0].NewMover("m")
 	moves, err := mover.Move(t.Context())
 	must(t, err)
-	if n := count(); moves.Trouble != nil || n != 2 {
-		t.Errorf("after a move without trouble (%v) there are %d of them, not 2", moves.Trouble, n)
+	if n := count(); moves.Trouble != nil || n != 6 {
+		t.Errorf("after a move without trouble (%v) there are %d of them, not 6", moves.Trouble, n)
 	}
+	const none = `
+# HELP headgate_second_redis_trouble 1 for what of away, refused, foreign and lost stands against moving spilled jobs to the second Redis and back, 0 for the others.
+# TYPE headgate_second_redis_trouble gauge
+headgate_second_redis_trouble{reason="away"} 0
+headgate_second_redis_trouble{reason="foreign"} 0
+headgate_second_redis_trouble{reason="lost"} 0
+headgate_second_redis_trouble{reason="refused"} 0
+`
+	must(t, testutil.GatherAndCompare(registry, strings.NewReader(none), names[1]))
 	second.Kill(t)
 	moves, err = mover.Move(t.Context())
 	must(t, err)
@@ -45,9 +54,12 @@ func TestASecondRedisThatIsAwayIsAMetric(t *testing.T) {
 # HELP headgate_second_redis_jobs Spilled jobs whose bodies are in the second Redis.
 # TYPE headgate_second_redis_jobs gauge
 headgate_second_redis_jobs 0
-# HELP headgate_second_redis_trouble 1 for what stands against moving spilled jobs to the second Redis and back: away, refused, foreign, lost.
+# HELP headgate_second_redis_trouble 1 for what of away, refused, foreign and lost stands against moving spilled jobs to the second Redis and back, 0 for the others.
 # TYPE headgate_second_redis_trouble gauge
 headgate_second_redis_trouble{reason="away"} 1
+headgate_second_redis_trouble{reason="foreign"} 0
+headgate_second_redis_trouble{reason="lost"} 0
+headgate_second_redis_trouble{reason="refused"} 0
 `
 	must(t, testutil.GatherAndCompare(registry, strings.NewReader(want), names[:2]...))
 	second.Restart(t)
@@ -55,7 +67,5 @@ headgate_second_redis_trouble{reason="away"} 1
 		_, err = mover.Move(t.Context())
 		must(t, err)
 	}
-	if n := count(); n != 2 {
-		t.Errorf("with the second Redis back there are %d of them, not 2", n)
-	}
+	must(t, testutil.GatherAndCompare(registry, strings.NewReader(none), names[1]))
 }
