@@ -302,7 +302,7 @@ sqlite: deps ## Build headgate-sqlite into bin, the commands headgate outbox and
 	$(GO) build -C $(SQLITE) -o $(CURDIR)/bin/headgate-sqlite .
 
 .PHONY: bench-grpc
-bench-grpc: deps ## Measure the rate limit service beside the HTTP API's check, 5,000 to 20,000 calls a second each, of one process of headgate serve; a minute and a half.
+bench-grpc: deps ## Measure the rate limit service beside envoyproxy/ratelimit and the HTTP API's check, 5,000 to 40,000 calls a second each; five minutes. Needs h2load (Debian: nghttp2-client), and builds envoyproxy/ratelimit.
 	$(GO) test -C $(GRPC) -run '^$$' -bench Gateways -benchtime 1x -timeout 10m ./rlstest
 
 .PHONY: tidy-check
