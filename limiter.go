@@ -50,7 +50,7 @@ func (c *Client) Limiter(config LimiterConfig) (*Limiter, error) {
 type Allowed struct {
 	// Scope is the one whose limit that is; empty where no limit is on the way, or Redis did not answer.
 	Scope Scope
-	// Remaining is what its bucket has left of Burst, and Reset how long that takes to fill again, of fixed windows until the next one begins. Of a check that was answered from tokens on lease
+	// Remaining is what its bucket has left of Burst, and Reset how long that takes to fill again, of fixed windows until the next one begins, of sliding ones at the latest. Of a check that was answered from tokens on lease
 	// Remaining is what this process has of them, a lower bound.
 	Remaining, Burst Tokens
 	Reset            time.Duration
