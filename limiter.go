@@ -77,6 +77,21 @@ func (l *Limiter) Check(ctx context.Context, r Request) (Allowed, error) {
 	return Allowed{}, &Refusal{Reason: v.Reason, Scope: v.Scope, Remaining: v.TokensLeft, Burst: v.Burst, RetryAfter: v.RetryAfter}
 }
 
+// Wait is Check that waits instead of refusing: it returns as the request passes, or as ctx ends, or at once where the wait would end after the
+// deadline of ctx, with an error that matches context.DeadlineExceeded and nothing taken. Those who wait for the same names in this process pass in
+// the order in which they came, 10,000 at most (*OverloadedError); those of different processes compete. With a limit of burst 1 that is a leaky
+// bucket: one token every 1/rate.
+func (l *Limiter) Wait(ctx context.Context, r Request) error {
+	_, err := l.inner.Wait(ctx, r)
+	return told(err)
+}
+
+// ReserveWait is Reserve that waits as Wait does.
+func (l *Limiter) ReserveWait(ctx context.Context, r Request) (Reservation, error) {
+	inner, err := l.inner.ReserveWait(ctx, r)
+	return Reservation{inner}, told(err)
+}
+
 // Verdicts returns the limiter that answers with a limiter.Verdict, as package httplimit takes it. Close of l closes it.
 func (l *Limiter) Verdicts() *limiter.Limiter { return l.inner }
 

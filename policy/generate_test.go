@@ -20,7 +20,7 @@ func drawLimit(t *rapid.T) admission.Limit {
 		return drawRate(t)
 	}
 	if rapid.Bool().Draw(t, "sliding") {
-		algorithm, tokens := rapid.SampledFrom(Algorithms[2:]).Draw(t, "algorithm"), admission.Tokens(rapid.Int64Range(1, 1000).Draw(t, "tokens"))
+		algorithm, tokens := rapid.SampledFrom(windowed[1:]).Draw(t, "algorithm"), admission.Tokens(rapid.Int64Range(1, 1000).Draw(t, "tokens"))
 		limit, err := WindowLimit(algorithm, tokens, rapid.SampledFrom([]string{"1s", "90m", "744h"}).Draw(t, "window"), "", "")
 		if err != nil {
 			t.Fatal(err)

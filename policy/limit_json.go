@@ -20,10 +20,16 @@ const (
 	FixedWindow   = "fixed_window"
 	SlidingWindow = "sliding_window"
 	SlidingLog    = "sliding_log"
+	// LeakyBucket is read as a token bucket of burst 1 and never written: what does not pass is refused or waits as it is asked (limiter.Wait,
+	// a dispatch).
+	LeakyBucket = "leaky_bucket"
 )
 
 // Algorithms are all of them.
-var Algorithms = []string{TokenBucket, FixedWindow, SlidingWindow, SlidingLog}
+var Algorithms = []string{TokenBucket, FixedWindow, SlidingWindow, SlidingLog, LeakyBucket}
+
+// windowed are those of them that have a window.
+var windowed = Algorithms[1:4]
 
 // AlgorithmOf returns that of a limit.
 func AlgorithmOf(limit admission.Limit) string {
@@ -38,7 +44,7 @@ func AlgorithmOf(limit admission.Limit) string {
 	return FixedWindow
 }
 
-// WindowLimit returns a limit of windows by one of the algorithms but the first. Anchor and zone are those of fixed ones, "" of others. Errors are
+// WindowLimit returns a limit of windows by an algorithm that has them. Anchor and zone are those of fixed ones, "" of others. Errors are
 // *headgate.FieldError, of the fields window, anchor and zone.
 func WindowLimit(algorithm string, tokens admission.Tokens, window, anchor, zone string) (admission.Limit, error) {
 	if algorithm == FixedWindow {
@@ -139,8 +145,8 @@ func (w limitJSON) limit(name string, bad *problems) admission.Limit {
 		algorithm = *w.Algorithm
 	}
 	switch {
-	case algorithm == TokenBucket:
-	case slices.Contains(Algorithms, algorithm):
+	case algorithm == TokenBucket || algorithm == LeakyBucket:
+	case slices.Contains(windowed, algorithm):
 		return w.windows(algorithm, name, bad)
 	default:
 		bad.field(name+".algorithm", strconv.Quote(algorithm), quoteNames(Algorithms))
@@ -150,12 +156,15 @@ func (w limitJSON) limit(name string, bad *problems) admission.Limit {
 		field string
 		value *string
 		of    []string
-	}{{"window", w.Window, Algorithms[1:]}, {"anchor", w.Anchor, Algorithms[1:2]}, {"zone", w.Zone, Algorithms[1:2]}} {
+	}{{"window", w.Window, windowed}, {"anchor", w.Anchor, windowed[:1]}, {"zone", w.Zone, windowed[:1]}} {
 		if only.value != nil {
 			bad.field(name+"."+only.field, strconv.Quote(*only.value), `none, unless "algorithm" is `+strings.ReplaceAll(quoteNames(only.of), `, `, ` or `))
 		}
 	}
 	var limit admission.Limit
+	if algorithm == LeakyBucket {
+		limit.Burst = 1
+	}
 	if w.Tokens != nil {
 		limit.Tokens = *w.Tokens
 	}

@@ -106,7 +106,7 @@ func (f *limitFlags) add(flags *pflag.FlagSet) {
 	flags.Int64Var(&f.tokens, "tokens", 0, "`NUMBER` of tokens that come back in --per, 1 to "+strconv.FormatInt(int64(admission.MaxLimitTokens), 10))
 	flags.DurationVar(&f.per, "per", time.Second, "`DURATION` in which they do")
 	flags.Int64Var(&f.burst, "burst", 0, "largest `NUMBER` of tokens at once; by default what comes in a second, 1 at least")
-	flags.StringVar(&f.algorithm, "algorithm", "", "`NAME` of how tokens come back: "+strings.Join(policy.Algorithms, ", ")+"; by default the first, with --window the second")
+	flags.StringVar(&f.algorithm, "algorithm", "", "`NAME` of how tokens come back: "+strings.Join(policy.Algorithms, ", ")+"; by default the first, with --window the second; the last is the first with --burst 1")
 	flags.StringVar(&f.window, "window", "", "`LENGTH` of windows that have --tokens each, in the place of --per: 1s to 744h, of fixed ones or month")
 	flags.StringVar(&f.anchor, "anchor", "", "`TIME` of day at which a fixed window begins, such as 06:00; by default midnight")
 	flags.StringVar(&f.zone, "zone", "", "`ZONE` of that, such as Europe/Berlin; by default UTC")
@@ -151,9 +151,11 @@ func (f *limitFlags) json(flag, none string) (json.RawMessage, error) {
 	switch {
 	case f.algorithm != "" && !slices.Contains(policy.Algorithms, f.algorithm):
 		return nil, cli.FieldError("algorithm", strconv.Quote(f.algorithm), strings.Join(policy.Algorithms, ", "))
-	case f.algorithm == policy.TokenBucket && f.window != "":
-		return nil, cli.FieldError("window", strconv.Quote(f.window), "none with --algorithm "+policy.TokenBucket)
-	case f.window != "" || f.algorithm != "" && f.algorithm != policy.TokenBucket:
+	case (f.algorithm == policy.TokenBucket || f.algorithm == policy.LeakyBucket) && f.window != "":
+		return nil, cli.FieldError("window", strconv.Quote(f.window), "none with --algorithm "+f.algorithm)
+	case f.algorithm == policy.LeakyBucket && f.burst == 0:
+		f.burst = 1
+	case f.window != "" || f.algorithm != "" && f.algorithm != policy.TokenBucket && f.algorithm != policy.LeakyBucket:
 		return f.windows()
 	}
 	for _, beside := range []struct{ flag, value string }{{"anchor", f.anchor}, {"zone", f.zone}} {

@@ -266,6 +266,8 @@ func TestPolicyAndSchemaAgree(t *testing.T) {
 		`{"global": {"algorithm": "fixed_window", "tokens": 5, "window": "24h", "anchor": "06:00", "zone": "Europe/Berlin"}}`: true,
 		`{"global": {"algorithm": "fixed_window", "tokens": 5, "window": "month"}}`:                                           true,
 		`{"global": {"algorithm": "sliding_window", "tokens": 5000, "window": "24h"}}`:                                        true,
+		`{"global": {"algorithm": "leaky_bucket", "tokens": 5, "per": "1s"}}`:                                                 true,
+		`{"global": {"algorithm": "leaky_bucket", "tokens": 5, "window": "24h"}}`:                                             false,
 		`{"global": {"algorithm": "sliding_log", "tokens": 1000, "window": "24h"}}`:                                           true,
 		`{"global": {"algorithm": "sliding_log", "tokens": 1001, "window": "24h"}}`:                                           false,
 		`{"global": {"algorithm": "sliding_log", "tokens": 1001, "window": "24h", "enabled": false}}`:                         true,

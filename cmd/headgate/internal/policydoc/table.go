@@ -89,7 +89,7 @@ var objects = []object{
 			"or, with `sliding_window` and `sliding_log`, `tokens` in every time as long as a `window` ([sliding windows](guides/limits-and-tiers.md#windows-that-slide)); " +
 			"`per`, `burst`, `rate_per_second` and `burst_capacity` are refused with windows.",
 		fields: []field{
-			{"algorithm", choice(policy.Algorithms), "`" + policy.TokenBucket + "`", "How tokens come back: evenly; all at once as a window begins; or each when it was taken a window ago, counted by tenths of the window, or by a log to the microsecond (1,000 `tokens` at most: 11 kB)."},
+			{"algorithm", choice(policy.Algorithms), "`" + policy.TokenBucket + "`", "How tokens come back: evenly; all at once as a window begins; or each when it was taken a window ago, counted by tenths of the window, or by a log to the microsecond (1,000 `tokens` at most: 11 kB). `leaky_bucket` is a token bucket whose `burst` is 1 unless it says another: [waiting](guides/limits-and-tiers.md#waiting-in-the-place-of-a-refusal)."},
 			{"tokens", tokens, "`rate_per_second` has to be there", "Tokens that come in over `per`, or that each `window` has."},
 			{"window", window, "refused with windows", "How long a window is. Whole days and months of `fixed_window` go by the calendar of `zone`: where clocks change a day has 23 or 25 hours. A week (`168h`) begins on Monday."},
 			{"anchor", timeOfDay, "`00:00`", "The time of day at which a window of `fixed_window` begins."},
