@@ -171,7 +171,7 @@ func (p *problems) dispatch(at string, limit *admission.Limit) {
 		return
 	}
 	if !limit.Window.IsZero() {
-		p.field(at+".algorithm", strconv.Quote(FixedWindow), quoteNames([]string{TokenBucket})+": jobs wait for a dispatch, they are not refused")
+		p.field(at+".algorithm", strconv.Quote(AlgorithmOf(*limit)), quoteNames([]string{TokenBucket})+": jobs wait for a dispatch, they are not refused")
 		return
 	}
 	p.add(limit.Validate(at))

@@ -19,6 +19,15 @@ func drawLimit(t *rapid.T) admission.Limit {
 	if rapid.IntRange(0, 4).Draw(t, "algorithm") < 4 {
 		return drawRate(t)
 	}
+	if rapid.Bool().Draw(t, "sliding") {
+		algorithm, tokens := rapid.SampledFrom(windowed[1:]).Draw(t, "algorithm"), admission.Tokens(rapid.Int64Range(1, 1000).Draw(t, "tokens"))
+		limit, err := WindowLimit(algorithm, tokens, rapid.SampledFrom([]string{"1s", "90m", "744h"}).Draw(t, "window"), "", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		limit.Disabled = rapid.IntRange(0, 4).Draw(t, "disabled") == 0
+		return limit
+	}
 	window, zone := rapid.SampledFrom([]string{"1s", "90m", "24h", "168h", "month"}).Draw(t, "window"), ""
 	if window != "1s" && window != "90m" {
 		zone = rapid.SampledFrom([]string{"", "Europe/Berlin", "America/New_York"}).Draw(t, "zone")

@@ -124,14 +124,10 @@ func (m *model) commit(now int64, id string, receipt *store.Taken, actual admiss
 		m.advance(now)
 		return store.Refunded
 	}
-	for _, step := range c.PathOf(&q.Limits, q.Tenant, q.Queue, q.Class) {
+	c.TrueUp(c.PathOf(&q.Limits, q.Tenant, q.Queue, q.Class), q.Cost, actual, buckets.Span(elapsed), func(step buckets.LevelLimit) buckets.Micro {
 		// What came in since may have found the bucket full had the tokens not been taken. Then it is not owed.
-		room := step.Limit.Burst - buckets.Micro(receipt.Left[step.Scope.Level()]) - step.Limit.Came(buckets.Span(elapsed)) - since
-		before, stamp := c.LevelOf(step)
-		if after := buckets.TrueUp(before, step.Limit, q.Cost, actual, buckets.Span(elapsed), room); after != before && c.HasRoom(step.Scope) {
-			c.Put(step, after, stamp)
-		}
-	}
+		return step.Limit.Burst - buckets.Micro(receipt.Left[step.Scope.Level()]) - step.Limit.Came(buckets.Span(elapsed)) - since
+	})
 	m.refunds += int64(max(0, q.Cost-actual))
 	c.Commit()
 	m.advance(now)

@@ -1,12 +1,12 @@
 -- path: the buckets on the way of a job, global, tenant, queue and priority, for scripts that charge them all or none.
 -- A script sets what the keys of tenants' buckets begin with (call.buckets), and the field of the state that has the global one
 -- (call.global_bucket). Paths are the arguments a head, the distinct limits, and of each path tenant, queue and the name of the class.
---   head    '<dddI2I2': rate (0 for no bucket, below zero of fixed windows) and burst of the global limit, the most buckets of a tenant, how many limits, how many
+--   head    '<dddI2I2': rate (0 for no bucket, below zero of windows) and burst of the global limit, the most buckets of a tenant, how many limits, how many
 --           paths; then of each path three bytes: class from 0, the level from which on its jobs are refused (admit; 16 times that of a tenant over its share, if lower, added; 0 for never where its
 --           queue is not measured), its limits from 1. Then there is the window of the global limit, if it has any (bucket.lua); then there may be '<I4', of how many tenants a day usage is kept (usage.lua, 0 for
 --           none), and behind it, of each path, '<I2': what guess.lua calls doomed, 0 for never; and behind these, where the policy has
 --           records of tenants, of each path '<I7': the version of that of its tenant
---   limits  '<dddddd': of tenant, queue and priority, rate (0 for no bucket, below zero of fixed windows) and burst; then the windows of those
+--   limits  '<dddddd': of tenant, queue and priority, rate (0 for no bucket, below zero of windows) and burst; then the windows of those
 --           that have any (bucket.lua)
 -- What a call has of these is in tables that outlast it, to be written over by the next: that takes a third of what new ones take. Nobody reads
 -- beyond what its call has written, which call.owners and call.rows count.
@@ -14,7 +14,8 @@
 -- for unknown), the version of the record that its limits come from (false for unknown), and when its limits last changed. PATHS are its paths: the buckets by level, false for none, tenant, queue, class from 1.
 local OWNERS, PATHS = {}, {}
 -- The columns of buckets, by row: field, tenant (false for the global one), limit, what there is at call.filled_to, whether it is
--- stored, whether it is to be; the next of the same tenant; the windows of those whose rate is below zero.
+-- stored, whether it is to be; the next of the same tenant; the windows of those whose rate is below zero, which are theirs in the place of a
+-- rate. Of sliding ones the stamp is what slide_read returns.
 local bucket_fields, bucket_owners, bucket_rates, bucket_bursts, bucket_levels, bucket_stamps, bucket_absent, bucket_dirty, bucket_next = {}, {}, {}, {}, {}, {}, {}, {}, {}
 local bucket_windows = {}
 -- Of a call in which limits are scaled: what each is scaled to (false for nothing), and the rate and burst of the policy.
@@ -254,6 +255,10 @@ end
 local function scaled_wait(b, cost, s)
   local level, stamp, rate, burst = bucket_levels[b], bucket_stamps[b], bucket_rates[b], bucket_bursts[b]
   local left, whole = s.ends - call.filled_to, whole_bursts[b]
+  if rate < 0 and bucket_windows[b].grain then
+    local taken = slide_level(stamp, burst) - level
+    return math.max(1, math.min(slide_until(stamp, burst, taken, cost), math.max(left, slide_until(stamp, whole, taken, cost))))
+  end
   if rate < 0 then
     local wait = window_wait(level, stamp, bucket_windows[b], burst < cost and whole or burst, cost, call.calendar)
     return level + whole - burst >= cost and math.min(wait, left) or wait
@@ -367,8 +372,11 @@ local function path_true_up(path, reserved, actual, elapsed, left, refunds)
     local to = b and bucket_levels[b]
     if b and back < 0 then
       to = math.max(to + back * 1000000, math.min(to, -bucket_bursts[b]))
+      if bucket_rates[b] < 0 and bucket_windows[b].grain then to = bucket_levels[b] - floor((bucket_levels[b] - to) / 1000000) * 1000000 end
     elseif b and bucket_rates[b] < 0 then
-      if call.calendar - elapsed >= window_bounds(bucket_windows[b], call.calendar) then
+      if bucket_windows[b].grain then
+        to = to + slide_give_back(bucket_stamps[b], call.filled_to - elapsed, back) * 1000000
+      elseif call.calendar - elapsed >= window_bounds(bucket_windows[b], call.calendar) then
         to = math.max(to, math.min(bucket_bursts[b], to + back * 1000000))
       end
     elseif b then
@@ -393,8 +401,12 @@ local function buckets_sweep(t)
   for i = 1, #values, 2 do
     if values[i] ~= '!' and values[i] ~= '~' and #out < 16 then
       local stored = values[i + 1]
-      local _, stamp, span = bucket_parse(stored)
-      if window_is(stored) then stamp, span = window_kept(stored, call.filled_to, call.calendar) end
+      local stamp, span
+      if window_is(stored) then
+        stamp, span = window_kept(stored, call.filled_to, call.calendar)
+      else
+        stamp, span = select(2, bucket_parse(stored))
+      end
       if stamp + span <= call.filled_to and stamp >= t.changed then out[#out + 1] = values[i] end
     end
   end
@@ -418,7 +430,7 @@ local function buckets_write(now)
         if rate > 0 then
           full, text = stamp + (burst - level) / rate, bucket_stored(level, stamp, burst, rate, packs)
         else
-          full, text = window_full(level, stamp, -rate) - call.calendar + call.filled_to, window_stored(level, stamp, -rate, burst)
+          text, full = window_stored(level, stamp, bucket_windows[b], burst, call.filled_to - call.calendar)
         end
         if full > full_at then full_at = full end
         written[n + 1], written[n + 2] = fields[b], text
@@ -448,7 +460,7 @@ local function buckets_write(now)
   local b = PATHS[1][0]
   if b and bucket_dirty[b] then
     local level, stamp, rate, burst = bucket_levels[b], bucket_stamps[b], bucket_rates[b], bucket_bursts[b]
-    local stored = rate > 0 and bucket_stored(level, stamp, burst, rate, packs) or window_stored(level, stamp, -rate, burst)
+    local stored = rate > 0 and bucket_stored(level, stamp, burst, rate, packs) or window_stored(level, stamp, bucket_windows[b], burst, call.filled_to - call.calendar)
     state_set(call.global_bucket, stored)
   end
 end

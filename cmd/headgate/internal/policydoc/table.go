@@ -86,12 +86,13 @@ var objects = []object{
 		doc: "A token bucket: `tokens` come in evenly over `per`, and `burst` is the most that it holds. A job costs one token unless it says otherwise. " +
 			"The rate is `tokens` with `per`, or `rate_per_second`; the burst is `burst` or `burst_capacity`, or without either what comes in a second, rounded up. An empty bucket has to fill within 366 days. " +
 			"Or, with `algorithm` `fixed_window`, a quota: `tokens` in each `window`, all of them there as it begins ([quotas](guides/limits-and-tiers.md#quotas-by-the-calendar)); " +
-			"`per`, `burst`, `rate_per_second` and `burst_capacity` are refused then.",
+			"or, with `sliding_window` and `sliding_log`, `tokens` in every time as long as a `window` ([sliding windows](guides/limits-and-tiers.md#windows-that-slide)); " +
+			"`per`, `burst`, `rate_per_second` and `burst_capacity` are refused with windows.",
 		fields: []field{
-			{"algorithm", choice{policy.TokenBucket, policy.FixedWindow}, "`" + policy.TokenBucket + "`", "How tokens come back: evenly, or all at once as a window begins."},
+			{"algorithm", choice(policy.Algorithms), "`" + policy.TokenBucket + "`", "How tokens come back: evenly; all at once as a window begins; or each when it was taken a window ago, counted by tenths of the window, or by a log to the microsecond (1,000 `tokens` at most: 11 kB). `leaky_bucket` is a token bucket whose `burst` is 1 unless it says another: [waiting](guides/limits-and-tiers.md#waiting-in-the-place-of-a-refusal)."},
 			{"tokens", tokens, "`rate_per_second` has to be there", "Tokens that come in over `per`, or that each `window` has."},
-			{"window", window, "refused with `fixed_window`", "How long a window of `fixed_window` is. Whole days and months go by the calendar of `zone`: where clocks change a day has 23 or 25 hours. A week (`168h`) begins on Monday."},
-			{"anchor", timeOfDay, "`00:00`", "The time of day at which a window begins."},
+			{"window", window, "refused with windows", "How long a window is. Whole days and months of `fixed_window` go by the calendar of `zone`: where clocks change a day has 23 or 25 hours. A week (`168h`) begins on Monday."},
+			{"anchor", timeOfDay, "`00:00`", "The time of day at which a window of `fixed_window` begins."},
 			{"zone", zone, "`UTC`", "The zone of `anchor`; other than UTC for a `window` of whole days or a month alone."},
 			{"per", span{admission.MinLimitPer, admission.MaxLimitPer}, "`rate_per_second` has to be there", "The time over which `tokens` come in."},
 			{"burst", tokens, "what comes in a second, rounded up: 9 of 500 a minute", "Tokens that the bucket holds at most. A job that costs more is refused for good."},

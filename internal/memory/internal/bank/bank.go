@@ -314,7 +314,33 @@ func (c *Charge) Least(path []buckets.LevelLimit) (scope admission.Scope, left, 
 // Put stores what a bucket holds.
 func (c *Charge) Put(of buckets.LevelLimit, level buckets.Micro, stamp buckets.Instant) {
 	c.touch(of.Scope)
-	c.bank.set.Put(of.Scope, buckets.NewBucket(level, stamp, of.Limit))
+	c.bank.set.Put(of.Scope, of.Limit.Store(c.At, c.changed, c.bank.set.Bucket(of.Scope), level, stamp))
+}
+
+// TrueUp has the buckets of a path hold what work has cost in place of what it reserved so long ago. room is what each is known to have had room
+// for, nil where nobody noted it.
+func (c *Charge) TrueUp(path []buckets.LevelLimit, reserved, actual admission.Tokens, elapsed buckets.Span, room func(step buckets.LevelLimit) buckets.Micro) {
+	for _, step := range path {
+		if !c.HasRoom(step.Scope) {
+			continue
+		}
+		before := c.bank.set.Bucket(step.Scope)
+		if step.Limit.Sliding != nil && actual < reserved {
+			if after, back := step.Limit.GiveBack(c.At, c.changed, before, reserved-actual, elapsed); back > 0 {
+				c.touch(step.Scope)
+				c.bank.set.Put(step.Scope, after)
+			}
+			continue
+		}
+		noted := buckets.Micro(0)
+		if room != nil {
+			noted = room(step)
+		}
+		level, stamp := c.LevelOf(step)
+		if to := buckets.TrueUp(level, step.Limit, reserved, actual, elapsed, noted); to != level {
+			c.Put(step, to, stamp)
+		}
+	}
 }
 
 // Back takes back all that the call has done.
