@@ -3,6 +3,7 @@ package policy
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -30,7 +31,15 @@ const (
 	Gradient = control.Gradient
 	// AIMD grows until calls take too long or fail, and then cuts.
 	AIMD = control.AIMD
+	// PID holds how long calls take at a target.
+	PID = control.PID
 )
+
+// Gains are those of PID, each at most MaxGain.
+type Gains = control.Gains
+
+// MaxGain is how much one of Gains is at most.
+const MaxGain = control.MaxGain
 
 // Which of its limits a downstream lets move.
 const (
@@ -59,24 +68,32 @@ type Adaptive struct {
 	// MaxFailures is which part of the calls may fail, above 0 and at most 1; above, the limit is cut. Zero means
 	// control.DefaultMaxFailures.
 	MaxFailures float64
+	// TargetRunTime is how long calls are to take in the mean, 1 ms to 24 h and below MaxRunTime: of PID alone, which has to have it.
+	TargetRunTime time.Duration
+	// Gains are those of PID, each 0 to MaxGain; all zero means control.DefaultGains.
+	Gains Gains
 }
 
 // adaptiveJSON is an Adaptive as it is written.
 type adaptiveJSON struct {
-	Of          string     `json:"of"`
-	Moves       string     `json:"moves,omitempty"`
-	Controller  Controller `json:"controller,omitempty"`
-	Min         int        `json:"min"`
-	Max         int        `json:"max,omitempty"`
-	Interval    string     `json:"interval,omitempty"`
-	MaxRunTime  string     `json:"max_run_time,omitempty"`
-	MaxFailures float64    `json:"max_failures,omitempty"`
+	Of            string     `json:"of"`
+	Moves         string     `json:"moves,omitempty"`
+	Controller    Controller `json:"controller,omitempty"`
+	Min           int        `json:"min"`
+	Max           int        `json:"max,omitempty"`
+	Interval      string     `json:"interval,omitempty"`
+	MaxRunTime    string     `json:"max_run_time,omitempty"`
+	MaxFailures   float64    `json:"max_failures,omitempty"`
+	TargetRunTime string     `json:"target_run_time,omitempty"`
+	KP            float64    `json:"kp,omitempty"`
+	KI            float64    `json:"ki,omitempty"`
+	KD            float64    `json:"kd,omitempty"`
 }
 
 func (a Adaptive) wire() adaptiveJSON {
 	return adaptiveJSON{
 		Of: a.Of, Moves: a.Moves, Controller: a.Controller, Min: a.Min, Max: a.Max, Interval: formatBound(a.Interval), MaxRunTime: formatBound(a.MaxRunTime),
-		MaxFailures: a.MaxFailures,
+		MaxFailures: a.MaxFailures, TargetRunTime: formatBound(a.TargetRunTime), KP: a.Gains.Proportional, KI: a.Gains.Integral, KD: a.Gains.Derivative,
 	}
 }
 
@@ -84,13 +101,14 @@ func (w adaptiveJSON) adaptive(at string, bad *problems) Adaptive {
 	return Adaptive{
 		Of: w.Of, Moves: w.Moves, Controller: w.Controller, Min: w.Min, Max: w.Max, Interval: bad.parseDuration(at+".interval", w.Interval),
 		MaxRunTime: bad.parseDuration(at+".max_run_time", w.MaxRunTime), MaxFailures: w.MaxFailures,
+		TargetRunTime: bad.parseDuration(at+".target_run_time", w.TargetRunTime), Gains: Gains{Proportional: w.KP, Integral: w.KI, Derivative: w.KD},
 	}
 }
 
 func (a Adaptive) withDefaults() Adaptive {
 	if !a.movesDispatch() {
 		c := a.config().WithDefaults()
-		a.Controller, a.MaxFailures = c.Controller, c.MaxFailures
+		a.Controller, a.MaxFailures, a.Gains = c.Controller, c.MaxFailures, c.Gains
 	}
 	if a.Interval == 0 {
 		a.Interval = DefaultAdaptiveInterval
@@ -99,7 +117,10 @@ func (a Adaptive) withDefaults() Adaptive {
 }
 
 func (a Adaptive) config() control.Config {
-	return control.Config{Controller: a.Controller, Min: a.Min, Max: a.Max, Interval: a.Interval, MaxRunTime: a.MaxRunTime, MaxFailures: a.MaxFailures}
+	return control.Config{
+		Controller: a.Controller, Min: a.Min, Max: a.Max, Interval: a.Interval, MaxRunTime: a.MaxRunTime, MaxFailures: a.MaxFailures,
+		TargetRunTime: a.TargetRunTime, Gains: a.Gains,
+	}
 }
 
 func (a Adaptive) movesDispatch() bool { return a.Moves == MovesDispatch }
@@ -217,6 +238,13 @@ func (a Adaptive) validate(bad *problems, at string, most int, what string) {
 	}
 	c := a.config()
 	c.Min, c.Max, c.Interval, c.MaxRunTime = 1, 1, time.Second, 0
+	if a.Controller == PID && a.TargetRunTime != 0 {
+		bad.duration(at+".target_run_time", a.TargetRunTime, time.Millisecond, 24*time.Hour)
+		c.TargetRunTime = time.Second
+		if a.MaxRunTime != 0 && a.MaxRunTime <= a.TargetRunTime {
+			bad.field(at+".max_run_time", a.MaxRunTime.String(), "above target_run_time: it cuts where pid holds; or none")
+		}
+	}
 	var all []error
 	if joined, ok := admission.FieldErrors(c.Validate()).(interface{ Unwrap() []error }); ok {
 		all = joined.Unwrap()
@@ -236,6 +264,12 @@ func (a Adaptive) validateDispatch(bad *problems, at string) {
 	}
 	if a.MaxRunTime != 0 {
 		bad.field(at+".max_run_time", a.MaxRunTime.String(), allowed)
+	}
+	if a.TargetRunTime != 0 {
+		bad.field(at+".target_run_time", a.TargetRunTime.String(), allowed)
+	}
+	if a.Gains != (Gains{}) {
+		bad.field(at+".kp, ki, kd", fmt.Sprint(a.Gains), allowed)
 	}
 	if a.MaxFailures != 0 {
 		bad.field(at+".max_failures", strconv.FormatFloat(a.MaxFailures, 'g', -1, 64), allowed)

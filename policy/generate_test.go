@@ -288,6 +288,11 @@ func drawCaps(t *rapid.T, p *Policy, tenants map[string]Tenant, queues map[strin
 			Of: "downstream api", Controller: rapid.SampledFrom([]Controller{"", Gradient, AIMD}).Draw(t, "controller"), Min: 2,
 			Max: rapid.SampledFrom([]int{0, 2, api}).Draw(t, "adaptive max"), MaxRunTime: time.Second,
 		}}
+		if rapid.Bool().Draw(t, "pid") {
+			a := p.Adaptive["api"]
+			a.Controller, a.TargetRunTime, a.Gains.Integral = PID, time.Second/2, rapid.SampledFrom([]float64{0, 0.2}).Draw(t, "ki")
+			p.Adaptive["api"] = a
+		}
 	}
 	if api := p.Downstreams["api"].Dispatch; api != nil && !api.Disabled && rapid.Bool().Draw(t, "adaptive rate") {
 		if p.Adaptive == nil {
