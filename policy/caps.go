@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/headgate/headgate/admission"
 )
@@ -27,6 +28,20 @@ type Downstream struct {
 	MaxParked int
 	// Breaker is by which rules its circuit breaker goes; nil leaves that to workers.
 	Breaker *BreakerRules
+	// MaxRetryAfter is for how long at most all workers hold back its jobs when it refuses a call as one too many and says after how long to come
+	// again (429 with Retry-After), 1 s to MaxMaxRetryAfter; zero means that only the job that was refused waits.
+	MaxRetryAfter time.Duration
+}
+
+// MaxMaxRetryAfter is the most that a policy allows of Downstream.MaxRetryAfter.
+const MaxMaxRetryAfter = time.Hour
+
+// MaxRetryAfter returns that of a downstream, zero where none is held for what its receiver says.
+func (c *Compiled) MaxRetryAfter(downstream string) time.Duration {
+	if own := c.downstreams[downstream].MaxRetryAfter; own != 0 {
+		return own
+	}
+	return c.anyDownstream.MaxRetryAfter
 }
 
 // Cap is how many jobs workers hold at a time: of a queue, a tenant, a tenant in a queue, or a downstream.
@@ -163,6 +178,9 @@ func (d Downstream) validate(bad *problems, owner string) {
 	bad.bound(owner+".max_parked", d.MaxParked, MaxOverflowJobs)
 	d.Breaker.validate(bad, owner+".breaker")
 	bad.dispatch(owner+".dispatch", d.Dispatch)
+	if d.MaxRetryAfter != 0 {
+		bad.duration(owner+".max_retry_after", d.MaxRetryAfter, time.Second, MaxMaxRetryAfter)
+	}
 }
 
 // dispatch checks a rate of dispatches, nil for none.

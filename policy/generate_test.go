@@ -300,7 +300,11 @@ func drawCaps(t *rapid.T, p *Policy, tenants map[string]Tenant, queues map[strin
 		}
 		p.Adaptive["api-rate"] = Adaptive{Of: "downstream api", Moves: MovesDispatch, Min: 1, Max: rapid.SampledFrom([]int{0, 1, int(api.Tokens)}).Draw(t, "most rate")}
 	}
-	p.AnyDownstream = Downstream{MaxRunning: most.Draw(t, "any runs"), MaxParked: most.Draw(t, "any parked")}
+	if api, ok := p.Downstreams["api"]; ok && rapid.Bool().Draw(t, "retry after") {
+		api.MaxRetryAfter = time.Minute
+		p.Downstreams["api"] = api
+	}
+	p.AnyDownstream = Downstream{MaxRetryAfter: rapid.SampledFrom([]time.Duration{0, time.Second}).Draw(t, "any retry after"), MaxRunning: most.Draw(t, "any runs"), MaxParked: most.Draw(t, "any parked")}
 }
 
 func orNil[K comparable, V any](m map[K]V) map[K]V {

@@ -42,6 +42,17 @@ const Every = "*"
 // Unlimited is the limit of no gate.
 const Unlimited = -1
 
+// PauseSlack is how much sooner a pause may end than PauseAtLeast asks for: so those who ask one after the other are one pause.
+const PauseSlack = time.Second
+
+// MinRetryAfter is the least for which a downstream is held back that says after how long to come again.
+const MinRetryAfter = time.Second
+
+// RetryAfterBy is who holds a downstream back that refused a call and said after how long to come again.
+func RetryAfterBy(said time.Duration) Intervention {
+	return Intervention{Author: "headgate", Reason: "it answered 429, Retry-After " + admission.DurationText(said)}
+}
+
 // Gate is a limit of jobs in workers' hands.
 type Gate struct {
 	Name GateName

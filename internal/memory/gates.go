@@ -132,18 +132,41 @@ func (p *Partition) Pause(_ context.Context, name store.GateName, duration time.
 	if err := checkCap(name, by); err != nil {
 		return 0, err
 	}
-	p.write(func(m *model, now int64) {
-		c := m.begin(now)
-		then := m.inForce(string(name))
-		if then == 0 {
-			then = store.Unlimited
-		}
-		held = m.limited(c, string(name), 0, duration, then, by, now)
-		m.record(now, by, store.AuditPause, string(name), held, duration)
-		c.WakeFreed()
-		m.fill(c, now)
-	})
+	p.write(func(m *model, now int64) { held = m.pause(name, duration, by, now) })
 	return held, nil
+}
+
+// pause shuts a gate, which keeps its limit for later.
+func (m *model) pause(name store.GateName, duration time.Duration, by store.Intervention, now int64) (held int) {
+	c := m.begin(now)
+	then := m.inForce(string(name))
+	if then == 0 {
+		then = store.Unlimited
+	}
+	held = m.limited(c, string(name), 0, duration, then, by, now)
+	m.record(now, by, store.AuditPause, string(name), held, duration)
+	c.WakeFreed()
+	m.fill(c, now)
+	return held
+}
+
+// PauseAtLeast is Pause but for what is paused for as long, as store.Gates.PauseAtLeast.
+func (p *Partition) PauseAtLeast(_ context.Context, name store.GateName, duration time.Duration, by store.Intervention) (did bool, err error) {
+	if err := checkCap(name, by); err != nil {
+		return false, err
+	}
+	p.write(func(m *model, now int64) {
+		limit, own := m.ownLimit(string(name))
+		if own && limit == 0 {
+			until := m.gateNotes[string(name)].until
+			if until == 0 || duration > 0 && until+store.PauseSlack.Microseconds() >= now+duration.Microseconds() {
+				return
+			}
+		}
+		did = true
+		m.pause(name, duration, by, now)
+	})
+	return did, nil
 }
 
 // Unpause ends what Pause began, as store.Partition.Unpause.

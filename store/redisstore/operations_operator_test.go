@@ -80,6 +80,8 @@ func (w *walk) suspend() {
 			switch {
 			case pauses && resume:
 				return redistest.Replied(s.Unpause(w.ctx, name, by))
+			case pauses && length == time.Second:
+				return redistest.Replied(s.PauseAtLeast(w.ctx, name, length+time.Duration(2*len(by.Act))*time.Second, by))
 			case pauses:
 				return redistest.Replied(s.Pause(w.ctx, name, length, by))
 			case resume:

@@ -196,6 +196,7 @@ var objects = []object{
 			{"dispatch", rate, "no bound", "How many of its jobs are handed to workers in a time, a token each whatever they cost, over all workers. Others wait; none fails for it."},
 			{"max_parked", whole{1, policy.MaxOverflowJobs, true}, "no bound", "Most jobs that may wait for it while its circuit breaker is not closed. Others are refused."},
 			{"breaker", of("breaker"), "that of the workers' configuration", "By which rules its circuit breaker goes, for all workers."},
+			{"max_retry_after", span{time.Second, policy.MaxMaxRetryAfter}, "that one job waits", "For how long at most all workers hold its jobs back when it answers 429 with `Retry-After`. [Adaptive limits](guides/adaptive-limits.md#a-receiver-that-says-when) tells how."},
 		},
 	},
 	{
