@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -49,16 +50,18 @@ const (
 	MovesDispatch = "dispatch"
 )
 
-// Adaptive lets a limit of a downstream move by itself, between bounds and never above what the downstream's own MaxRunning, or Dispatch, says.
+// Adaptive lets a limit of a downstream move by itself, between bounds and never above what the downstream's own MaxRunning, or Dispatch, says; or how
+// much of limits of admission is in force.
 type Adaptive struct {
-	// Of is "downstream NAME", one of Downstreams with that limit.
+	// Of is "downstream NAME", one of Downstreams with that limit; "global", the global limit; or "queue NAME", all limits that name the queue. The
+	// last two move by how much queues are pressed: that one, or of all that have a Pressure the one that is most.
 	Of string
 	// Moves is which limit, MovesMaxRunning or MovesDispatch; empty means the first.
 	Moves string
-	// Controller is by what a MaxRunning moves; empty means Gradient. A Dispatch has none.
+	// Controller is by what a MaxRunning moves; empty means Gradient. A Dispatch has none. Of limits of admission it is PID, which empty means, or Health.
 	Controller Controller
 	// Min is below which it never goes, 1 or more. Max is above which it never goes, from Min on; zero means the downstream's own. Those of a
-	// Dispatch are jobs in its Per.
+	// Dispatch are jobs in its Per; those of limits of admission percent of what the policy says, 1 to 100.
 	Min, Max int
 	// Interval is how often it is looked, 200 ms to 5 min; zero means DefaultAdaptiveInterval. It should be several times the run time
 	// of a job.
@@ -72,6 +75,13 @@ type Adaptive struct {
 	TargetRunTime time.Duration
 	// Gains are those of PID, each 0 to MaxGain; all zero means control.DefaultGains.
 	Gains Gains
+	// TargetPressure is the score at which PID holds the queues, MinTargetPressure to MaxTargetPressure; zero means control.DefaultTarget. MinChange is
+	// how long it is at least from one change to the next, 1 s to MaxMinChange; zero means control.DefaultMinChange of Health, and none of PID. Both are of
+	// limits of admission alone.
+	TargetPressure float64
+	MinChange      time.Duration
+	// DependsOn are downstreams: when the circuit breaker of one opens, the limit is halved at once, and does not grow while it is open.
+	DependsOn []string
 }
 
 // adaptiveJSON is an Adaptive as it is written.
@@ -88,12 +98,17 @@ type adaptiveJSON struct {
 	KP            float64    `json:"kp,omitempty"`
 	KI            float64    `json:"ki,omitempty"`
 	KD            float64    `json:"kd,omitempty"`
+
+	TargetPressure float64  `json:"target_pressure,omitempty"`
+	MinChange      string   `json:"min_change_interval,omitempty"`
+	DependsOn      []string `json:"depends_on,omitempty"`
 }
 
 func (a Adaptive) wire() adaptiveJSON {
 	return adaptiveJSON{
 		Of: a.Of, Moves: a.Moves, Controller: a.Controller, Min: a.Min, Max: a.Max, Interval: formatBound(a.Interval), MaxRunTime: formatBound(a.MaxRunTime),
 		MaxFailures: a.MaxFailures, TargetRunTime: formatBound(a.TargetRunTime), KP: a.Gains.Proportional, KI: a.Gains.Integral, KD: a.Gains.Derivative,
+		TargetPressure: a.TargetPressure, MinChange: formatBound(a.MinChange), DependsOn: a.DependsOn,
 	}
 }
 
@@ -102,11 +117,15 @@ func (w adaptiveJSON) adaptive(at string, bad *problems) Adaptive {
 		Of: w.Of, Moves: w.Moves, Controller: w.Controller, Min: w.Min, Max: w.Max, Interval: bad.parseDuration(at+".interval", w.Interval),
 		MaxRunTime: bad.parseDuration(at+".max_run_time", w.MaxRunTime), MaxFailures: w.MaxFailures,
 		TargetRunTime: bad.parseDuration(at+".target_run_time", w.TargetRunTime), Gains: Gains{Proportional: w.KP, Integral: w.KI, Derivative: w.KD},
+		TargetPressure: w.TargetPressure, MinChange: bad.parseDuration(at+".min_change_interval", w.MinChange), DependsOn: w.DependsOn,
 	}
 }
 
 func (a Adaptive) withDefaults() Adaptive {
-	if !a.movesDispatch() {
+	a.DependsOn = slices.Clone(a.DependsOn)
+	if _, limits := a.limits(); limits {
+		a = a.withPartDefaults()
+	} else if !a.movesDispatch() {
 		c := a.config().WithDefaults()
 		a.Controller, a.MaxFailures, a.Gains = c.Controller, c.MaxFailures, c.Gains
 	}
@@ -140,17 +159,29 @@ type Moving struct {
 	Dispatch bool
 	Own      int
 	Rate     control.RateConfig
+	// Limits says that it is how much of limits of admission is in force that moves, by Part: of a Queue, or where that is empty of the global one.
+	Limits bool
+	Queue  string
+	Part   control.PartConfig
+	// DependsOn is that of the Adaptive.
+	DependsOn []string
 }
 
 // Interval is how often it is looked.
-func (m *Moving) Interval() time.Duration { return cmp.Or(m.Config.Interval, m.Rate.Interval) }
+func (m *Moving) Interval() time.Duration {
+	return cmp.Or(m.Config.Interval, m.Rate.Interval, m.Part.Interval)
+}
 
 // Moving returns every limit that moves by itself, by name.
 func (c *Compiled) Moving() []Moving {
 	all := make([]Moving, 0, len(c.adaptive))
 	for _, name := range sortedKeys(c.adaptive) {
 		a := c.adaptive[name]
-		m := Moving{Name: name}
+		if _, limits := a.limits(); limits {
+			all = append(all, a.moving(name))
+			continue
+		}
+		m := Moving{Name: name, DependsOn: a.DependsOn}
 		m.Downstream, _ = a.downstream()
 		if a.movesDispatch() {
 			m.Dispatch = true
@@ -196,6 +227,16 @@ func (p Policy) validateAdaptive(bad *problems) {
 	for _, name := range sortedKeys(p.Adaptive) {
 		bad.add(admission.ValidateName("adaptive", name, true))
 		a, at := p.Adaptive[name], "adaptive."+name
+		a.validateDependsOn(bad, at)
+		if queue, limits := a.limits(); limits {
+			if before := by[a.Of]; before != "" {
+				bad.field(at+".of", strconv.Quote(a.Of), "something else than that of "+strconv.Quote(before)+", which moves the same limits")
+			}
+			by[a.Of] = name
+			p.validateLimits(bad, at, queue, a)
+			continue
+		}
+		a.validateOfLimits(bad, at)
 		downstream, ok := a.downstream()
 		limit := cmp.Or(a.Moves, MovesMaxRunning)
 		of := p.Downstreams[downstream]
@@ -212,7 +253,7 @@ func (p Policy) validateAdaptive(bad *problems) {
 			bad.field(at+".moves", strconv.Quote(a.Moves), `"max_running" or "dispatch"`)
 			continue
 		case !ok || most == 0:
-			bad.field(at+".of", strconv.Quote(a.Of), `"downstream NAME", one of "downstreams" with a `+limit)
+			bad.field(at+".of", strconv.Quote(a.Of), `"downstream NAME", one of "downstreams" with a `+limit+`; "queue NAME" or "global"`)
 			most = MaxMaxRunning
 		case before != "":
 			bad.field(at+".of", strconv.Quote(a.Of), "another downstream than that of "+strconv.Quote(before)+", which moves the same limit")
@@ -245,13 +286,18 @@ func (a Adaptive) validate(bad *problems, at string, most int, what string) {
 			bad.field(at+".max_run_time", a.MaxRunTime.String(), "above target_run_time: it cuts where pid holds; or none")
 		}
 	}
-	var all []error
-	if joined, ok := admission.FieldErrors(c.Validate()).(interface{ Unwrap() []error }); ok {
-		all = joined.Unwrap()
+	bad.fields(at, c.Validate())
+}
+
+// fields adds errors that have Invalid, each by its field below one.
+func (p *problems) fields(at string, err error) {
+	joined, _ := admission.FieldErrors(err).(interface{ Unwrap() []error })
+	if joined == nil {
+		return
 	}
-	for _, one := range all {
+	for _, one := range joined.Unwrap() {
 		if field, ok := errors.AsType[*admission.FieldError](one); ok {
-			bad.field(at+"."+field.Field, field.Value, field.Allowed)
+			p.field(at+"."+field.Field, field.Value, field.Allowed)
 		}
 	}
 }

@@ -88,18 +88,7 @@ func (c Config) Validate() error {
 
 // validatePID reports what PID lacks, and what is there for PID alone.
 func (c Config) validatePID(add func(field, value, allowed string)) {
-	least, most, allowed := 0.0, 0.0, "none, but of pid"
-	if c.Controller == PID {
-		most, allowed = MaxGain, "0 to "+strconv.Itoa(MaxGain)
-	}
-	for _, gain := range []struct {
-		name string
-		of   float64
-	}{{"kp", c.Gains.Proportional}, {"ki", c.Gains.Integral}, {"kd", c.Gains.Derivative}} {
-		if !(gain.of >= least && gain.of <= most) {
-			add(gain.name, strconv.FormatFloat(gain.of, 'g', -1, 64), allowed)
-		}
-	}
+	c.Gains.validate(c.Controller == PID, add)
 	switch {
 	case c.Controller != PID && c.TargetRunTime != 0:
 		add("target_run_time", c.TargetRunTime.String(), "none, but of pid")

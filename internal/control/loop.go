@@ -57,6 +57,10 @@ const (
 	CauseBelowTarget Cause = "below_target" // PID: less was measured than may be
 	CauseAboveTarget Cause = "above_target" // PID: more was
 	CauseOnTarget    Cause = "on_target"    // PID: it is where it is to be
+	CauseIll         Cause = "ill"          // Health: it is below 0.3
+	CauseWell        Cause = "well"         // Health: it is above 0.8
+	CauseTooSoon     Cause = "too_soon"     // Health: the last change is too short ago
+	CauseTripped     Cause = "tripped"      // the circuit breaker of what it depends on has opened
 	CauseMissing     Cause = "missing"      // PID: nothing was measured for several looks, so back to the configured limit
 )
 
@@ -245,7 +249,9 @@ var causeWords = map[Cause]string{
 	CauseFew:      "few enough calls are refused",
 
 	CauseBelowTarget: "what is measured is below its target", CauseAboveTarget: "what is measured is above its target",
-	CauseOnTarget: "what is measured is at its target", CauseMissing: "nothing was measured for a while, so back to what is configured",
+	CauseIll: "health is below 0.3", CauseWell: "health is above 0.8", CauseTooSoon: "the last change is too short ago",
+	CauseTripped:  "a circuit breaker that it depends on has opened",
+	CauseOnTarget: "what is measured is where it may be", CauseMissing: "nothing was measured for a while, so back to what is configured",
 }
 
 // Words tells a cause to people; one of another release by its name.

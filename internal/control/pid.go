@@ -1,6 +1,9 @@
 package control
 
-import "math"
+import (
+	"math"
+	"strconv"
+)
 
 // Gains are those of a PID controller: by which part of the limit it moves for an error of 1 (Proportional), for one that has lasted an
 // interval (Integral), and for a change of 1 in an interval (Derivative). Each is 0 to MaxGain.
@@ -11,6 +14,22 @@ const MaxGain = 10.0
 
 // DefaultGains are those of the papers, there for errors in percent, which saturate at once; of errors as parts they are well behaved.
 var DefaultGains = Gains{Proportional: 0.5, Integral: 0.1, Derivative: 0.2}
+
+// validate reports gains out of range, and any where they are of no use.
+func (g Gains) validate(used bool, add func(field, value, allowed string)) {
+	most, allowed := 0.0, "none, but of pid"
+	if used {
+		most, allowed = MaxGain, "0 to "+strconv.Itoa(MaxGain)
+	}
+	for _, gain := range []struct {
+		name string
+		of   float64
+	}{{"kp", g.Proportional}, {"ki", g.Integral}, {"kd", g.Derivative}} {
+		if !(gain.of >= 0 && gain.of <= most) {
+			add(gain.name, strconv.FormatFloat(gain.of, 'g', -1, 64), allowed)
+		}
+	}
+}
 
 const (
 	// tolerance is how far from its target a measurement may be, as a part of it, before anything is done: noise below it moves nothing.

@@ -84,6 +84,15 @@ func (gains) schema() map[string]any {
 
 func (gains) allowed() string { return fmt.Sprintf("0 to %g", policy.MaxGain) }
 
+// between are numbers from one to another.
+type between struct{ low, high float64 }
+
+func (b between) schema() map[string]any {
+	return map[string]any{"type": "number", "minimum": b.low, "maximum": b.high}
+}
+
+func (b between) allowed() string { return fmt.Sprintf("%g to %g", b.low, b.high) }
+
 // span is a duration as text.
 type span struct{ low, high time.Duration }
 

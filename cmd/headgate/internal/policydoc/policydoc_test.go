@@ -61,7 +61,7 @@ var places = map[string]string{
 	"breaker":     `{"downstreams": {"smtp": {"breaker": {%s}}}}`,
 	"semaphore":   `{"semaphores": {"gpu": {%s}}}`,
 	"usage":       `{"usage": {%s}}`,
-	"adaptive":    `{"downstreams": {"smtp": {"max_running": 1000000, "dispatch": {"tokens": 1000000, "per": "1s"}}}, "adaptive": {"out": {%s}}}`,
+	"adaptive":    `{"global": {"tokens": 9, "per": "1s"}, "queues": {"mail": {"pressure": {"target_wait": "5s"}}}, "downstreams": {"smtp": {"max_running": 1000000, "dispatch": {"tokens": 1000000, "per": "1s"}}}, "adaptive": {"out": {%s}}}`,
 	"reserved":    `{"queues": {"mail": {"reserved": {%s}}}}`,
 	"pressure":    `{"load": {}, "queues": {"mail": {"pressure": {%s}}}}`,
 	"shedding":    `{"shedding": {%s}}`,
@@ -110,6 +110,8 @@ func beside(object, field string) string {
 		return `"min": 1`
 	case "adaptive.target_run_time":
 		return `"of": "downstream smtp", "min": 1, "controller": "pid"`
+	case "adaptive.target_pressure", "adaptive.min_change_interval":
+		return `"of": "global", "min": 1`
 	case "adaptive.kp", "adaptive.ki", "adaptive.kd":
 		return `"of": "downstream smtp", "min": 1, "controller": "pid", "target_run_time": "1s"`
 	case "adaptive.min":
@@ -311,7 +313,7 @@ func TestPolicyAndSchemaAgree(t *testing.T) {
 		`{"queues": {"mail": {"classes": [{"name": "high", "weight": 3}]}}}`:                                                                                                true,
 		`{"downstreams": {"smtp": {"max_running": 9}}, "adaptive": {"out": {"of": "downstream smtp", "min": 2}}}`:                                                           true,
 		`{"downstreams": {"smtp": {"max_running": 9}}, "adaptive": {"out": {"of": "downstream smtp", "min": 2, "ki": 11}}}`:                                                 false,
-		`{"adaptive": {"out": {"of": "queue mail", "min": 2}}}`:                                                                                                             false,
+		`{"adaptive": {"out": {"of": "tenant acme", "min": 2}}}`:                                                                                                            false,
 		`{"adaptive": {"out": {"of": "downstream smtp"}}}`:                                                                                                                  false,
 		`{"queues": {"mail": {"pressure": {"target_wait": "5s", "weights": {"wait": 0.5, "slots": 0.5}}}}}`:                                                                 true,
 		`{"queues": {"mail": {"pressure": {"target_wait": "5s", "weights": {"luck": 1}}}}}`:                                                                                 false,
