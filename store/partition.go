@@ -224,6 +224,8 @@ type BreakerStates interface {
 type Gates interface {
 	SetGate(ctx context.Context, g Gate) (held int, more bool, err error)
 	Pause(ctx context.Context, name GateName, duration time.Duration, by Intervention) (held int, err error)
+	// PauseAtLeast is Pause but for what is paused already, and ends no more than PauseSlack sooner: did is false there, and nothing has changed.
+	PauseAtLeast(ctx context.Context, name GateName, duration time.Duration, by Intervention) (did bool, err error)
 	Unpause(ctx context.Context, name GateName, by Intervention) (was bool, err error)
 	Suspend(ctx context.Context, name GateName, duration time.Duration, by Intervention) error
 	Resume(ctx context.Context, name GateName, by Intervention) (was bool, err error)

@@ -27,11 +27,16 @@ function reset.path()
   call.calendar, call.global_window, call.scales, call.changed_at, call.recorded = false, nil, false, false, false
 end
 
--- row_scale scales a bucket by what holds for all or for its target, whichever leaves less: a burst not below a token, and of a window the
--- tokens alone.
-local function row_scale(b, target)
-  local s, own = call.scales.all, call.scales[target]
-  if own and (not s or own.part < s.part or own.part == s.part and own.ends > s.ends) then s = own end
+-- less_scale returns the scale of two that leaves less, of equals the one that ends later; nil is none.
+local function less_scale(s, other)
+  if other and (not s or other.part < s.part or other.part == s.part and other.ends > s.ends) then return other end
+  return s
+end
+
+-- row_scale scales a bucket by what holds for all, for its target, or by itself, whichever leaves less: a burst not below a token, and of a
+-- window the tokens alone.
+local function row_scale(b, target, moves)
+  local s = less_scale(less_scale(call.scales.all, call.scales[target]), call.scales[moves])
   local rate, burst = bucket_rates[b], bucket_bursts[b]
   bucket_scales[b], whole_rates[b], whole_bursts[b] = s or false, rate, burst
   if not s then return end
@@ -185,7 +190,7 @@ local function global_read(changed_at, now)
   local b = row_new(false, false, '', rate, burst)
   bucket_absent[b], bucket_windows[b] = false, call.global_window
   if call.scales then
-    row_scale(b, 'global')
+    row_scale(b, 'global', 'l:global')
     rate, burst = bucket_rates[b], bucket_bursts[b]
   end
   if rate > 0 then
@@ -210,7 +215,7 @@ local function buckets_read()
     local b, changed = t.first, changed_at
     t.changed = changed_at
     while b do
-      if scales then row_scale(b, 't:' .. sub(t.key, #call.prefix + #call.buckets + 1)) end
+      if scales then row_scale(b, 't:' .. sub(t.key, #call.prefix + #call.buckets + 1), 'l:q:' .. match(fields[b], '^[^:]*')) end
       n = n + 1
       asked[n], b = fields[b], following[b]
     end

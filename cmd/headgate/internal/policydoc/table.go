@@ -30,7 +30,7 @@ var (
 	inQueue       = name{`^` + part + `:` + part + `$`, noTenant, "`tenant:queue`"}
 	inClass       = name{`^` + part + `:` + part + `:` + part + `$`, noTenant, "`tenant:queue:class`"}
 	bounded       = name{`^(\*|\*:\*|` + part + `(:` + part + `)?)$`, noTenant, "`tenant:queue`, `*:*`, `tenant` or `*`"}
-	moved         = name{`^downstream ` + part + `$`, "", "`downstream NAME`"}
+	moved         = name{`^(global|(downstream|queue) ` + part + `)$`, "", "`downstream NAME`, `global` or `queue NAME`"}
 	anyScope      = name{`^` + part + `(:` + part + `){0,2}$`, `^global:`, "`global`, `tenant`, `tenant:queue` or `tenant:queue:class`"}
 	limit         = of("limit")
 	rate          = without{limit, "window"}
@@ -197,6 +197,7 @@ var objects = []object{
 			{"dispatch", rate, "no bound", "How many of its jobs are handed to workers in a time, a token each whatever they cost, over all workers. Others wait; none fails for it."},
 			{"max_parked", whole{1, policy.MaxOverflowJobs, true}, "no bound", "Most jobs that may wait for it while its circuit breaker is not closed. Others are refused."},
 			{"breaker", of("breaker"), "that of the workers' configuration", "By which rules its circuit breaker goes, for all workers."},
+			{"max_retry_after", span{time.Second, policy.MaxMaxRetryAfter}, "that one job waits", "For how long at most all workers hold its jobs back when it answers 429 with `Retry-After`. [Adaptive limits](guides/adaptive-limits.md#a-receiver-that-says-when) tells how."},
 		},
 	},
 	{
@@ -221,26 +222,33 @@ var objects = []object{
 	},
 	{
 		name: "adaptive", title: "adaptive",
-		doc: "Lets the `max_running` or the `dispatch` of a downstream move by itself, between `min` and `max`. [Adaptive limits](guides/adaptive-limits.md) tells how.",
+		doc: "Lets the `max_running` or the `dispatch` of a downstream move by itself, between `min` and `max`; or how much of the global limit, or of all limits that name a queue, is in force. [Adaptive limits](guides/adaptive-limits.md) tells how.",
 		fields: []field{
-			{"of", moved, "refused", "Whose limit: one of `downstreams`, which has what `moves` names. Each limit has one at most that moves it."},
+			{"of", moved, "refused", "Whose limit: one of `downstreams`, which has what `moves` names; `global`; or a queue with a `pressure`, all of whose limits by tenant and class it is then. Each limit has one at most that moves it."},
 			{
 				"moves",
 				choice{policy.MovesMaxRunning, policy.MovesDispatch},
 				"`max_running`",
-				"Which limit: `max_running` moves by run times and failures, `dispatch` by how many calls the receiver refuses as too many. `controller`, `max_run_time` and `max_failures` are of the former alone.",
+				"Which limit: `max_running` moves by run times and failures, `dispatch` by how many calls the receiver refuses as too many. The fields from `max_run_time` on, and `controller`, are of the former alone.",
 			},
 			{
 				"controller",
-				choice{string(policy.Gradient), string(policy.AIMD)},
-				"`gradient`",
-				"`gradient` looks for the limit from which on throughput grows no more. `aimd` grows until calls take longer than `max_run_time` or more than `max_failures` of them fail, and cuts.",
+				choice{string(policy.Gradient), string(policy.AIMD), string(policy.PID), string(policy.Health)},
+				"`gradient`; of `global` and of a queue `pid`",
+				"`gradient` looks for the limit from which on throughput grows no more. `aimd` grows until calls take longer than `max_run_time` or more than `max_failures` of them fail, and cuts. `pid` holds how long calls take at `target_run_time`; of `global` and of a queue the pressure at `target_pressure`. `health`, of those alone, halves what is in force while 1 less the pressure is below 0.3, and brings it back by fifths above 0.8.",
 			},
-			{"min", whole{low: 1, high: policy.MaxMaxRunning}, "refused", "Below which it never goes: jobs at a time, or jobs in the `per` of the `dispatch`."},
-			{"max", whole{1, policy.MaxMaxRunning, true}, "the downstream's own", "Above which it never goes; not above the downstream's own."},
+			{"min", whole{low: 1, high: policy.MaxMaxRunning}, "refused", "Below which it never goes: jobs at a time, jobs in the `per` of the `dispatch`, or percent of what the policy says."},
+			{"max", whole{1, policy.MaxMaxRunning, true}, "the downstream's own, or 100", "Above which it never goes; not above the downstream's own."},
 			{"interval", span{policy.MinAdaptiveInterval, policy.MaxAdaptiveInterval}, "5s", "How often it is looked. Several times as long as a job runs."},
 			{"max_run_time", overDay, "no bound", "How long calls may take in the mean. Above, the limit is cut by as much, at most to half at a time."},
 			{"max_failures", share{}, "0.25", "Part of the calls that may fail. Above, the limit is cut by a fifth."},
+			{"target_run_time", overDay, "refused for `pid`", "How long calls are to take in the mean, of `pid` alone; below `max_run_time`, if there is one."},
+			{"kp", gains{}, "0.5", "By which part of the limit `pid` moves for a run time that is off by all of its target. Without any of `kp`, `ki` and `kd` all three are as told here; with one, those that are not there are 0."},
+			{"ki", gains{}, "0.1", "By which more for each interval that it has been off."},
+			{"kd", gains{}, "0.2", "By which less for each change in an interval by all of the target."},
+			{"target_pressure", between{policy.MinTargetPressure, policy.MaxTargetPressure}, "0.6", "The score at which `pid` holds the queue, or of all that have a `pressure` the one that is pressed most. Of `global` and of a queue alone."},
+			{"min_change_interval", span{time.Second, policy.MaxMinChange}, "30s of `health`, none of `pid`", "How long it is at least from one change to the next. Of `global` and of a queue alone."},
+			{"depends_on", list{0, policy.MaxDependsOn, downstream}, "nothing", "Downstreams: when the circuit breaker of one opens, the limit is halved within a second, and does not grow while it is open."},
 		},
 		needs: []string{"of", "min"},
 	},

@@ -120,20 +120,22 @@ func (b *Bank) changedOf(scope admission.Scope) buckets.Instant {
 	return 0
 }
 
-// Scales are the parts to which limits are scaled, by store.ScaleAll, ScaleGlobal or the gate of a tenant.
+// Scales are the parts to which limits are scaled, by store.ScaleAll, ScaleGlobal or the gate of a tenant, or by what moves by itself:
+// store.GlobalLimitGate or QueueLimitsGate.
 type Scales map[store.GateName]*buckets.Scaling
 
 // of returns that of a scope's bucket, nil for none.
 func (s Scales) of(scope admission.Scope) *buckets.Scaling {
-	target := store.ScaleGlobal
+	target, moves := store.ScaleGlobal, store.GlobalLimitGate
 	if scope != admission.Global {
 		tenant := ownerOf(scope)
 		if at := strings.LastIndexByte(tenant, '\n'); at >= 0 { // Of a candidate in shadow.
 			tenant = tenant[at+1:]
 		}
-		target = store.TenantGate(tenant)
+		queue, _, _ := strings.Cut(strings.TrimPrefix(string(scope)[len(ownerOf(scope)):], ":"), ":")
+		target, moves = store.TenantGate(tenant), store.QueueLimitsGate(queue)
 	}
-	return s[store.ScaleAll].Less(s[target])
+	return s[store.ScaleAll].Less(s[target]).Less(s[moves])
 }
 
 // ownerOf is the tenant of a scope below the global one.
