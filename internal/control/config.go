@@ -68,15 +68,7 @@ func (c Config) Validate() error {
 		add("controller", strconv.Quote(string(c.Controller)), `"gradient", "aimd" or "pid"`)
 	}
 	c.validatePID(add)
-	if c.Min < 1 {
-		add("min", strconv.Itoa(c.Min), "1 or more")
-	}
-	if c.Max < c.Min {
-		add("max", strconv.Itoa(c.Max), "min or more")
-	}
-	if c.Interval <= 0 {
-		add("interval", c.Interval.String(), "above 0")
-	}
+	validateBounds(c.Min, c.Max, c.Interval, add)
 	if c.MaxRunTime < 0 {
 		add("max_run_time", c.MaxRunTime.String(), "0 or more")
 	}
@@ -84,6 +76,19 @@ func (c Config) Validate() error {
 		add("max_failures", strconv.FormatFloat(c.MaxFailures, 'g', -1, 64), "above 0, at most 1")
 	}
 	return errors.Join(bad...)
+}
+
+// validateBounds checks what each controller has.
+func validateBounds(least, most int, interval time.Duration, add func(field, value, allowed string)) {
+	if least < 1 {
+		add("min", strconv.Itoa(least), "1 or more")
+	}
+	if most < least {
+		add("max", strconv.Itoa(most), "min or more")
+	}
+	if interval <= 0 {
+		add("interval", interval.String(), "above 0")
+	}
 }
 
 // validatePID reports what PID lacks, and what is there for PID alone.

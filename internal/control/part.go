@@ -62,15 +62,7 @@ func (c PartConfig) Validate() error {
 	if c.Controller != "" && c.Controller != PID && !steps {
 		add("controller", strconv.Quote(string(c.Controller)), `"pid" or "health"`)
 	}
-	if c.Min < 1 {
-		add("min", strconv.Itoa(c.Min), "1 or more")
-	}
-	if c.Max < c.Min {
-		add("max", strconv.Itoa(c.Max), "min or more")
-	}
-	if c.Interval <= 0 {
-		add("interval", c.Interval.String(), "above 0")
-	}
+	validateBounds(c.Min, c.Max, c.Interval, add)
 	switch {
 	case steps && c.Target != 0:
 		add("target_pressure", strconv.FormatFloat(c.Target, 'g', -1, 64), "none, but of pid")

@@ -21,6 +21,9 @@ func (c *conn) heed(frame http2.Frame) error {
 	if len(c.ready) > maxUnwritten {
 		return http2.ConnectionError(http2.ErrCodeEnhanceYourCalm)
 	}
+	if _, ok := frame.(*http2.SettingsFrame); !ok && !c.settled { // RFC 9113, 3.4: they come first.
+		return http2.ConnectionError(http2.ErrCodeProtocol)
+	}
 	switch f := frame.(type) {
 	case *http2.MetaHeadersFrame:
 		return c.open(f)
@@ -61,6 +64,10 @@ func (c *conn) open(f *http2.MetaHeadersFrame) error {
 	if c.last = f.StreamID; f.StreamID > c.most {
 		return nil // The client was told that it is not answered.
 	}
+	if malformed(f) {
+		c.reset(f.StreamID, http2.ErrCodeProtocol)
+		return nil
+	}
 	if len(c.streams) >= c.server.MaxCalls || c.running >= c.server.MaxCalls {
 		c.reset(f.StreamID, http2.ErrCodeRefusedStream)
 		return nil
@@ -80,6 +87,21 @@ func (c *conn) open(f *http2.MetaHeadersFrame) error {
 		c.complete(s)
 	}
 	return nil
+}
+
+// malformed reports what no request of HTTP/2 is, RFC 9113, 8.2.2 and 8.3.1: one of a connection's own fields, or without method, scheme or path.
+func malformed(f *http2.MetaHeadersFrame) bool {
+	for i := range f.Fields {
+		switch name, value := f.Fields[i].Name, f.Fields[i].Value; name {
+		case "connection", "proxy-connection", "keep-alive", "transfer-encoding", "upgrade":
+			return true
+		case "te":
+			if value != "trailers" {
+				return true
+			}
+		}
+	}
+	return !f.Truncated && (f.PseudoValue("method") == "" || f.PseudoValue("scheme") == "" || f.PseudoValue("path") == "")
 }
 
 func fieldOf(f *http2.MetaHeadersFrame, name string) string {
@@ -327,6 +349,7 @@ func (c *conn) set(f *http2.SettingsFrame) error {
 	if f.IsAck() {
 		return nil
 	}
+	c.settled = true
 	err := f.ForeachSetting(func(one http2.Setting) error {
 		if err := one.Valid(); err != nil {
 			return err

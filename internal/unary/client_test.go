@@ -22,7 +22,15 @@ type client struct {
 	fields *hpack.Encoder
 }
 
+// dial connects, and sends the settings.
 func dial(tb testing.TB, address string, settings ...http2.Setting) *client {
+	tb.Helper()
+	c := connect(tb, address)
+	must(tb, c.framer.WriteSettings(settings...))
+	return c
+}
+
+func connect(tb testing.TB, address string) *client {
 	tb.Helper()
 	conn, err := (&net.Dialer{}).DialContext(tb.Context(), "tcp", address)
 	must(tb, err)
@@ -33,7 +41,6 @@ func dial(tb testing.TB, address string, settings ...http2.Setting) *client {
 	c := &client{tb: tb, net: conn, framer: http2.NewFramer(conn, conn)}
 	c.framer.ReadMetaHeaders, c.framer.AllowIllegalWrites = hpack.NewDecoder(4096, nil), true
 	c.fields = hpack.NewEncoder(&c.block)
-	must(tb, c.framer.WriteSettings(settings...))
 	return c
 }
 

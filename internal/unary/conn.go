@@ -58,7 +58,8 @@ type conn struct {
 	// received is what the client may still send, handled what is to be given back to it; window what it lets us send, firstOf that of a new stream.
 	received, handled, window, firstOf int64
 	maxFrame                           int
-	greeted, leaving, closed           bool
+	// greeted says that the preface was read, settled that the client's settings were.
+	greeted, settled, leaving, closed bool
 }
 
 // stream is a call.
@@ -210,7 +211,7 @@ func (c *conn) leftIfDone() {
 	}
 }
 
-func (c *conn) goAway(code http2.ErrCode) { _ = c.framer.WriteGoAway(c.last, code, nil) }
+func (c *conn) goAway(code http2.ErrCode) { _ = c.framer.WriteGoAway(min(c.last, c.most), code, nil) }
 
 // greet is the beginning, RFC 9113, 3.4.
 func (c *conn) greet() error {

@@ -1,6 +1,6 @@
 // Package unary serves unary calls of gRPC over HTTP/2 (RFC 9113), for a service of few methods whose answers are small: Envoy's rate limit service. It
 // is what net/http's server and grpc-go are in the place of which it stands, without their cost: of a call by net/http some 45 of 50 µs of a processor
-// were goroutines for each frame and a system call for each write, and grpc-go would make the binary larger by half.
+// were goroutines for each frame and a system call for each write (docs/perf/comparison.md); docs/adr/011-written-here.md has why it is written here.
 //
 //	read: frames of golang.org/x/net/http2 ──▶ streams ──▶ a goroutine for each whole message ──▶ Handler
 //	                                                                                                 │

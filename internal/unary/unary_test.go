@@ -177,6 +177,27 @@ func TestWhatIsNoCallIsRefused(t *testing.T) {
 	}
 }
 
+// TestMalformedRequestsAreReset, RFC 9113, 8.2.2 and 8.3.1, and cost the others of their connection nothing.
+func TestMalformedRequestsAreReset(t *testing.T) {
+	t.Parallel()
+	_, _, address := start(t, nil)
+	c := dial(t, address)
+	for i, pair := range [][2]string{
+		{"connection", "close"}, {"proxy-connection", "close"}, {"keep-alive", "1"}, {"transfer-encoding", "chunked"}, {"upgrade", "h2c"}, {"te", "gzip"},
+		{":method", ""}, {":scheme", ""}, {":path", ""},
+	} {
+		id := uint32(4*i + 1) //nolint:gosec // small
+		c.open(id, "/a/Echo", true, pair[0], pair[1])
+		if o := c.outcome(id); !o.reset || o.code != http2.ErrCodeProtocol {
+			t.Errorf("%s of %q: %+v", pair[0], pair[1], o)
+		}
+		c.call(id+2, "/a/Echo", "still")
+		if o := c.outcome(id + 2); o.status != "0" {
+			t.Errorf("after %s of %q: %+v", pair[0], pair[1], o)
+		}
+	}
+}
+
 func (c *client) trailers(id uint32) {
 	c.tb.Helper()
 	c.block.Reset()
@@ -217,12 +238,29 @@ func TestWhoeverBreaksTheProtocolLosesTheConnection(t *testing.T) {
 		if o := c.outcome(99); !o.goAway || o.code != row.want {
 			t.Errorf("%s: %+v, want %v", name, o, row.want)
 		}
-		for {
-			if _, err := c.framer.ReadFrame(); err != nil {
-				break // It has ended, or the deadline of a minute would.
-			}
+		ends(c)
+	}
+}
+
+// ends waits until the connection has ended, or the deadline of a minute would.
+func ends(c *client) {
+	for {
+		if _, err := c.framer.ReadFrame(); err != nil {
+			return
 		}
 	}
+}
+
+// TestSettingsComeFirst, RFC 9113, 3.4.
+func TestSettingsComeFirst(t *testing.T) {
+	t.Parallel()
+	_, _, address := start(t, nil)
+	c := connect(t, address)
+	c.call(1, "/a/Echo", "x")
+	if o := c.outcome(1); !o.goAway || o.code != http2.ErrCodeProtocol {
+		t.Errorf("a call before the settings: %+v", o)
+	}
+	ends(c)
 }
 
 // TestShutdownAnswersWhatHasBegun, and tells the client which call was the last.

@@ -44,11 +44,7 @@ func TestSlidingWindowsStandBesideTheOthers(t *testing.T) {
 		if v := got.Verdict; (v.Decision == admission.Admitted) != (wait == none) || v.Scope != scope || v.TokensLeft != held || v.RetryAfter != wait {
 			t.Errorf("at %s: %+v, want %d left of %s and a wait of %s", at, v, held, scope, wait)
 		}
-		for level := range left {
-			if tokens := got.Left[level].Tokens(); tokens != left[level] {
-				t.Errorf("at %s: %d left of %s, want %d", at, tokens, admission.Level(level), left[level])
-			}
-		}
+		leftAt(t, at, &got, left)
 	}
 	ask("00:00", 3, "", 0, none, 17, 97, 47, 2)
 	ask("00:04.5", 2, "", 0, none, 15, 95, 45, 0)

@@ -53,16 +53,21 @@ func newLimitGet(o *cli.Operator) *cobra.Command {
 	}
 }
 
-func showLimit(ctx context.Context, o *cli.Operator, c *cobra.Command, store store.Deployment, scope string) error {
-	current, err := rollout.Current(ctx, store)
+// limitInForce reads the limit of a scope by the policy in force.
+func limitInForce(ctx context.Context, s store.Deployment, scope string) (shown.LimitConfig, error) {
+	current, err := rollout.Current(ctx, s)
 	if err != nil {
-		return err
+		return shown.LimitConfig{}, err
 	}
 	compiled, err := current.Prepare()
 	if err != nil {
-		return err
+		return shown.LimitConfig{}, err
 	}
-	config, err := shown.ReadLimitConfig(ctx, store, current, compiled, admission.Scope(scope))
+	return shown.ReadLimitConfig(ctx, s, current, compiled, admission.Scope(scope))
+}
+
+func showLimit(ctx context.Context, o *cli.Operator, c *cobra.Command, store store.Deployment, scope string) error {
+	config, err := limitInForce(ctx, store, scope)
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,6 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/cmd/headgate/internal/cli"
-	"github.com/headgate/headgate/internal/rollout"
 	"github.com/headgate/headgate/internal/shown"
 	"github.com/headgate/headgate/store"
 )
@@ -49,7 +48,7 @@ Exit codes: 0 done, 1 a failure, as a scope without a limit, 2 a wrong command l
 				return cli.Usage(&admission.FieldError{Field: "--envoys", Value: strconv.Itoa(envoys), Allowed: "1 to " + strconv.Itoa(mostEnvoys)})
 			}
 			return o.With(c, func(ctx context.Context, s store.Deployment) error {
-				return exportEnvoy(ctx, o, c, s, admission.Scope(scope), envoys)
+				return exportEnvoy(ctx, o, c, s, scope, envoys)
 			})
 		},
 	}
@@ -58,16 +57,8 @@ Exit codes: 0 done, 1 a failure, as a scope without a limit, 2 a wrong command l
 	return c
 }
 
-func exportEnvoy(ctx context.Context, o *cli.Operator, c *cobra.Command, s store.Deployment, scope admission.Scope, envoys int) error {
-	current, err := rollout.Current(ctx, s)
-	if err != nil {
-		return err
-	}
-	compiled, err := current.Prepare()
-	if err != nil {
-		return err
-	}
-	config, err := shown.ReadLimitConfig(ctx, s, current, compiled, scope)
+func exportEnvoy(ctx context.Context, o *cli.Operator, c *cobra.Command, s store.Deployment, scope string, envoys int) error {
+	config, err := limitInForce(ctx, s, scope)
 	if err != nil {
 		return err
 	}
