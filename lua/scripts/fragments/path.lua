@@ -55,25 +55,18 @@ local function row_new(t, first, field, rate, burst)
   return b
 end
 
--- path_bucket returns a bucket of a tenant.
-local function path_bucket(t, field, rate, burst)
-  local first = t.first
-  local b = first
+-- row_find returns the bucket of a field from one of its tenant on, nil for none.
+local function row_find(b, field)
   while b do
     if bucket_fields[b] == field then return b end
     b = bucket_next[b]
   end
-  b = row_new(t, first, field, rate, burst)
-  t.first = b
-  return b
 end
 
--- path_owner returns the tenant of a path. Its buckets are read together.
-local function path_owner(tenant)
-  local t = call.charged[tenant]
-  if t then return t end
+-- owner_new begins a tenant. Its buckets are read together.
+local function owner_new(tenant)
   local n = call.owners + 1
-  t = OWNERS[n]
+  local t = OWNERS[n]
   if not t then
     t = { name = '', key = '', first = false, expires = 0, count = false, record = false, changed = 0 }
     OWNERS[n] = t
@@ -92,10 +85,30 @@ local function limits_unpack(text)
 end
 local LIMITS = memory(limits_unpack)
 
+-- buckets_of notes the buckets of a path of a tenant, one for each level that its limits have. FIELDS are their fields by level. The buckets of one
+-- path are never the same, so only those that the tenant had before are looked through.
+local FIELDS = { '' }
+local function buckets_of(path, t, limits)
+  local before, first, row = t.first, t.first, call.rows
+  local fields, owners, rates, bursts, dirty, following = bucket_fields, bucket_owners, bucket_rates, bucket_bursts, bucket_dirty, bucket_next
+  for level = 1, 3 do
+    local rate = limits[2 * level - 1]
+    local b = rate and before and row_find(before, FIELDS[level])
+    if rate and not b then
+      row = row + 1
+      b = row
+      fields[b], owners[b], rates[b], bursts[b], dirty[b], following[b] = FIELDS[level], t, rate, limits[2 * level], false, first
+      first = b
+    end
+    path[level] = b
+  end
+  t.first, call.rows = first, row
+end
+
 -- paths_read notes the paths that stand from an argument on, and returns where what follows them begins.
 local HEAD, HEAD_SIZE = '<dddI2I2', 28
 local function paths_read(at)
-  local argv, limits = call.argv, {}
+  local argv, charged, limits = call.argv, call.charged, {}
   local head, count, n = argv[at], nil, nil
   call.global_rate, call.global_burst, call.bucket_cap, n, count = struct_unpack(HEAD, head)
   for i = 1, n do limits[i] = remembered(LIMITS, argv[at + i]) end
@@ -108,17 +121,18 @@ local function paths_read(at)
     rest = behind - 1
   end
   if #head > rest then kept, dooms = struct_unpack('<I4', head, rest + 1), #head > rest + 4 end
+  kept = kept > 0 and kept
   local records_at = rest + 4 + 2 * count
   call.recorded = #head > records_at
   for i = 1, count do
     local class, from, number = byte(head, HEAD_SIZE + 3 * i - 2, HEAD_SIZE + 3 * i)
     local tenant, queue, l = argv[at], argv[at + 1], limits[number]
-    local t, p = path_owner(tenant), PATHS[i]
+    local t, p = charged[tenant] or owner_new(tenant), PATHS[i]
     if not p then
-      p = {}
+      p = { [0] = false }
       PATHS[i] = p
     end
-    p[0], p[1], p[2], p[3] = false, l[1] and path_bucket(t, '', l[1], l[2]), l[3] and path_bucket(t, queue, l[3], l[4]), false
+    FIELDS[2] = queue
     if l[5] then
       if queue ~= fields_of then fields_of, fields = queue, {} end
       local class_name = argv[at + 2]
@@ -127,22 +141,26 @@ local function paths_read(at)
         field = queue .. ':' .. class_name
         fields[class_name] = field
       end
-      p[3] = path_bucket(t, field, l[5], l[6])
+      FIELDS[3] = field
     end
+    buckets_of(p, t, l)
     if l.windows then
       for level, w in pairs(l.windows) do bucket_windows[p[level]] = w end
     end
-    p.tenant, p.queue, p.class, p.from, p.kept, p.runnable = tenant, queue, class + 1, from > 0 and from, kept > 0 and kept, nil
-    p.over = from > 15 and floor(from / 16)
-    if p.over then p.from = from % 16 end
-    local doomed = dooms and struct_unpack('<I2', head, rest + 3 + 2 * i) or 0
-    p.doomed = doomed > 0 and doomed
-    p.owner = t
+    p[0], p.tenant, p.queue, p.class, p.owner, p.kept, p.from, p.over, p.doomed, p.runnable = false, tenant, queue, class + 1, t, kept, false, false, false, nil
+    if from > 0 then
+      p.over = from > 15 and floor(from / 16)
+      p.from = p.over and from % 16 or from
+      call.measured = p.from
+    end
+    if dooms then
+      local doomed = struct_unpack('<I2', head, rest + 3 + 2 * i)
+      p.doomed = doomed > 0 and doomed
+    end
     if call.recorded then
       local version = struct_unpack('<I7', head, records_at + 7 * i - 6)
       t.record = (not t.record or t.record == version) and version or -1
     end
-    call.measured = call.measured or p.from
     at = at + 3
   end
   call.path_count = count
@@ -234,9 +252,10 @@ local function buckets_read()
       while b do
         n = n + 1
         local stored = values[n]
+        local rate = rates[b]
         absent[b] = not stored
-        if rates[b] > 0 then
-          levels[b], stamps[b] = bucket_settle(stored, rates[b], bursts[b], changed, now)
+        if rate > 0 then
+          levels[b], stamps[b] = bucket_settle(stored, rate, bursts[b], changed, now)
         else
           levels[b], stamps[b] = window_settle(stored, bucket_windows[b], bursts[b], changed, now, call.calendar)
         end
@@ -328,10 +347,10 @@ end
 
 -- decide returns nil when every bucket on the path holds the cost, else the refusal. Costs are micro-tokens.
 local function decide(path, cost)
-  local levels = bucket_levels
+  local levels, absent, dirty = bucket_levels, bucket_absent, bucket_dirty
   for level = 0, 3 do
     local b = path[level]
-    if b and (levels[b] < cost or bucket_absent[b] and not bucket_dirty[b]) then return refusal_of(path, cost) end
+    if b and (levels[b] < cost or absent[b] and not dirty[b]) then return refusal_of(path, cost) end
   end
 end
 
@@ -354,15 +373,13 @@ local function bucket_put(b, level)
 end
 
 local function charge(path, cost)
-  local levels, dirty = bucket_levels, bucket_dirty
+  local levels, absent, dirty = bucket_levels, bucket_absent, bucket_dirty
   for level = 0, 3 do
     local b = path[level]
     if b then
-      if dirty[b] or not bucket_absent[b] then
-        levels[b], dirty[b] = levels[b] - cost, true
-      else
-        bucket_put(b, levels[b] - cost)
-      end
+      local left = levels[b] - cost
+      if absent[b] and not dirty[b] then bucket_put(b, left) end
+      levels[b], dirty[b] = left, true
     end
   end
 end
@@ -433,7 +450,8 @@ local function buckets_write(now)
         local level, stamp, rate, burst = levels[b], stamps[b], rates[b], bursts[b]
         local full, text
         if rate > 0 then
-          full, text = stamp + (burst - level) / rate, bucket_stored(level, stamp, burst, rate, packs)
+          full = stamp + (burst - level) / rate
+          text = packs and burst % 1000000 == 0 and struct_pack(PACKED_BUCKET, stamp, level, burst / 1000000, rate) or bucket_stored(level, stamp, burst, rate, packs)
         else
           text, full = window_stored(level, stamp, bucket_windows[b], burst, call.filled_to - call.calendar)
         end
