@@ -227,7 +227,7 @@ export type NewBatch = {
 
 export type NewJob = {
   /** Tokens, 1 unless given; or "learned": what the tenant's jobs of the type in the queue have cost of late, as this server was told by complete and fail: nine in ten of the last 32 costs were not above it, at first it is 1000, and never above the least burst on the way */
-  cost?: unknown;
+  cost?: number | string;
   /** The latest start */
   deadline?: Time;
   delay?: Duration;
