@@ -199,6 +199,7 @@ func (l *limits) clamp(entries []*entry, candidates []store.Candidate) {
 			continue
 		}
 		c := &candidates[i]
+		e.cut = 0 // By an attempt before, the limits may have been others.
 		if least := (*policy.Limits)(c.Limits).LeastBurst(len(l.store.Partitions())); least > 0 && least < e.job.Cost {
 			job := e.job
 			job.Cost, e.cut = least, least
