@@ -86,7 +86,7 @@ func (l *Limiter) Wait(ctx context.Context, r Request) error {
 	return told(err)
 }
 
-// ReserveWait is Reserve that waits as Wait does.
+// ReserveWait is Reserve that waits as Wait does; without a Cost, for what is learned: at first for 1,000 tokens or the least burst.
 func (l *Limiter) ReserveWait(ctx context.Context, r Request) (Reservation, error) {
 	inner, err := l.inner.ReserveWait(ctx, r)
 	return Reservation{inner}, told(err)
