@@ -11,6 +11,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/internal/estimate"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/store"
 )
@@ -49,6 +50,8 @@ type Limiter struct {
 	cuts    atomic.Uint64
 	blind   blind
 	counts  *counts
+	// costs are those that Commit was told.
+	costs   estimate.Book
 	reports reports
 }
 

@@ -15,7 +15,7 @@ type Request struct {
 	// choice: an endpoint, a downstream, a kind of work.
 	Tenant, Queue string
 	Class         admission.Priority
-	// Cost is 1 to headgate.MaxCost tokens; zero means 1.
+	// Cost is 1 to headgate.MaxCost tokens; zero means 1, and of a Reserve what work of this kind has cost of late.
 	Cost admission.Tokens
 	// Remaining asks to be told what is left where the request is admitted: in Verdict Scope, TokensLeft, Burst and Rate. A check that
 	// Redis answers has some 20 bytes more for it; one by lease takes some 10 ns longer.

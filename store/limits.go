@@ -26,6 +26,8 @@ type Question struct {
 	// Usage says of a Take or a Reserve of a tenant and a queue that it is counted among the usage of the day, which is kept of so many tenants;
 	// zero for none.
 	Usage int
+	// Estimated says of a Reserve that Cost is a guess of the moment: an id that has taken another one of the same scope is answered all the same.
+	Estimated bool
 	// Record is the version of the tenant's record that Limits come from, as policy.Compiled.WayFor tells it; zero where the policy has no records.
 	// Where the store has another the call does nothing (StaleRecordsError).
 	Record int64

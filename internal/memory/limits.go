@@ -153,7 +153,7 @@ func (p *Partition) Reserve(_ context.Context, version int64, id string, q store
 
 func (m *model) reserve(now, version int64, id string, q store.Question) (answer store.Answer, taken store.Reservation, err error) {
 	if known, ok := m.reservation(now, id); ok {
-		if kept := &known.Taken.Question; kept.Scope() != q.Scope() || kept.Cost != q.Cost {
+		if kept := &known.Taken.Question; kept.Scope() != q.Scope() || kept.Cost != q.Cost && !q.Estimated {
 			return answer, taken, store.ErrReservationOther
 		}
 		known.Taken.Question.Limits, known.Taken.Question.Usage, known.Taken.Question.Record, known.Again = q.Limits, q.Usage, q.Record, true

@@ -226,7 +226,8 @@ export type NewBatch = {
 };
 
 export type NewJob = {
-  cost?: Tokens;
+  /** Tokens, 1 unless given; or "learned": what the tenant's jobs of the type in the queue have cost of late, as this server was told by complete and fail: nine in ten of the last 32 costs were not above it, at first it is 1000, and never above the least burst on the way */
+  cost?: number | string;
   /** The latest start */
   deadline?: Time;
   delay?: Duration;
@@ -357,7 +358,7 @@ export type Reserve = {
   /** Your id of this reservation, unlike any other of its tenant within two minutes; without it the server makes one */
   reservation?: LongName;
   scope: Scope;
-  /** The estimate */
+  /** The estimate; without it what the tenant's work in the queue has cost of late, as this server was told by commit: nine in ten of the last 32 costs were not above it, at first it is 1000, and never above the least burst on the way */
   tokens?: Tokens;
 };
 
