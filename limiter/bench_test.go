@@ -37,6 +37,22 @@ func BenchmarkLocal(b *testing.B) {
 		}
 		b.ReportMetric(float64(leased)/float64(b.N), "leased/op")
 	})
+	b.Run("check=admitted/by=lease/also=3", func(b *testing.B) {
+		limit := admission.PerSecond(1e9)
+		p := limited(none, limit)
+		p.Dimensions = map[string]policy.DimensionRules{"user": {Limit: limit}, "route": {Limit: limit}, "model": {Limit: limit}}
+		l := start(b, open(b, redistest.Shared(b).Client(b)), Config{Policy: p, Timeout: patient})
+		r := Request{Tenant: "acme", Cost: 1, Also: also("user", "123", "route", "GET-/v1/pay", "model", "large")}
+		ctx := b.Context()
+		warm(b, l, r)
+		b.ReportAllocs()
+		for b.Loop() {
+			v, err := l.Check(ctx, r)
+			if err != nil || !v.Admitted {
+				b.Fatal(v, err)
+			}
+		}
+	})
 	b.Run("check=denied/by=cache", func(b *testing.B) {
 		proxy := redistest.NewProxy(b, redistest.Shared(b).Addr())
 		day := admission.Limit{Tokens: 1, Per: 24 * time.Hour, Burst: 1}

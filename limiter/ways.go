@@ -3,6 +3,7 @@ package limiter
 import (
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -45,12 +46,15 @@ func newWays(config *Config, parts int) ways {
 }
 
 // find returns the way of a request, or nil.
-func (m *ways) find(r *Request) *way {
-	place := m.front.place(r.Tenant, r.Queue, r.Class)
-	if w := place.Load(); w != nil && w.asked.tenant == r.Tenant && w.asked.queue == r.Queue && w.asked.class == r.Class {
+func (m *ways) find(r *Request) *way { return m.at(r.Tenant, r.Queue, r.Class) }
+
+// at returns the way of a route, or nil.
+func (m *ways) at(tenant, queue string, class admission.Priority) *way {
+	place := m.front.place(tenant, queue, class)
+	if w := place.Load(); w != nil && w.asked.tenant == tenant && w.asked.queue == queue && w.asked.class == class {
 		return w
 	}
-	w, _ := m.known.Load(r.route())
+	w, _ := m.known.Load(route{tenant, queue, class})
 	if w != nil {
 		place.Store(w)
 	}
@@ -59,6 +63,9 @@ func (m *ways) find(r *Request) *way {
 
 // open returns the way of a valid route under a policy. The error is a *headgate.FieldError for a class that its queue has not.
 func (m *ways) open(now breaker.Instant, at route, inForce *policy.Compiled) (*way, error) {
+	if strings.HasPrefix(at.tenant, admission.DimensionMark) {
+		return m.openBeside(now, at, inForce)
+	}
 	class := at.class
 	if class != "" {
 		var ok bool
@@ -73,7 +80,7 @@ func (m *ways) open(now breaker.Instant, at route, inForce *policy.Compiled) (*w
 	if from, _, _ := inForce.PressureFor(at.tenant, at.queue, class); from > 0 {
 		w.pressed = &pressed{}
 	}
-	full := m.known.Size() >= m.config.MaxScopes || m.scopes.Size() >= m.config.MaxScopes
+	full := m.full()
 	for level := range admission.Levels {
 		limit := &w.limits[level]
 		if level > at.depth() {
@@ -99,10 +106,20 @@ func (m *ways) open(now breaker.Instant, at route, inForce *policy.Compiled) (*w
 	}
 	w.global = partOf(w.limits[admission.LevelGlobal], m.parts)
 	if !full {
-		m.known.Store(at, w)
-		m.front.place(at.tenant, at.queue, at.class).Store(w) // In the place of one under an older policy.
+		m.remember(at, w)
 	}
 	return w, nil
+}
+
+// full reports whether there is no room to keep another way.
+func (m *ways) full() bool {
+	return m.known.Size() >= m.config.MaxScopes || m.scopes.Size() >= m.config.MaxScopes
+}
+
+// remember has a route found again, in the place of its way under an older policy.
+func (m *ways) remember(at route, w *way) {
+	m.known.Store(at, w)
+	m.front.place(at.tenant, at.queue, at.class).Store(w)
 }
 
 // depth is the innermost level that a route names.

@@ -189,6 +189,9 @@ func (w limitJSON) fixedWindow(name string, bad *problems) admission.Limit {
 // LimitPath returns where the JSON of a policy has the limit of a scope, for At and With. A bad scope is a
 // *headgate.FieldError.
 func LimitPath(scope admission.Scope) ([]string, error) {
+	if scope.OfDimension() {
+		return dimensionPath(scope)
+	}
 	tenant, _, _, err := scope.Parts()
 	if err != nil {
 		return nil, err

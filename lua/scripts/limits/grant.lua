@@ -42,8 +42,9 @@ function scripts.grant(KEYS, ARGV)
   local ACCOUNT_SIZE = 8
   local paid = {}
   for at = accounts_at, #ARGV, ACCOUNT_SIZE do
-    local b = call.paths[tonumber(ARGV[at])][tonumber(ARGV[at + 1])]
-    paid[at] = bucket_draw(b, tonumber(ARGV[at + 7]), 1)
+    local path = call.paths[tonumber(ARGV[at])]
+    local b = path[tonumber(ARGV[at + 1])]
+    paid[at] = bucket_draw(b or path.beside and path[1], tonumber(ARGV[at + 7]), 1) -- A dimension's value without room owes it to the bucket that is shared.
     bucket_return(b, lease_return(ARGV[at + 2], tonumber(ARGV[at + 6])))
     changed = changed or b and bucket_dirty[b]
   end
