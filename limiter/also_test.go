@@ -93,6 +93,7 @@ func TestARequestTakesTokensOfAllItsDimensionsOrOfNone(t *testing.T) {
 		t.Errorf("what is left of the least: %+v", v)
 	}
 	left("ip", "2001:db8::ffff:1", "acme", 4)
+	left("ip", "2001:db8:0:1::1", "acme", 8) // of another /64
 	if v := ask(t, l, Request{Tenant: "gold", Cost: 6, Also: also("user", "123")}); !v.Admitted {
 		t.Errorf("of a tier with another limit: %+v", v)
 	}
@@ -141,6 +142,40 @@ func TestHotKeysAreAnsweredFromLeases(t *testing.T) {
 		t.Errorf("%+v", v)
 	}
 	check(t, l.Close(t.Context()))
+}
+
+// TestADimensionThatRefusesTakesNothingOfLeases: what is on lease of other ways is put back, so that in the end a burst is what was admitted and what
+// Redis holds.
+func TestADimensionThatRefusesTakesNothingOfLeases(t *testing.T) {
+	t.Parallel()
+	const burst, each = 4000, 60
+	slowly := admission.Limit{Tokens: 12, Per: 24 * time.Hour, Burst: burst}
+	l := start(t, open(t, redistest.Shared(t).Client(t)), Config{
+		Policy:  beside(slowly, map[string]policy.DimensionRules{"route": {Limit: slowly}, "user": {Limit: daily(each)}}),
+		Timeout: patient,
+	})
+	admitted := admission.Tokens(0)
+	for user := range 20 {
+		for n := range 4 * each {
+			v := ask(t, l, Request{Tenant: "acme", Also: also("route", "pay", "user", fmt.Sprint(user))})
+			switch {
+			case v.Admitted:
+				admitted++
+			case v.Scope != admission.Scope(fmt.Sprint("+user:", user)) || n < each:
+				t.Fatalf("%+v", v)
+			}
+		}
+	}
+	check(t, l.Close(t.Context()))
+	if grants := l.Stats().Grants; admitted != 20*each || grants == 0 {
+		t.Errorf("%d admitted of %d, with %d leases", admitted, 20*each, grants)
+	}
+	if left := leftOf(t, l, "acme"); left != burst-admitted {
+		t.Errorf("acme has %d left, want %d", left, burst-admitted)
+	}
+	if left := leftIn(t, l, "route", "pay", "acme"); left != burst-admitted {
+		t.Errorf("the route has %d left, want %d", left, burst-admitted)
+	}
 }
 
 // stores are those on which properties of dimensions are held.

@@ -356,6 +356,11 @@ func (b *blind) answerAll(made *Together, ways []*way, now breaker.Instant, memb
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var undone []undo
+	undoAll := func() {
+		for _, u := range slices.Backward(undone) {
+			u()
+		}
+	}
 	for i, w := range ways {
 		var verdict Verdict
 		var back undo
@@ -368,17 +373,13 @@ func (b *blind) answerAll(made *Together, ways []*way, now breaker.Instant, memb
 		made.Answers[i].Verdict = admission.Verdict{
 			Decision: admission.Refused, Reason: verdict.Reason, Scope: verdict.Scope, TokensLeft: verdict.TokensLeft, Burst: verdict.Burst, RetryAfter: verdict.RetryAfter,
 		}
-		for _, u := range slices.Backward(undone) {
-			u()
-		}
+		undoAll()
 		return mode, nil
 	}
 	return mode, func(context.Context) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		for _, u := range slices.Backward(undone) {
-			u()
-		}
+		undoAll()
 	}
 }
 

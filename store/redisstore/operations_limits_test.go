@@ -139,6 +139,9 @@ func (w *walk) ofDimension() store.Question {
 		Tenant: pick(w, "dimension", []string{"+user", "+user", "+ip"}), Queue: fmt.Sprint("k", w.number("key", 0, 7)),
 		Cost: admission.Tokens(pick(w, "cost", []int{1, 2, 3, 4, 5, 61})), Limits: w.limits[0], MaxKeys: 3,
 	}
+	if q.Limits[admission.LevelQueue].Disabled {
+		q.Limits[admission.LevelQueue] = admission.PerSecond(2).WithBurst(5)
+	}
 	q.Limits[admission.LevelTenant], q.Limits[admission.LevelPriority] = q.Limits[admission.LevelQueue], admission.Limit{Disabled: true}
 	switch {
 	case q.Tenant == "+ip":

@@ -217,12 +217,13 @@ local function global_read(changed_at, now)
   call.global_row = b
 end
 
--- full_fields returns those of a tenant's buckets that are full again, at most so many. A bucket from before the latest policy is
--- not known to be: its full time was counted at a rate that may have been faster.
-local function full_fields(t, most)
+-- full_fields returns those of a tenant's buckets that are full again, at most so many, and none of those that are kept. A bucket from before the
+-- latest policy is not known to be: its full time was counted at a rate that may have been faster.
+local MARKS = { ['!'] = true, ['~'] = true, ['^'] = true }
+local function full_fields(t, most, kept)
   local values, out = redis.call('HGETALL', t.key), {}
   for i = 1, #values, 2 do
-    if values[i] ~= '!' and values[i] ~= '~' and values[i] ~= '^' and #out < most then
+    if not MARKS[values[i]] and not (kept and kept[values[i]]) and #out < most then
       local stored = values[i + 1]
       local _, stamp, span = bucket_parse(stored)
       if window_is(stored) then stamp, span = window_kept(stored, call.filled_to, call.calendar) end
@@ -237,7 +238,11 @@ end
 -- the field '^' has: so values that somebody makes up cost no more than that. A value without room has the bucket that all such share.
 local SWEPT_FROM, SWEPT_EVERY = 32, 10000000
 local function dimension_sweep(t)
-  local out = full_fields(t, t.most)
+  local kept, b = {}, t.first
+  while b do -- Those that the call asks may be written again.
+    kept[bucket_fields[b]], b = true, bucket_next[b]
+  end
+  local out = full_fields(t, t.most, kept)
   if #out > 0 then redis.call('HDEL', t.key, unpack(out)) end
   t.count, t.swept = t.count - #out, call.filled_to + SWEPT_EVERY
   redis.call('HSET', t.key, '^', format('%d', t.swept))

@@ -158,7 +158,9 @@ type Charge struct {
 	path    []buckets.LevelLimit
 	// entered says of keys of dimensions whether there is room for their buckets, and fresh how many are new in the call by shard.
 	entered map[admission.Scope]bool
-	fresh   map[string]int
+	// asked are the scopes of the dimensions' keys that the call asks.
+	asked map[admission.Scope]bool
+	fresh map[string]int
 }
 
 // touched is a bucket that a call may have changed, as it was before.

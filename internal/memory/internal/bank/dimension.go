@@ -21,6 +21,15 @@ const (
 func (c *Charge) Enter(questions []store.Question) {
 	clear(c.entered)
 	clear(c.fresh)
+	clear(c.asked)
+	for i := range questions {
+		if scope, _, _ := shardOf(&questions[i]); questions[i].OfDimension() {
+			if c.asked == nil {
+				c.asked = map[admission.Scope]bool{}
+			}
+			c.asked[scope] = true
+		}
+	}
 	for i := range questions {
 		if q := &questions[i]; q.OfDimension() {
 			c.enter(q)
@@ -30,12 +39,10 @@ func (c *Charge) Enter(questions []store.Question) {
 
 // enter returns the scope by which the bank has a question's bucket, and whether there is room for it. It decides once a call.
 func (c *Charge) enter(q *store.Question) (scope admission.Scope, has bool) {
-	shard, room := q.Shard(1)
+	scope, owner, room := shardOf(q)
 	if room == 0 || !Limited(&q.Limits[admission.LevelQueue]) {
 		return q.Scope(), true
 	}
-	owner := q.Tenant + admission.DimensionMark + strconv.Itoa(shard)
-	scope = admission.Scope(owner + ":" + q.Queue)
 	if has, decided := c.entered[scope]; decided {
 		return scope, has
 	}
@@ -59,11 +66,18 @@ func (c *Charge) enter(q *store.Question) (scope admission.Scope, has bool) {
 	return scope, has
 }
 
-// sweepAll takes all buckets out of a purse that are full.
+// shardOf returns the scope by which the bank has the bucket of a dimension's key in its shard, the shard's owner, and for how many there is room.
+func shardOf(q *store.Question) (scope admission.Scope, owner string, room int) {
+	shard, room := q.Shard(1)
+	owner = q.Tenant + admission.DimensionMark + strconv.Itoa(shard)
+	return admission.Scope(owner + ":" + q.Queue), owner, room
+}
+
+// sweepAll takes all buckets out of a purse that are full, but for those that the call asks: they may be written again.
 func (c *Charge) sweepAll(p *purse) {
 	now := buckets.Instant(c.Now)
 	for scope := range p.scopes {
-		if b := c.bank.set.Bucket(scope); b.Since(c.At, now) >= max(c.changed, p.changed) && b.FullAt(c.At, now) <= c.At {
+		if b := c.bank.set.Bucket(scope); !c.asked[scope] && b.Since(c.At, now) >= max(c.changed, p.changed) && b.FullAt(c.At, now) <= c.At {
 			c.bank.Remove(scope)
 		}
 	}
