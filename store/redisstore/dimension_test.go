@@ -1,4 +1,4 @@
-package redisstore
+package redisstore_test
 
 import (
 	"fmt"
@@ -10,15 +10,16 @@ import (
 	"github.com/headgate/headgate/internal/memory"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // TestKeysThatAreFullMakeRoomAndOthersStay: in a shard without room a new key shares a bucket until others are full; those go, ten seconds apart at
 // least, and what is not full stays as it is. In Redis and in memory.
 func TestKeysThatAreFullMakeRoomAndOthersStay(t *testing.T) {
 	t.Parallel()
-	s, err := newStore(redistest.Shared(t).Client(t), Config{Prefix: redistest.Prefix(t)}, "")
+	s, err := redisstore.NewStore(redistest.Shared(t).Client(t), redisstore.Config{Prefix: redistest.Prefix(t)}, "")
 	check(t, err)
-	now := ahead()
+	now := time.Now().Add(24 * time.Hour).UnixMicro()
 	inMemory := memory.New(memory.Config{Now: func() time.Time { return time.UnixMicro(now) }})
 	for name, part := range map[string]store.Partition{"redis": s, "memory": inMemory} {
 		t.Run(name, func(t *testing.T) { //nolint:paralleltest // They have one time.
@@ -26,7 +27,7 @@ func TestKeysThatAreFullMakeRoomAndOthersStay(t *testing.T) {
 			defer func() { now = at }()
 			pass := func(d time.Duration) {
 				now += d.Microseconds()
-				s.conn.Now = strconv.FormatInt(now, 10)
+				s.Conn().Now = strconv.FormatInt(now, 10)
 			}
 			const room = 40
 			question := func(key string, cost admission.Tokens) store.Question {
