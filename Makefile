@@ -28,6 +28,8 @@ PEERTESTS := . ./targets
 PEERSTOO = [ '$(PACKAGES)' != ./... ] ||
 # The gRPC interceptors are a module of their own, too, with the tests that need grpc-go.
 GRPC := grpclimit
+# So is the test of deploy/opa, which compiles Open Policy Agent.
+OPA := deploy/opa
 # So are headgate outbox and headgate mirror with SQLite, whose driver takes half a minute of a core to compile.
 SQLITE := cmd/headgate/sqlite
 # Flags for `make benchmarks`, as in: make benchmarks BENCH=Fill BENCHFLAGS='-count 5'
@@ -228,10 +230,12 @@ lint: $(LINT) ## Run the linters and the modernizers. Builds golangci-lint at th
 	cd $(PEERS) && $(LINT) run ./...
 	cd $(GRPC) && $(LINT) run ./...
 	cd $(SQLITE) && $(LINT) run ./...
+	cd $(OPA) && $(LINT) run ./...
 	$(GO) fix -diff ./...
 	$(GO) fix -C $(PEERS) -diff ./...
 	$(GO) fix -C $(GRPC) -diff ./...
 	$(GO) fix -C $(SQLITE) -diff ./...
+	$(GO) fix -C $(OPA) -diff ./...
 
 .PHONY: fmt
 fmt: $(LINT) ## Format the Go files and apply the modernizers.
@@ -240,6 +244,7 @@ fmt: $(LINT) ## Format the Go files and apply the modernizers.
 	$(GO) fix -C $(PEERS) ./...
 	$(GO) fix -C $(GRPC) ./...
 	$(GO) fix -C $(SQLITE) ./...
+	$(GO) fix -C $(OPA) ./...
 
 # The sandbox of Redis has fewer globals than Lua 5.1.
 LUA_GLOBALS := redis cjson struct KEYS ARGV
@@ -271,21 +276,42 @@ deploy-check: $(HELM) ## Check deploy/k8s by the types of Kubernetes, the chart 
 grpc: deps ## Run the tests of the gRPC interceptors, and those of the rate limit service by grpc-go's client and Envoy's protos, with the race detector. Compiles grpc-go at the first time, some 20 s of a core.
 	$(GO) test -C $(GRPC) -race $(TESTCOMPILE) -count 1 -timeout $(TIMEOUT) $(TESTFLAGS) ./...
 
+.PHONY: opa
+opa: deps ## Run Open Policy Agent on deploy/opa/headgate.rego, which asks a server of headgate. Compiles OPA at the first time, two minutes of a core.
+	$(GO) test -C $(OPA) -count 1 -timeout $(TIMEOUT) $(TESTFLAGS) ./...
+
+# Traefik replaces modules of its own, so go install does not take it: it is built in a copy.
+TRAEFIK_VERSION := v3.4.0
+TRAEFIK := $(CURDIR)/bin/traefik-$(TRAEFIK_VERSION)
+
+$(TRAEFIK):
+	@mkdir -p bin
+	rm -rf $(TRAEFIK)-source
+	cp -r "$$($(GO) mod download -json github.com/traefik/traefik/v3@$(TRAEFIK_VERSION) | sed -n 's/.*"Dir": "\(.*\)".*/\1/p')" $(TRAEFIK)-source
+	chmod -R u+w $(TRAEFIK)-source && mkdir -p $(TRAEFIK)-source/webui/static && touch $(TRAEFIK)-source/webui/static/none
+	cd $(TRAEFIK)-source && CGO_ENABLED=0 $(GO) build -o $@ ./cmd/traefik
+	rm -rf $(TRAEFIK)-source
+
+.PHONY: traefik
+traefik: $(TRAEFIK) ## Run Traefik on deploy/traefik, which asks a server of headgate. Compiles Traefik at the first time, ten minutes of a core.
+	HEADGATE_TRAEFIK=$(TRAEFIK) $(GO) test -tags traefik ./cmd/headgate/internal/gateway -run Traefik -count 1 -timeout $(TIMEOUT) $(TESTFLAGS)
+
 .PHONY: sqlite
 sqlite: deps ## Build headgate-sqlite into bin, the commands headgate outbox and headgate mirror with SQLite, and run the rules of both and storms on SQLite. Compiles SQLite at the first time, some half a minute of a core.
 	$(GO) test -C $(SQLITE) $(TESTCOMPILE) -count 1 -timeout $(TIMEOUT) $(TESTFLAGS) ./...
 	$(GO) build -C $(SQLITE) -o $(CURDIR)/bin/headgate-sqlite .
 
 .PHONY: bench-grpc
-bench-grpc: deps ## Measure the rate limit service beside the HTTP API's check, 5,000 to 20,000 calls a second each, of one process of headgate serve; a minute and a half.
+bench-grpc: deps ## Measure the rate limit service beside envoyproxy/ratelimit and the HTTP API's check, 5,000 to 40,000 calls a second each; five minutes. Needs h2load (Debian: nghttp2-client), and builds envoyproxy/ratelimit.
 	$(GO) test -C $(GRPC) -run '^$$' -bench Gateways -benchtime 1x -timeout 10m ./rlstest
 
 .PHONY: tidy-check
-tidy-check: ## Fail if go.mod or go.sum is not tidy, here, of the benchmarks beside peers, of the interceptors or of headgate-sqlite.
+tidy-check: ## Fail if go.mod or go.sum is not tidy, here, of the benchmarks beside peers, of the interceptors, of headgate-sqlite or of the test of OPA.
 	$(GO) mod tidy -diff
 	$(GO) mod tidy -C $(PEERS) -diff
 	$(GO) mod tidy -C $(GRPC) -diff
 	$(GO) mod tidy -C $(SQLITE) -diff
+	$(GO) mod tidy -C $(OPA) -diff
 	$(GO) mod verify
 
 .PHONY: vuln

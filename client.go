@@ -2,6 +2,7 @@ package headgate
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -36,6 +37,9 @@ type Config struct {
 	// Second is the address of a second Redis, as Open takes one, to which spilled jobs go on where the policy's spill_to says so; empty is none.
 	// Workers move them, so theirs is the process that needs it.
 	Second string
+	// SecondTLS is how TLS is spoken with a Second at rediss://, rediss-sentinel:// or rediss-cluster://; without a ServerName it is the host's.
+	// Nil goes by the authorities of the machine.
+	SecondTLS *tls.Config
 	// Timeout bounds Enqueue as a whole, 1 ms to 1 min; zero means 2 s.
 	Timeout time.Duration
 	// MaxPayload is the largest payload of a job in bytes, up to 64 MiB; zero means 1 MiB.
@@ -91,12 +95,12 @@ func connect(ctx context.Context, url string, config Config) (store.Deployment, 
 		return nil, &FieldError{Field: "url", Value: strconv.Quote(url), Allowed: memoryURL + ", with nothing after it"}
 	}
 	if url != memoryURL {
-		return redisstore.Connect(ctx, url, redisstore.Config{Prefix: config.Prefix, Partitions: config.Partitions, Second: config.Second})
+		return redisstore.Connect(ctx, url, redisstore.Config{Prefix: config.Prefix, Partitions: config.Partitions, Second: config.Second, SecondTLS: config.SecondTLS})
 	}
 	if config.Partitions > 1 {
 		return nil, &FieldError{Field: "Partitions", Value: strconv.Itoa(config.Partitions), Allowed: "0 or 1 in memory"}
 	}
-	if config.Second != "" {
+	if config.Second != "" || config.SecondTLS != nil {
 		return nil, &FieldError{Field: "Second", Value: "(not shown, it may hold a password)", Allowed: "nothing in memory"}
 	}
 	return store.Single(memory.New(memory.Config{}), io.NopCloser(nil)), nil
@@ -104,7 +108,7 @@ func connect(ctx context.Context, url string, config Config) (store.Deployment, 
 
 // OpenRedis is Open on a client that the caller has, and closes.
 func OpenRedis(ctx context.Context, client redis.UniversalClient, config Config) (*Client, error) {
-	s, err := redisstore.Open(ctx, client, redisstore.Config{Prefix: config.Prefix, Partitions: config.Partitions, Second: config.Second})
+	s, err := redisstore.Open(ctx, client, redisstore.Config{Prefix: config.Prefix, Partitions: config.Partitions, Second: config.Second, SecondTLS: config.SecondTLS})
 	if err != nil {
 		return nil, fmt.Errorf("open headgate: %w", err)
 	}

@@ -53,7 +53,7 @@ func (c *Client) Limiter(config LimiterConfig) (*Limiter, error) {
 type Allowed struct {
 	// Scope is the one whose limit that is; empty where no limit is on the way, or Redis did not answer.
 	Scope Scope
-	// Remaining is what its bucket has left of Burst, and Reset how long that takes to fill again, of fixed windows until the next one begins. Of a check that was answered from tokens on lease
+	// Remaining is what its bucket has left of Burst, and Reset how long that takes to fill again, of fixed windows until the next one begins, of sliding ones at the latest. Of a check that was answered from tokens on lease
 	// Remaining is what this process has of them, a lower bound.
 	Remaining, Burst Tokens
 	Reset            time.Duration
@@ -78,6 +78,21 @@ func (l *Limiter) Check(ctx context.Context, r Request) (Allowed, error) {
 		return allowed, nil
 	}
 	return Allowed{}, &Refusal{Reason: v.Reason, Scope: v.Scope, Remaining: v.TokensLeft, Burst: v.Burst, RetryAfter: v.RetryAfter}
+}
+
+// Wait is Check that waits instead of refusing: it returns as the request passes, or as ctx ends, or at once where the wait would end after the
+// deadline of ctx, with an error that matches context.DeadlineExceeded and nothing taken. Those who wait for the same names in this process pass in
+// the order in which they came, 10,000 at most (*OverloadedError); those of different processes compete. With a limit of burst 1 that is a leaky
+// bucket: one token every 1/rate.
+func (l *Limiter) Wait(ctx context.Context, r Request) error {
+	_, err := l.inner.Wait(ctx, r)
+	return told(err)
+}
+
+// ReserveWait is Reserve that waits as Wait does.
+func (l *Limiter) ReserveWait(ctx context.Context, r Request) (Reservation, error) {
+	inner, err := l.inner.ReserveWait(ctx, r)
+	return Reservation{inner}, told(err)
 }
 
 // Verdicts returns the limiter that answers with a limiter.Verdict, as package httplimit takes it. Close of l closes it.

@@ -132,3 +132,35 @@ func TestARefusalCanBeMadeByAFake(t *testing.T) {
 		t.Errorf("%s, want %s", err, want)
 	}
 }
+
+// TestALimiterWaitsInThePlaceOfARefusal, unless that is of no use, and tells that as Check does.
+func TestALimiterWaitsInThePlaceOfARefusal(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	hg, err := headgate.Open(ctx, redistest.Start(t, redistest.Options{}).URL(), headgate.Config{})
+	check(t, err)
+	t.Cleanup(func() { check(t, hg.Close()) })
+	check(t, hg.Policy().Change(ctx, headgate.Edit{}, func(p *headgate.Policy) {
+		p.Tier("standard").Limit = headgate.Limit{Tokens: 1, Per: 20 * time.Millisecond, Burst: 1}
+		p.Tenant("slow").Limit = new(headgate.PerHour(1))
+	}))
+	limiter, err := hg.Limiter(headgate.LimiterConfig{Timeout: 10 * time.Second})
+	check(t, err)
+	began := time.Now()
+	for range 3 {
+		check(t, limiter.Wait(ctx, headgate.Request{Tenant: "acme"}))
+	}
+	reserved, err := limiter.ReserveWait(ctx, headgate.Request{Tenant: "acme"})
+	check(t, err)
+	check(t, reserved.Cancel(ctx))
+	if took := time.Since(began); took < 50*time.Millisecond {
+		t.Errorf("four tokens, one in 20 ms, passed in %s", took)
+	}
+	check(t, limiter.Wait(ctx, headgate.Request{Tenant: "slow"}))
+	soon, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	no, is := errors.AsType[*headgate.Refusal](limiter.Wait(soon, headgate.Request{Tenant: "slow"}))
+	if !is || no.Scope != "slow" || no.RetryAfter < 50*time.Minute || !errors.Is(no, context.DeadlineExceeded) || soon.Err() != nil {
+		t.Errorf("%+v", no)
+	}
+}

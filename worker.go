@@ -206,7 +206,8 @@ func RetryAfter(d time.Duration, err error) error { return worker.RetryAfter(d, 
 func Ignore(err error) error { return worker.Ignore(err) }
 
 // Throttled says that the downstream refused the call as one too many, by a 429 or a quota: its circuit breaker does not count it, and a
-// dispatch that moves by itself (adaptive) goes by it. The job goes the way of err: Throttled(Snooze(d)) burns no attempt.
+// dispatch that moves by itself (adaptive) goes by it. The job goes the way of err: Throttled(Snooze(d)) burns no attempt. Where the policy has a
+// max_retry_after for the downstream, d holds all of its jobs back, at most so long.
 func Throttled(err error) error { return worker.Throttled(err) }
 
 // IsThrottled reports whether a handler said Throttled.

@@ -21,7 +21,7 @@ type Weight int64
 const MaxWeight Weight = 1000
 
 // Limit is one token bucket's configuration: Tokens refill evenly over Per, up to Burst. With a Window they come back all at once, as the next
-// window begins: FixedWindow makes such a limit.
+// window begins (FixedWindow), or each as it is as old as the window is long (SlidingWindow, SlidingLog).
 type Limit struct {
 	// Tokens refill over Per: 1 to 1e9.
 	Tokens Tokens
@@ -31,7 +31,8 @@ type Limit struct {
 	Burst Tokens
 	// Disabled says that the scope has no bucket: nothing is checked or charged there.
 	Disabled bool
-	// Window is when a limit of fixed windows begins anew, zero for a token bucket. With one Burst is Tokens, and Per its length, of a month 31 days.
+	// Window is when a limit of fixed windows begins anew, or how far one of sliding windows looks back; zero for a token bucket. With one Burst is
+	// Tokens, and Per its length, of a month 31 days.
 	Window Window
 }
 
@@ -82,13 +83,13 @@ func (l Limit) DefaultBurst() Tokens {
 	return Tokens(min(math.Ceil(float64(l.Rate())), float64(MaxLimitTokens)))
 }
 
-// Rate returns the refill rate, of fixed windows the average.
+// Rate returns the refill rate, of windows the average.
 func (l Limit) Rate() TokensPerSecond {
 	return TokensPerSecond(float64(l.Tokens) * float64(time.Second) / float64(l.Per))
 }
 
 // UntilFull returns how long from a time on it takes until all tokens are there again where so many are left: until the bucket is full, or
-// the next window begins; none where nothing is missing.
+// the next window begins, of sliding ones at the latest; none where nothing is missing.
 func (l Limit) UntilFull(left float64, at time.Time) time.Duration {
 	missing := float64(l.Burst) - left
 	switch {

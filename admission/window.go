@@ -7,14 +7,16 @@ import (
 	"unique"
 )
 
-// Window says when a limit of fixed windows begins anew. The zero Window is none: the limit is a token bucket. FixedWindow makes one; two
-// that say the same are equal.
+// Window says when a limit of fixed windows begins anew, or how far one of sliding windows looks back. The zero Window is none: the limit is a
+// token bucket. FixedWindow, SlidingWindow and SlidingLog make one; two that say the same are equal.
 type Window struct{ rule unique.Handle[windowRule] }
 
 type windowRule struct {
 	length, anchor time.Duration
 	month          bool
 	zone           string
+	// grain is how exactly a sliding window knows when something was taken, zero of a fixed one.
+	grain time.Duration
 	// location is nil where all windows are of one length: then they are counted from the anchor of Monday 1970-01-05 in UTC.
 	location *time.Location
 }
@@ -62,7 +64,7 @@ func (l Limit) validateWindow(path string) error {
 		tokens := strconv.FormatInt(int64(l.Tokens), 10)
 		return &FieldError{path + ".burst", strconv.FormatInt(int64(l.Burst), 10), "what its window holds, " + tokens + " tokens"}
 	}
-	return nil
+	return l.validateLog(path)
 }
 
 // FixedWindow returns a limit of so many tokens in each window: a length from 1s to 31 days in whole seconds, as time.ParseDuration reads it, or
@@ -73,8 +75,8 @@ func FixedWindow(tokens Tokens, window, anchor, zone string) (Limit, error) {
 	r := windowRule{length: MaxLimitPer, month: window == WindowMonth, zone: zone}
 	if !r.month {
 		var err error
-		if r.length, err = time.ParseDuration(window); err != nil || r.length < MinWindow || r.length > MaxLimitPer || r.length%time.Second != 0 {
-			return Limit{}, &FieldError{"window", quote(window), MinWindow.String() + " to " + MaxLimitPer.String() + ` in whole seconds, or "month"`}
+		if r.length, err = windowLength(window, `, or "month"`); err != nil {
+			return Limit{}, err
 		}
 	}
 	if anchor != "" {
@@ -133,7 +135,7 @@ func (w Window) Even() (length, phase int64, ok bool) {
 	return r.length.Microseconds(), (begin % r.length).Microseconds(), true
 }
 
-// Bounds returns the window of a time: it begins at start, and end is when the next one does.
+// Bounds returns the fixed window of a time: it begins at start, and end is when the next one does.
 func (w Window) Bounds(at time.Time) (start, end time.Time) {
 	if length, phase, ok := w.Even(); ok {
 		us := at.UnixMicro() - phase
@@ -144,8 +146,12 @@ func (w Window) Bounds(at time.Time) (start, end time.Time) {
 	return w.begin(n), w.begin(n + 1)
 }
 
-// UntilNext returns how long from a time on it takes until the next window begins.
+// UntilNext returns how long from a time on it takes until the next window begins; of sliding ones how long until all that was taken has come
+// back at the latest.
 func (w Window) UntilNext(at time.Time) time.Duration {
+	if r := w.rule.Value(); r.grain > 0 {
+		return r.length + r.grain - time.Microsecond
+	}
 	_, end := w.Bounds(at)
 	return end.Sub(at)
 }
@@ -186,9 +192,16 @@ func (w Window) number(at time.Time) int {
 	return n
 }
 
-// Words writes when a window begins, behind what it holds: " in windows of 1h", " a day, new at 00:00 in Europe/Berlin".
+// Words writes when a window begins, behind what it holds: " in windows of 1h", " a day, new at 00:00 in Europe/Berlin"; of sliding ones " in any
+// 1m" and " in any 1m, by a log".
 func (w Window) Words() string {
 	r := w.rule.Value()
+	switch {
+	case w.Logged():
+		return " in any " + DurationText(r.length) + ", by a log"
+	case r.grain > 0:
+		return " in any " + DurationText(r.length)
+	}
 	if r.location == nil && r.length < day {
 		return " in windows of " + DurationText(r.length)
 	}

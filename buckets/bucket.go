@@ -17,14 +17,18 @@ type Bucket struct {
 	Fill Span
 	// Rate is the refill rate in force when the bucket was written, in tokens a second; zero only when absent.
 	Rate admission.TokensPerSecond
-	// Quota is what a fixed window holds as it begins, zero of a token bucket: see Windowed.
+	// Quota is what a fixed window holds as it begins, or a sliding one admits; zero of a token bucket: see Windowed and Sliding.
 	Quota Micro
+	// Grain is how exactly a sliding window knows when something was taken, zero of others, and Taken what was: packed, so that buckets compare.
+	Grain Span
+	Taken string
 }
 
 // Absent reports whether the bucket is not stored.
 func (b Bucket) Absent() bool { return b.Rate == 0 && b.Quota == 0 }
 
-// NewBucket returns what is stored for a level and a stamp, as Settle returns them, under a limit.
+// NewBucket returns what is stored for a level and a stamp, as Settle returns them, under a limit that is none of sliding windows: Limit.Store
+// does for each.
 func NewBucket(level Micro, stamp Instant, limit Limit) Bucket {
 	if limit.Window != nil {
 		return Bucket{Level: level, Stamp: stamp, Fill: limit.Window.Length, Quota: limit.Burst}
@@ -41,8 +45,18 @@ func Settle(now, changed Instant, stored Bucket, limit Limit) (Micro, Instant) {
 	if limit.Window != nil {
 		return limit.settleWindow(now, changed, stored)
 	}
+	if limit.Sliding != nil {
+		return limit.levelOf(limit.slide(now, changed, stored)), now
+	}
 	if stored.Absent() {
 		return limit.Burst, now
+	}
+	if stored.Sliding() { // As behind a fixed window; one that had all left is as good as absent.
+		count := stored.countAt(min(changed, now))
+		if count == 0 {
+			return limit.Burst, now
+		}
+		stored = Bucket{Level: stored.Quota - Micro(count)*MicroPerToken, Fill: math.MaxInt64}
 	}
 	if stored.Windowed() { // Of a policy before this one: what it left is refilled from the change on.
 		stored = Bucket{Level: stored.Level, Fill: math.MaxInt64}
@@ -82,10 +96,18 @@ func Settle(now, changed Instant, stored Bucket, limit Limit) (Micro, Instant) {
 // or given back. With a note of the level L that the reservation left it would have held at most L+R·elapsed and what was given back since,
 // so B less that is room as well.
 //
-// A fixed window gets back what was reserved in it, and nothing of what was in the one before.
+// A fixed window gets back what was reserved in it, and nothing of what was in the one before. A sliding one takes more here in whole tokens; what it
+// gets back says Limit.GiveBack.
 func TrueUp(level Micro, limit Limit, reserved, actual admission.Tokens, elapsed Span, room Micro) Micro {
 	if actual > reserved {
-		return max(level-MicroOf(actual-reserved), min(level, -limit.Burst))
+		to := max(level-MicroOf(actual-reserved), min(level, -limit.Burst))
+		if limit.Sliding != nil {
+			to = level - (level-to)/MicroPerToken*MicroPerToken
+		}
+		return to
+	}
+	if limit.Sliding != nil {
+		return level
 	}
 	if w := limit.Window; w != nil {
 		if w.At-Instant(elapsed) < w.Start {

@@ -38,6 +38,12 @@
 // Of it (left, end, length, quota) is stored, and Settle says what of that counts in the window of now. With the end as the name of a window, at
 // most the quota is admitted in each, and twice the quota in as long a time. A step of the clock may add one window's tokens.
 //
+// A limit of sliding windows has no rate either: what was taken comes back when it is as old as the window (OpenSliding). Of it (length, quota, what
+// was taken when) is stored, by tenths of the window or by the microsecond, and a tenth counts as if all of it had been taken in its last
+// microsecond. So at most the quota is admitted in every time as long as the window, and one quota more for a step of the clock forward. The exact
+// form is the sliding log; the other is the same log with coarser times, which errs on the side of less: at saturation it admits the quota in a
+// window and a tenth at the latest. Both go by the buckets' own time.
+//
 // # What holds
 //
 // Rounding gives away at most 2⁻⁵² of what was refilled. A charge loses less than one micro-token, and less than

@@ -14,13 +14,15 @@ type Limit struct {
 	Burst Micro
 	// Window is the one that a limit of fixed windows is in, which LimitAt finds out; nil for a token bucket.
 	Window *OpenWindow
+	// Sliding is that of a limit of sliding windows, nil for another one.
+	Sliding *OpenSliding
 	// Whole is what the policy says of a limit that is scaled; nil for one that is as the policy says.
 	Whole *Whole
 	// Changed is when it last changed by itself, where that is later than what Settle is told of all; zero for never.
 	Changed Instant
 }
 
-// LimitOf returns the token bucket that an enabled and valid headgate.Limit describes. LimitAt does of fixed windows, too.
+// LimitOf returns the token bucket that an enabled and valid headgate.Limit describes. LimitAt does of windows, too.
 func LimitOf(limit admission.Limit) Limit {
 	return Limit{Rate: limit.Rate(), Burst: MicroOf(limit.Burst)}
 }

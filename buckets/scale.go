@@ -45,7 +45,7 @@ func (l Limit) Scaled(s *Scaling) Limit {
 		return l
 	}
 	l.Whole = &Whole{Scaling: *s, Rate: l.Rate, Burst: l.Burst}
-	if l.Window == nil {
+	if l.Window == nil && l.Sliding == nil {
 		l.Rate *= admission.TokensPerSecond(s.Part)
 	}
 	l.Burst = max(min(l.Burst, MicroPerToken), Micro(math.Floor(float64(l.Burst)*s.Part)))

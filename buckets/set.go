@@ -38,7 +38,7 @@ func (s *Set) Take(now, changed Instant, path []LevelLimit, cost admission.Token
 		s.stored = make(map[admission.Scope]Bucket)
 	}
 	for i, step := range path {
-		s.stored[step.Scope] = NewBucket(way[i].level-MicroOf(cost), way[i].stamp, step.Limit)
+		s.stored[step.Scope] = step.Limit.Store(now, changed, s.stored[step.Scope], way[i].level-MicroOf(cost), way[i].stamp)
 	}
 	return verdict
 }
@@ -62,8 +62,9 @@ func (s *Set) Peek(now, changed Instant, path []LevelLimit, cost admission.Token
 // Debit takes cost, 1 or more, from the bucket of one scope whatever it holds: for what was given before anybody knew what it costs.
 // What the bucket lacks is a level below zero, a debt that is refilled before it holds anything again.
 func (s *Set) Debit(now, changed Instant, step LevelLimit, cost admission.Tokens) {
-	level, stamp := Settle(now, changed, s.stored[step.Scope], step.Limit)
-	s.Put(step.Scope, NewBucket(level-MicroOf(cost), stamp, step.Limit))
+	before := s.stored[step.Scope]
+	level, stamp := Settle(now, changed, before, step.Limit)
+	s.Put(step.Scope, step.Limit.Store(now, changed, before, level-MicroOf(cost), stamp))
 }
 
 // LevelAt returns what the bucket of one scope holds at now.
@@ -129,7 +130,7 @@ func (s *Set) judge(way *settledPath, now, changed Instant, path []LevelLimit, c
 		if level >= needed {
 			continue
 		}
-		wait := step.Limit.waitFor(now, level, stamp, needed)
+		wait := step.Limit.wait(now, changed, s.stored[step.Scope], level, stamp, needed)
 		if wait <= longest {
 			continue
 		}

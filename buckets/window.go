@@ -19,7 +19,7 @@ type OpenWindow struct {
 // LimitAt returns what an enabled and valid limit is at a time by the clock of Redis.
 func LimitAt(limit admission.Limit, at Instant) Limit {
 	l := LimitOf(limit)
-	if !limit.Window.IsZero() {
+	if l.Sliding = slidingAt(limit, at); l.Sliding == nil && !limit.Window.IsZero() {
 		start, end := limit.Window.Bounds(at.Time())
 		l.Window = &OpenWindow{Rule: limit.Window, Length: Span(limit.Per.Microseconds()), At: at, Start: InstantOf(start), End: InstantOf(end)}
 	}
@@ -27,11 +27,14 @@ func LimitAt(limit admission.Limit, at Instant) Limit {
 }
 
 // Windowed reports whether what is stored is the count of a fixed window: Stamp is its end, Fill its length, Quota what it held as it began.
-func (b Bucket) Windowed() bool { return b.Quota != 0 }
+func (b Bucket) Windowed() bool { return b.Quota != 0 && b.Grain == 0 }
 
 // FullAt is when a stored bucket is as good as absent: by the buckets' time now, which is at by the clock of Redis. A debt goes over to the
 // window that follows, which may be longer.
 func (b Bucket) FullAt(now, at Instant) Instant {
+	if b.Sliding() {
+		return b.newest() + Instant(b.Fill)
+	}
 	if !b.Windowed() {
 		return b.Stamp + Instant(b.Fill)
 	}
@@ -44,6 +47,9 @@ func (b Bucket) FullAt(now, at Instant) Instant {
 
 // Since is from when on a stored bucket is known to be what it is, by the same times: since it was written, or since its window began.
 func (b Bucket) Since(now, at Instant) Instant {
+	if b.Sliding() {
+		return b.newest() - Instant(b.Grain) + 1
+	}
 	if !b.Windowed() {
 		return b.Stamp
 	}
@@ -61,6 +67,12 @@ func (l Limit) settleWindow(now, changed Instant, stored Bucket) (Micro, Instant
 	switch {
 	case stored.Absent():
 		return l.Burst, w.End
+	case stored.Sliding():
+		count := Micro(stored.countAt(min(now, changed))) * MicroPerToken
+		if now-changed >= w.At-w.Start || count == 0 {
+			return l.Burst, w.End
+		}
+		return l.lessTaken(count, stored.Quota-count), w.End
 	case !stored.Windowed():
 		elapsed := Span(max(min(now, changed)-stored.Stamp, 0))
 		if now-changed >= w.At-w.Start || elapsed >= stored.Fill {

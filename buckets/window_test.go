@@ -220,66 +220,6 @@ func TestAdmittedInWindowsStaysWithinTheBound(t *testing.T) {
 	})
 }
 
-// came is what a limit brings from one time to another: fixed windows all of it as each begins.
-func came(limit admission.Limit, from, to Instant) float64 {
-	if limit.Window.IsZero() {
-		return float64(limit.Rate()) * float64(to-from)
-	}
-	sum := 0.0
-	for {
-		_, end := limit.Window.Bounds(from.Time())
-		if from = InstantOf(end); from > to {
-			return sum
-		}
-		sum += float64(MicroOf(limit.Burst))
-	}
-}
-
-// TestAChangeOfAlgorithmAdmitsNoMoreThanTheLargerBound: law L1 over a change between token buckets and fixed windows of any kind. In any time
-// that the change lies in, no more is admitted than the larger of both bursts and what both limits brought while they were in force; so the first
-// window behind it admits no more than the larger of both bounds.
-func TestAChangeOfAlgorithmAdmitsNoMoreThanTheLargerBound(t *testing.T) {
-	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		draw := func(label string) admission.Limit {
-			tokens := admission.Tokens(rapid.IntRange(1, 40).Draw(t, label+" tokens"))
-			if rapid.Bool().Draw(t, label+" windowed") {
-				window, anchor := rapid.SampledFrom([]string{"1m", "5m"}).Draw(t, label+" window"), rapid.SampledFrom([]string{"00:00", "00:01"}).Draw(t, label+" anchor")
-				l, err := admission.FixedWindow(tokens, window, anchor, "")
-				if err != nil {
-					t.Fatal(err)
-				}
-				return l
-			}
-			return admission.Limit{Tokens: tokens, Per: time.Minute, Burst: admission.Tokens(rapid.IntRange(1, 40).Draw(t, label+" burst"))}
-		}
-		limits := [2]admission.Limit{draw("before"), draw("after")}
-		var set Set
-		var admitted []Instant
-		now, changed := InstantOf(time.Date(2027, 1, 1, 0, 0, 17, 0, time.UTC)), Instant(0)
-		for phase, limit := range limits {
-			if phase == 1 {
-				changed = now
-			}
-			for range rapid.IntRange(1, 60).Draw(t, "operations") {
-				now += Instant(rapid.SampledFrom([]int64{0, 0, 0, 1, 100_000, 5_000_000, 20_000_000, 70_000_000}).Draw(t, "elapsed"))
-				if set.Take(now, changed, []LevelLimit{{"acme", LimitAt(limit, now)}}, 1).Err() == nil {
-					admitted = append(admitted, now)
-				}
-			}
-		}
-		largest := float64(MicroOf(max(limits[0].Burst, limits[1].Burst)))
-		for i, from := range admitted {
-			for j, to := range admitted[i:] {
-				bound := largest + came(limits[0], min(from, changed), min(to, changed)) + came(limits[1], max(from, changed), max(to, changed))
-				if sum := float64(MicroOf(admission.Tokens(j + 1))); sum > bound+1 {
-					t.Fatalf("from %d to %d µs beside a change of %+v to %+v %d were admitted, bound %.0f", from-changed, to-changed, limits[0], limits[1], j+1, bound/1e6)
-				}
-			}
-		}
-	})
-}
-
 // TestWindowsAreReadAsTheyWereWritten.
 func TestWindowsAreReadAsTheyWereWritten(t *testing.T) {
 	t.Parallel()

@@ -25,8 +25,11 @@ func (b Bucket) MarshalText() ([]byte, error) {
 	if err := b.validate(); err != nil {
 		return nil, err
 	}
-	if b.Windowed() {
+	switch {
+	case b.Windowed():
 		return b.packWindow(), nil
+	case b.Sliding():
+		return b.packSliding(), nil
 	}
 	text := make([]byte, 0, 64)
 	text = strconv.AppendInt(text, int64(b.Level), 10)
@@ -52,10 +55,13 @@ const packedSize = 26
 //
 // A packed bucket is 26 bytes, numbers with their highest byte first: the stamp in 7, the level in 7 with a sign, the burst in
 // whole tokens in 4, the rate as a double in 8. Its first byte is below that of a digit or a minus until the year 2370. A window is 29 bytes, a
-// "w" and then its end, what is left of it, its length and what it held as it began, each in 7.
+// "w" and then its end, what is left of it, its length and what it held as it began, each in 7. A sliding window begins with a "c" or an "l".
 func Parse(text string) (Bucket, error) {
 	if len(text) == windowSize && text[0] == windowLetter {
 		return unpackWindow(text)
+	}
+	if len(text) >= logHead && (text[0] == countLetter || text[0] == logLetter) {
+		return unpackSliding(text)
 	}
 	if len(text) == packedSize && text[0] < '-' {
 		return unpack(text)
@@ -155,7 +161,9 @@ func (b Bucket) validate() error {
 	check("bucket level", int64(b.Level), -int64(maxMicro), int64(maxMicro), "micro-tokens")
 	check("bucket stamp", int64(b.Stamp), 0, maxExact, "µs since the Unix epoch")
 	check("bucket fill", int64(b.Fill), 0, maxExact, "µs")
-	if b.Quota != 0 {
+	if b.Sliding() {
+		b.validateSliding(check)
+	} else if b.Quota != 0 {
 		check("window's tokens", int64(b.Quota), int64(MicroPerToken), int64(maxMicro), "micro-tokens")
 	} else if rate := float64(b.Rate); math.IsNaN(rate) || rate < minRate || rate > maxRate {
 		allowed := fmt.Sprintf("%.17g to %.17g tokens per second", minRate, maxRate)

@@ -23,7 +23,7 @@ type denial struct {
 	burst    admission.Tokens
 	// at is before the call that was refused. Until pause everything is refused that left does not cover.
 	at, pause breaker.Instant
-	// window is that of a limit of fixed windows, which refused cost, and has left no more until another one begins.
+	// window is that of a limit of windows, which refused cost, and has no room for that until another one begins, or enough is as old as it.
 	window admission.Window
 	cost   admission.Tokens
 	until  breaker.Instant

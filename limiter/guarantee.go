@@ -15,8 +15,8 @@ type Guarantee struct {
 	// Rate and Burst are the policy's: over all time at most Burst + Rate·t is admitted.
 	Rate  admission.TokensPerSecond
 	Burst admission.Tokens
-	// Window is that of a limit of fixed windows: at most Burst is admitted in each, and so twice as much in as long a time that a beginning lies
-	// in.
+	// Window is that of a limit of windows. Of fixed ones at most Burst is admitted in each, and so twice as much in as long a time that a beginning
+	// lies in; of sliding ones in any time that is as long.
 	Window admission.Window
 	// Parts is how many partitions of the deployment divide the limit among them: a check has no more than the part of its
 	// tenant's. It is 1 but for the global scope.
@@ -66,6 +66,9 @@ func (g Guarantee) String() string {
 	parts := ""
 	if g.Parts > 1 {
 		parts = fmt.Sprintf(" in %d parts", g.Parts)
+	}
+	if g.Window.Grain() > 0 {
+		return fmt.Sprintf("%s: at most %d%s%s; without redis: %s, and up to %d taken off on return", g.Scope, g.Burst, g.Window.Words(), parts, g.Outage, g.Burst)
 	}
 	if !g.Window.IsZero() {
 		return fmt.Sprintf("%s: at most %d%s%s, and twice that in as long a time around a beginning; without redis: %s, and up to %d taken off on return",

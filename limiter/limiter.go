@@ -31,6 +31,8 @@ type Limiter struct {
 	clock  clock
 	ways   ways
 	line   line
+	// turns are those who wait in Wait and ReserveWait.
+	turns turns
 	// policy is the one in force as last read; nil until it was first read.
 	policy   atomic.Pointer[policy.Compiled]
 	editions *editions

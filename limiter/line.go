@@ -3,6 +3,9 @@ package limiter
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -182,5 +185,133 @@ func (l *Limiter) pilot(ctx context.Context) {
 		}
 		l.serve(ctx, tickets)
 		l.ways.sweep(l.clock.now())
+	}
+}
+
+// Wait: lines in which callers stand until the limits have tokens for them, before they ask as any other.
+
+const (
+	// maxInLine is how many may wait for one way in a limiter.
+	maxInLine = 10_000
+	// longestWait is when to ask again where the answer was to wait for days: the limit may have been raised.
+	longestWait = time.Minute
+)
+
+// turns are the lines of those who wait, by way. The zero turns has none.
+type turns struct {
+	sync.Mutex
+
+	of map[route][]*waiter
+}
+
+// waiter is one that stands in a line; its first is closed as it has come to the head.
+type waiter struct{ first chan struct{} }
+
+// stand puts another one into the line of a way; nil where that is full.
+func (t *turns) stand(at route) *waiter {
+	t.Lock()
+	defer t.Unlock()
+	line := t.of[at]
+	if len(line) >= maxInLine {
+		return nil
+	}
+	w := &waiter{first: make(chan struct{})}
+	if len(line) == 0 {
+		close(w.first)
+	}
+	if t.of == nil {
+		t.of = map[route][]*waiter{}
+	}
+	t.of[at] = append(line, w)
+	return w
+}
+
+// leave takes one out of the line, and lets the next come to its head.
+func (t *turns) leave(at route, w *waiter) {
+	t.Lock()
+	defer t.Unlock()
+	line := t.of[at]
+	i := slices.Index(line, w)
+	line = slices.Delete(line, i, i+1)
+	switch {
+	case len(line) == 0:
+		delete(t.of, at)
+		return
+	case i == 0:
+		close(line[0].first)
+	}
+	t.of[at] = line
+}
+
+// waiting returns how many stand in the line of a way.
+func (t *turns) waiting(at route) int {
+	t.Lock()
+	defer t.Unlock()
+	return len(t.of[at])
+}
+
+// Wait is Check that waits instead of refusing: it returns as the request passes, which is the leaky bucket as a queue. Those who wait for the same
+// way in this limiter pass in the order in which they came, up to 10,000 of them; those of different processes compete for each token. A limit of
+// burst 1 lets one token pass every 1/rate, and makes up for nothing that was not asked for in time.
+//
+// The error is nil for what was admitted alone. What waiting does not help, as a cost above a burst, is a *headgate.RefusedError at once; so is a wait
+// that would end after the deadline of ctx, where it matches context.DeadlineExceeded, too, and nothing was taken. When ctx ends the error matches
+// its cause and, of who was refused at the head of the line, that refusal. One more than may wait is a *headgate.OverloadedError. Others are those of
+// Check.
+func (l *Limiter) Wait(ctx context.Context, r Request) (v Verdict, err error) {
+	err = l.inTurn(ctx, &r, func() (Verdict, error) {
+		v, err = l.Check(ctx, r)
+		return v, err
+	})
+	return v, err
+}
+
+// ReserveWait is Reserve that waits as Wait does.
+func (l *Limiter) ReserveWait(ctx context.Context, r Request) (reservation Reservation, err error) {
+	err = l.inTurn(ctx, &r, func() (v Verdict, err error) {
+		reservation, err = l.Reserve(ctx, r)
+		if no, refused := errors.AsType[*admission.RefusedError](err); refused {
+			return verdictOf(&no.Verdict), nil
+		}
+		return Verdict{Admitted: err == nil}, err
+	})
+	return reservation, err
+}
+
+// inTurn asks for a request once those that came before it have passed or gone, as often as it takes.
+func (l *Limiter) inTurn(ctx context.Context, r *Request, ask func() (Verdict, error)) error {
+	at := r.route()
+	if err := at.validate(); err != nil {
+		return err
+	}
+	mine := l.turns.stand(at)
+	if mine == nil {
+		return &admission.OverloadedError{Waiting: maxInLine, RetryAfter: time.Second}
+	}
+	defer l.turns.leave(at, mine)
+	select {
+	case <-mine.first:
+	case <-ctx.Done():
+		return fmt.Errorf("wait for %d others to pass: %w", l.turns.waiting(at)-1, context.Cause(ctx))
+	}
+	for {
+		asked := time.Now() // Redis answers later: whoever waits from now on asks as the token comes.
+		v, err := ask()
+		switch {
+		case err != nil || v.Admitted:
+			return err
+		case v.RetryAfter <= 0:
+			return v.Err()
+		}
+		if deadline, ok := ctx.Deadline(); ok && deadline.Before(asked.Add(v.RetryAfter)) {
+			return fmt.Errorf("wait for tokens: %w: %w", context.DeadlineExceeded, v.Err())
+		}
+		timer := time.NewTimer(time.Until(asked.Add(min(v.RetryAfter, longestWait))))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return fmt.Errorf("wait for tokens: %w: %w", context.Cause(ctx), v.Err())
+		}
 	}
 }

@@ -107,7 +107,8 @@ type Verdict struct {
 	Scope             admission.Scope
 	TokensLeft, Burst admission.Tokens
 	Rate              admission.TokensPerSecond
-	// Window is that of a scope whose limit is one of fixed windows, which gains Rate in the mean: all of Burst as the next one begins.
+	// Window is that of a scope whose limit is one of windows, which gains Rate in the mean: all of Burst as the next one begins, or each as it is as
+	// old as a sliding one.
 	Window admission.Window
 	// RetryAfter is how long to wait until the scope would hold enough; zero where that is of no use.
 	RetryAfter time.Duration

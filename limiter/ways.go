@@ -151,8 +151,8 @@ func partOf(limit admission.Limit, parts admission.Tokens) admission.Limit {
 }
 
 // leasable is what all holders of a scope may hold together in one of the partitions that divide its limit. Where leases are
-// strict it is taken off the burst, for each of them. Fixed windows are counted in Redis alone: what is on lease as one ends would be spent in the
-// next.
+// strict it is taken off the burst, for each of them. Windows are counted in Redis alone: what is on lease as a fixed one ends would be spent in the
+// next, and of sliding ones nobody would know when.
 func leasable(limit *admission.Limit, config *Config, parts admission.Tokens) admission.Tokens {
 	part := limit.Burst / parts
 	switch {

@@ -54,10 +54,11 @@ const (
 	Policies    = "policies"
 	Usage       = "usage"
 	Transitions = "transitions"
+	Anomalies   = "anomalies"
 )
 
 // Sources are all of them, in the order in which they are copied.
-var Sources = []string{Audit, Policies, Transitions, Usage}
+var Sources = []string{Audit, Policies, Transitions, Anomalies, Usage}
 
 func (c Config) withDefaults() Config {
 	if c.Poll == 0 {

@@ -143,6 +143,8 @@ func (s *session) copy(ctx context.Context, source string) (more bool, err error
 	switch source {
 	case Policies:
 		return s.copyPolicies(ctx)
+	case Anomalies:
+		return s.copyAnomalies(ctx)
 	case Usage:
 		return false, s.copyUsage(ctx)
 	}

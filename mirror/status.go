@@ -28,7 +28,7 @@ func StatusOf(ctx context.Context, d outbox.Dialect, db *sql.DB) (all []SourceSt
 	if err := sqldb.Dialect(d).Validate(); err != nil {
 		return nil, err
 	}
-	of := map[string]string{Audit: "headgate_audit", Policies: "headgate_policy_versions", Usage: "headgate_usage", Transitions: "headgate_transitions"}
+	of := map[string]string{Audit: "headgate_audit", Policies: "headgate_policy_versions", Usage: "headgate_usage", Transitions: "headgate_transitions", Anomalies: "headgate_anomalies"}
 	for _, source := range Sources {
 		one := SourceStatus{Source: source}
 		var parts, oldest int64

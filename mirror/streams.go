@@ -139,6 +139,32 @@ func (s *session) copyTransitions(ctx context.Context, i int, part store.Partiti
 	})
 }
 
+// copyAnomalies copies anomalies, which the first partition has.
+func (s *session) copyAnomalies(ctx context.Context) (more bool, err error) {
+	key := placeKey{Anomalies, 0}
+	was := s.places[key]
+	of, err := s.from.AnomaliesAfter(ctx, was.position, portion)
+	if err != nil {
+		return false, &redisError{err}
+	}
+	at, more := next(was, of.Position, len(of.Entries), of.Gone, of.Kept)
+	return more, s.commit(ctx, key, at, gapOf(key, was, of.Gone), len(of.Entries), func(ctx context.Context, tx *sql.Tx) error {
+		put, err := tx.PrepareContext(ctx, insert(s.dialect, "headgate_anomalies", false, 1, "id", "at", "kind", "of_what", "name", "minute", "rate", "usual", "deviation", "score"))
+		if err != nil {
+			return err
+		}
+		defer put.Close()
+		for r := range of.Entries {
+			e := &of.Entries[r]
+			_, err := put.ExecContext(ctx, e.ID, s.when(e.At), text(e.Kind), text(e.Of), text(e.Name), s.when(e.Minute), e.Rate, e.Usual, e.Deviation, e.Score)
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
 // next is the place behind n entries, of a stream that so many had left and that kept so many: where those were the last it is known how many
 // there were in all.
 func next(was place, position string, n int, gone, kept int64) (at place, more bool) {

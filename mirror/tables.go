@@ -52,6 +52,10 @@ func migrations(d sqldb.Dialect) [][]string {
 		`CREATE TABLE IF NOT EXISTS headgate_mirror_place (
 			source WORD NOT NULL, part integer NOT NULL, position WORD NOT NULL, ordinal bigint NOT NULL, complete NOTED NOT NULL, PRIMARY KEY (source, part))END`,
 		`CREATE TABLE IF NOT EXISTS headgate_mirror_of (one integer NOT NULL PRIMARY KEY, prefix NAME NOT NULL, partitions integer NOT NULL)END`,
+	}, {
+		`CREATE TABLE IF NOT EXISTS headgate_anomalies (
+			id WORD NOT NULL PRIMARY KEY, at TIME NOT NULL, kind WORD NOT NULL, of_what WORD NOT NULL, name TEXT NOT NULL, minute TIME NOT NULL,
+			rate double precision NOT NULL, usual double precision NOT NULL, deviation double precision NOT NULL, score double precision NOT NULL)END`,
 	}}
 	switch d {
 	case sqldb.SQLite:

@@ -3,6 +3,8 @@ package policy
 import (
 	"cmp"
 	"errors"
+	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -30,7 +32,15 @@ const (
 	Gradient = control.Gradient
 	// AIMD grows until calls take too long or fail, and then cuts.
 	AIMD = control.AIMD
+	// PID holds how long calls take at a target.
+	PID = control.PID
 )
+
+// Gains are those of PID, each at most MaxGain.
+type Gains = control.Gains
+
+// MaxGain is how much one of Gains is at most.
+const MaxGain = control.MaxGain
 
 // Which of its limits a downstream lets move.
 const (
@@ -40,16 +50,18 @@ const (
 	MovesDispatch = "dispatch"
 )
 
-// Adaptive lets a limit of a downstream move by itself, between bounds and never above what the downstream's own MaxRunning, or Dispatch, says.
+// Adaptive lets a limit of a downstream move by itself, between bounds and never above what the downstream's own MaxRunning, or Dispatch, says; or how
+// much of limits of admission is in force.
 type Adaptive struct {
-	// Of is "downstream NAME", one of Downstreams with that limit.
+	// Of is "downstream NAME", one of Downstreams with that limit; "global", the global limit; or "queue NAME", all limits that name the queue. The
+	// last two move by how much queues are pressed: that one, or of all that have a Pressure the one that is most.
 	Of string
 	// Moves is which limit, MovesMaxRunning or MovesDispatch; empty means the first.
 	Moves string
-	// Controller is by what a MaxRunning moves; empty means Gradient. A Dispatch has none.
+	// Controller is by what a MaxRunning moves; empty means Gradient. A Dispatch has none. Of limits of admission it is PID, which empty means, or Health.
 	Controller Controller
 	// Min is below which it never goes, 1 or more. Max is above which it never goes, from Min on; zero means the downstream's own. Those of a
-	// Dispatch are jobs in its Per.
+	// Dispatch are jobs in its Per; those of limits of admission percent of what the policy says, 1 to 100.
 	Min, Max int
 	// Interval is how often it is looked, 200 ms to 5 min; zero means DefaultAdaptiveInterval. It should be several times the run time
 	// of a job.
@@ -59,24 +71,44 @@ type Adaptive struct {
 	// MaxFailures is which part of the calls may fail, above 0 and at most 1; above, the limit is cut. Zero means
 	// control.DefaultMaxFailures.
 	MaxFailures float64
+	// TargetRunTime is how long calls are to take in the mean, 1 ms to 24 h and below MaxRunTime: of PID alone, which has to have it.
+	TargetRunTime time.Duration
+	// Gains are those of PID, each 0 to MaxGain; all zero means control.DefaultGains.
+	Gains Gains
+	// TargetPressure is the score at which PID holds the queues, MinTargetPressure to MaxTargetPressure; zero means control.DefaultTarget. MinChange is
+	// how long it is at least from one change to the next, 1 s to MaxMinChange; zero means control.DefaultMinChange of Health, and none of PID. Both are of
+	// limits of admission alone.
+	TargetPressure float64
+	MinChange      time.Duration
+	// DependsOn are downstreams: when the circuit breaker of one opens, the limit is halved at once, and does not grow while it is open.
+	DependsOn []string
 }
 
 // adaptiveJSON is an Adaptive as it is written.
 type adaptiveJSON struct {
-	Of          string     `json:"of"`
-	Moves       string     `json:"moves,omitempty"`
-	Controller  Controller `json:"controller,omitempty"`
-	Min         int        `json:"min"`
-	Max         int        `json:"max,omitempty"`
-	Interval    string     `json:"interval,omitempty"`
-	MaxRunTime  string     `json:"max_run_time,omitempty"`
-	MaxFailures float64    `json:"max_failures,omitempty"`
+	Of            string     `json:"of"`
+	Moves         string     `json:"moves,omitempty"`
+	Controller    Controller `json:"controller,omitempty"`
+	Min           int        `json:"min"`
+	Max           int        `json:"max,omitempty"`
+	Interval      string     `json:"interval,omitempty"`
+	MaxRunTime    string     `json:"max_run_time,omitempty"`
+	MaxFailures   float64    `json:"max_failures,omitempty"`
+	TargetRunTime string     `json:"target_run_time,omitempty"`
+	KP            float64    `json:"kp,omitempty"`
+	KI            float64    `json:"ki,omitempty"`
+	KD            float64    `json:"kd,omitempty"`
+
+	TargetPressure float64  `json:"target_pressure,omitempty"`
+	MinChange      string   `json:"min_change_interval,omitempty"`
+	DependsOn      []string `json:"depends_on,omitempty"`
 }
 
 func (a Adaptive) wire() adaptiveJSON {
 	return adaptiveJSON{
 		Of: a.Of, Moves: a.Moves, Controller: a.Controller, Min: a.Min, Max: a.Max, Interval: formatBound(a.Interval), MaxRunTime: formatBound(a.MaxRunTime),
-		MaxFailures: a.MaxFailures,
+		MaxFailures: a.MaxFailures, TargetRunTime: formatBound(a.TargetRunTime), KP: a.Gains.Proportional, KI: a.Gains.Integral, KD: a.Gains.Derivative,
+		TargetPressure: a.TargetPressure, MinChange: formatBound(a.MinChange), DependsOn: a.DependsOn,
 	}
 }
 
@@ -84,13 +116,18 @@ func (w adaptiveJSON) adaptive(at string, bad *problems) Adaptive {
 	return Adaptive{
 		Of: w.Of, Moves: w.Moves, Controller: w.Controller, Min: w.Min, Max: w.Max, Interval: bad.parseDuration(at+".interval", w.Interval),
 		MaxRunTime: bad.parseDuration(at+".max_run_time", w.MaxRunTime), MaxFailures: w.MaxFailures,
+		TargetRunTime: bad.parseDuration(at+".target_run_time", w.TargetRunTime), Gains: Gains{Proportional: w.KP, Integral: w.KI, Derivative: w.KD},
+		TargetPressure: w.TargetPressure, MinChange: bad.parseDuration(at+".min_change_interval", w.MinChange), DependsOn: w.DependsOn,
 	}
 }
 
 func (a Adaptive) withDefaults() Adaptive {
-	if !a.movesDispatch() {
+	a.DependsOn = slices.Clone(a.DependsOn)
+	if _, limits := a.limits(); limits {
+		a = a.withPartDefaults()
+	} else if !a.movesDispatch() {
 		c := a.config().WithDefaults()
-		a.Controller, a.MaxFailures = c.Controller, c.MaxFailures
+		a.Controller, a.MaxFailures, a.Gains = c.Controller, c.MaxFailures, c.Gains
 	}
 	if a.Interval == 0 {
 		a.Interval = DefaultAdaptiveInterval
@@ -99,7 +136,10 @@ func (a Adaptive) withDefaults() Adaptive {
 }
 
 func (a Adaptive) config() control.Config {
-	return control.Config{Controller: a.Controller, Min: a.Min, Max: a.Max, Interval: a.Interval, MaxRunTime: a.MaxRunTime, MaxFailures: a.MaxFailures}
+	return control.Config{
+		Controller: a.Controller, Min: a.Min, Max: a.Max, Interval: a.Interval, MaxRunTime: a.MaxRunTime, MaxFailures: a.MaxFailures,
+		TargetRunTime: a.TargetRunTime, Gains: a.Gains,
+	}
 }
 
 func (a Adaptive) movesDispatch() bool { return a.Moves == MovesDispatch }
@@ -119,17 +159,29 @@ type Moving struct {
 	Dispatch bool
 	Own      int
 	Rate     control.RateConfig
+	// Limits says that it is how much of limits of admission is in force that moves, by Part: of a Queue, or where that is empty of the global one.
+	Limits bool
+	Queue  string
+	Part   control.PartConfig
+	// DependsOn is that of the Adaptive.
+	DependsOn []string
 }
 
 // Interval is how often it is looked.
-func (m *Moving) Interval() time.Duration { return cmp.Or(m.Config.Interval, m.Rate.Interval) }
+func (m *Moving) Interval() time.Duration {
+	return cmp.Or(m.Config.Interval, m.Rate.Interval, m.Part.Interval)
+}
 
 // Moving returns every limit that moves by itself, by name.
 func (c *Compiled) Moving() []Moving {
 	all := make([]Moving, 0, len(c.adaptive))
 	for _, name := range sortedKeys(c.adaptive) {
 		a := c.adaptive[name]
-		m := Moving{Name: name}
+		if _, limits := a.limits(); limits {
+			all = append(all, a.moving(name))
+			continue
+		}
+		m := Moving{Name: name, DependsOn: a.DependsOn}
 		m.Downstream, _ = a.downstream()
 		if a.movesDispatch() {
 			m.Dispatch = true
@@ -175,6 +227,16 @@ func (p Policy) validateAdaptive(bad *problems) {
 	for _, name := range sortedKeys(p.Adaptive) {
 		bad.add(admission.ValidateName("adaptive", name, true))
 		a, at := p.Adaptive[name], "adaptive."+name
+		a.validateDependsOn(bad, at)
+		if queue, limits := a.limits(); limits {
+			if before := by[a.Of]; before != "" {
+				bad.field(at+".of", strconv.Quote(a.Of), "something else than that of "+strconv.Quote(before)+", which moves the same limits")
+			}
+			by[a.Of] = name
+			p.validateLimits(bad, at, queue, a)
+			continue
+		}
+		a.validateOfLimits(bad, at)
 		downstream, ok := a.downstream()
 		limit := cmp.Or(a.Moves, MovesMaxRunning)
 		of := p.Downstreams[downstream]
@@ -191,7 +253,7 @@ func (p Policy) validateAdaptive(bad *problems) {
 			bad.field(at+".moves", strconv.Quote(a.Moves), `"max_running" or "dispatch"`)
 			continue
 		case !ok || most == 0:
-			bad.field(at+".of", strconv.Quote(a.Of), `"downstream NAME", one of "downstreams" with a `+limit)
+			bad.field(at+".of", strconv.Quote(a.Of), `"downstream NAME", one of "downstreams" with a `+limit+`; "queue NAME" or "global"`)
 			most = MaxMaxRunning
 		case before != "":
 			bad.field(at+".of", strconv.Quote(a.Of), "another downstream than that of "+strconv.Quote(before)+", which moves the same limit")
@@ -217,13 +279,25 @@ func (a Adaptive) validate(bad *problems, at string, most int, what string) {
 	}
 	c := a.config()
 	c.Min, c.Max, c.Interval, c.MaxRunTime = 1, 1, time.Second, 0
-	var all []error
-	if joined, ok := admission.FieldErrors(c.Validate()).(interface{ Unwrap() []error }); ok {
-		all = joined.Unwrap()
+	if a.Controller == PID && a.TargetRunTime != 0 {
+		bad.duration(at+".target_run_time", a.TargetRunTime, time.Millisecond, 24*time.Hour)
+		c.TargetRunTime = time.Second
+		if a.MaxRunTime != 0 && a.MaxRunTime <= a.TargetRunTime {
+			bad.field(at+".max_run_time", a.MaxRunTime.String(), "above target_run_time: it cuts where pid holds; or none")
+		}
 	}
-	for _, one := range all {
+	bad.fields(at, c.Validate())
+}
+
+// fields adds errors that have Invalid, each by its field below one.
+func (p *problems) fields(at string, err error) {
+	joined, _ := admission.FieldErrors(err).(interface{ Unwrap() []error })
+	if joined == nil {
+		return
+	}
+	for _, one := range joined.Unwrap() {
 		if field, ok := errors.AsType[*admission.FieldError](one); ok {
-			bad.field(at+"."+field.Field, field.Value, field.Allowed)
+			p.field(at+"."+field.Field, field.Value, field.Allowed)
 		}
 	}
 }
@@ -236,6 +310,12 @@ func (a Adaptive) validateDispatch(bad *problems, at string) {
 	}
 	if a.MaxRunTime != 0 {
 		bad.field(at+".max_run_time", a.MaxRunTime.String(), allowed)
+	}
+	if a.TargetRunTime != 0 {
+		bad.field(at+".target_run_time", a.TargetRunTime.String(), allowed)
+	}
+	if a.Gains != (Gains{}) {
+		bad.field(at+".kp, ki, kd", fmt.Sprint(a.Gains), allowed)
 	}
 	if a.MaxFailures != 0 {
 		bad.field(at+".max_failures", strconv.FormatFloat(a.MaxFailures, 'g', -1, 64), allowed)

@@ -28,18 +28,26 @@ func TestABadAdaptiveNamesItsField(t *testing.T) {
 	t.Parallel()
 	good := Adaptive{Of: "downstream smtp", Min: 5}
 	for want, change := range map[string]func(a *Adaptive){
-		`invalid adaptive.mail-out.of "downstream pager": allowed is "downstream NAME", one of "downstreams" with a max_running`: func(a *Adaptive) { a.Of = "downstream pager" },
-		`invalid adaptive.mail-out.of "downstream sms": allowed is "downstream NAME", one of "downstreams" with a max_running`:   func(a *Adaptive) { a.Of = "downstream sms" },
-		`invalid adaptive.mail-out.of "queue mail": allowed is "downstream NAME", one of "downstreams" with a max_running`:       func(a *Adaptive) { a.Of = "queue mail" },
-		`invalid adaptive.mail-out.controller "pid": allowed is "gradient" or "aimd"`:                                            func(a *Adaptive) { a.Controller = "pid" },
-		`invalid adaptive.mail-out.min 0: allowed is 1 to 40`:                                                                    func(a *Adaptive) { a.Min = 0 },
-		`invalid adaptive.mail-out.min 41: allowed is 1 to 40`:                                                                   func(a *Adaptive) { a.Min = 41 },
-		`invalid adaptive.mail-out.max 4: allowed is min to 40, the max_running of the downstream; or 0 for that`:                func(a *Adaptive) { a.Max = 4 },
-		`invalid adaptive.mail-out.max 41: allowed is min to 40, the max_running of the downstream; or 0 for that`:               func(a *Adaptive) { a.Max = 41 },
-		`invalid adaptive.mail-out.interval 199ms: allowed is 200ms to 5m`:                                                       func(a *Adaptive) { a.Interval = 199 * time.Millisecond },
-		`invalid adaptive.mail-out.interval 6m: allowed is 200ms to 5m`:                                                          func(a *Adaptive) { a.Interval = 6 * time.Minute },
-		`invalid adaptive.mail-out.max_run_time 1µs: allowed is 1ms to 24h`:                                                      func(a *Adaptive) { a.MaxRunTime = time.Microsecond },
-		`invalid adaptive.mail-out.max_failures 1.5: allowed is above 0, at most 1`:                                              func(a *Adaptive) { a.MaxFailures = 1.5 },
+		`invalid adaptive.mail-out.of "downstream pager": allowed is "downstream NAME", one of "downstreams" with a max_running; "queue NAME" or "global"`: func(a *Adaptive) { a.Of = "downstream pager" },
+		`invalid adaptive.mail-out.of "downstream sms": allowed is "downstream NAME", one of "downstreams" with a max_running; "queue NAME" or "global"`:   func(a *Adaptive) { a.Of = "downstream sms" },
+		`invalid adaptive.mail-out.controller "bang": allowed is "gradient", "aimd" or "pid"`:                                                              func(a *Adaptive) { a.Controller = "bang" },
+		`invalid adaptive.mail-out.target_run_time 0s: allowed is above 0: pid holds the run time there`:                                                   func(a *Adaptive) { a.Controller = PID },
+		`invalid adaptive.mail-out.target_run_time 1µs: allowed is 1ms to 24h`:                                                                             func(a *Adaptive) { a.Controller, a.TargetRunTime = PID, time.Microsecond },
+		`invalid adaptive.mail-out.target_run_time 1s: allowed is none, but of pid`:                                                                        func(a *Adaptive) { a.TargetRunTime = time.Second },
+		`invalid adaptive.mail-out.kp 0.5: allowed is none, but of pid`:                                                                                    func(a *Adaptive) { a.Gains.Proportional = 0.5 },
+		`invalid adaptive.mail-out.ki -1: allowed is 0 to 10`:                                                                                              func(a *Adaptive) { a.Controller, a.TargetRunTime, a.Gains.Integral = PID, time.Second, -1 },
+		`invalid adaptive.mail-out.kd 11: allowed is 0 to 10`:                                                                                              func(a *Adaptive) { a.Controller, a.TargetRunTime, a.Gains.Derivative = PID, time.Second, 11 },
+		`invalid adaptive.mail-out.max_run_time 1s: allowed is above target_run_time: it cuts where pid holds; or none`: func(a *Adaptive) {
+			a.Controller, a.TargetRunTime, a.MaxRunTime = PID, time.Second, time.Second
+		},
+		`invalid adaptive.mail-out.min 0: allowed is 1 to 40`:                                                      func(a *Adaptive) { a.Min = 0 },
+		`invalid adaptive.mail-out.min 41: allowed is 1 to 40`:                                                     func(a *Adaptive) { a.Min = 41 },
+		`invalid adaptive.mail-out.max 4: allowed is min to 40, the max_running of the downstream; or 0 for that`:  func(a *Adaptive) { a.Max = 4 },
+		`invalid adaptive.mail-out.max 41: allowed is min to 40, the max_running of the downstream; or 0 for that`: func(a *Adaptive) { a.Max = 41 },
+		`invalid adaptive.mail-out.interval 199ms: allowed is 200ms to 5m`:                                         func(a *Adaptive) { a.Interval = 199 * time.Millisecond },
+		`invalid adaptive.mail-out.interval 6m: allowed is 200ms to 5m`:                                            func(a *Adaptive) { a.Interval = 6 * time.Minute },
+		`invalid adaptive.mail-out.max_run_time 1µs: allowed is 1ms to 24h`:                                        func(a *Adaptive) { a.MaxRunTime = time.Microsecond },
+		`invalid adaptive.mail-out.max_failures 1.5: allowed is above 0, at most 1`:                                func(a *Adaptive) { a.MaxFailures = 1.5 },
 	} {
 		a := good
 		change(&a)
@@ -53,14 +61,16 @@ func TestABadAdaptiveNamesItsField(t *testing.T) {
 	}
 	rate := Adaptive{Of: "downstream push", Moves: MovesDispatch, Min: 5}
 	for want, change := range map[string]func(a *Adaptive){
-		`invalid adaptive.mail-out.of "downstream smtp": allowed is "downstream NAME", one of "downstreams" with a dispatch`: func(a *Adaptive) { a.Of = "downstream smtp" },
-		`invalid adaptive.mail-out.of "downstream off": allowed is "downstream NAME", one of "downstreams" with a dispatch`:  func(a *Adaptive) { a.Of = "downstream off" },
-		`invalid adaptive.mail-out.moves "burst": allowed is "max_running" or "dispatch"`:                                    func(a *Adaptive) { a.Moves = "burst" },
-		`invalid adaptive.mail-out.min 601: allowed is 1 to 600`:                                                             func(a *Adaptive) { a.Min = 601 },
-		`invalid adaptive.mail-out.max 4: allowed is min to 600, what dispatch of the downstream allows in its time; or 0`:   func(a *Adaptive) { a.Max = 4 },
-		`invalid adaptive.mail-out.controller "aimd": allowed is none where a dispatch moves`:                                func(a *Adaptive) { a.Controller = AIMD },
-		`invalid adaptive.mail-out.max_run_time 1s: allowed is none where a dispatch moves`:                                  func(a *Adaptive) { a.MaxRunTime = time.Second },
-		`invalid adaptive.mail-out.max_failures 0.1: allowed is none where a dispatch moves`:                                 func(a *Adaptive) { a.MaxFailures = 0.1 },
+		`invalid adaptive.mail-out.of "downstream smtp": allowed is "downstream NAME", one of "downstreams" with a dispatch; "queue NAME" or "global"`: func(a *Adaptive) { a.Of = "downstream smtp" },
+		`invalid adaptive.mail-out.of "downstream off": allowed is "downstream NAME", one of "downstreams" with a dispatch; "queue NAME" or "global"`:  func(a *Adaptive) { a.Of = "downstream off" },
+		`invalid adaptive.mail-out.moves "burst": allowed is "max_running" or "dispatch"`:                                                              func(a *Adaptive) { a.Moves = "burst" },
+		`invalid adaptive.mail-out.min 601: allowed is 1 to 600`:                                                                                       func(a *Adaptive) { a.Min = 601 },
+		`invalid adaptive.mail-out.max 4: allowed is min to 600, what dispatch of the downstream allows in its time; or 0`:                             func(a *Adaptive) { a.Max = 4 },
+		`invalid adaptive.mail-out.controller "aimd": allowed is none where a dispatch moves`:                                                          func(a *Adaptive) { a.Controller = AIMD },
+		`invalid adaptive.mail-out.max_run_time 1s: allowed is none where a dispatch moves`:                                                            func(a *Adaptive) { a.MaxRunTime = time.Second },
+		`invalid adaptive.mail-out.max_failures 0.1: allowed is none where a dispatch moves`:                                                           func(a *Adaptive) { a.MaxFailures = 0.1 },
+		`invalid adaptive.mail-out.target_run_time 1s: allowed is none where a dispatch moves`:                                                         func(a *Adaptive) { a.TargetRunTime = time.Second },
+		`invalid adaptive.mail-out.kp, ki, kd {0 0.1 0}: allowed is none where a dispatch moves`:                                                       func(a *Adaptive) { a.Gains.Integral = 0.1 },
 	} {
 		a := rate
 		change(&a)
@@ -105,6 +115,25 @@ func TestMoving(t *testing.T) {
 	}
 	if !slices.Contains(c.Caps(), Cap{Downstream: "smtp", MaxRunning: 40, Least: 5, Most: 40, Loop: "mail-out"}) {
 		t.Errorf("caps are %+v", c.Caps())
+	}
+}
+
+// TestAPIDHasItsTarget, and gains that are filled in where there are none.
+func TestAPIDHasItsTarget(t *testing.T) {
+	t.Parallel()
+	for text, gains := range map[string]Gains{"": control.DefaultGains, `, "ki": 0.3`: {Integral: 0.3}} {
+		p, err := Unmarshal([]byte(`{"tiers": {"standard": {"limit": {"enabled": false}}}, "downstreams": {"smtp": {"max_running": 40}},
+			"adaptive": {"mail-out": {"of": "downstream smtp", "min": 5, "controller": "pid", "target_run_time": "400ms"` + text + `}}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := p.Prepare()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := c.Moving()[0].Config; got.Controller != PID || got.TargetRunTime != 400*time.Millisecond || got.Gains != gains {
+			t.Errorf("got %+v", got)
+		}
 	}
 }
 

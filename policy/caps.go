@@ -2,9 +2,11 @@ package policy
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/headgate/headgate/admission"
 )
@@ -27,6 +29,20 @@ type Downstream struct {
 	MaxParked int
 	// Breaker is by which rules its circuit breaker goes; nil leaves that to workers.
 	Breaker *BreakerRules
+	// MaxRetryAfter is for how long at most all workers hold back its jobs when it refuses a call as one too many and says after how long to come
+	// again (429 with Retry-After), 1 s to MaxMaxRetryAfter; zero means that only the job that was refused waits.
+	MaxRetryAfter time.Duration
+}
+
+// MaxMaxRetryAfter is the most that a policy allows of Downstream.MaxRetryAfter.
+const MaxMaxRetryAfter = time.Hour
+
+// MaxRetryAfter returns that of a downstream, zero where none is held for what its receiver says.
+func (c *Compiled) MaxRetryAfter(downstream string) time.Duration {
+	if own := c.downstreams[downstream].MaxRetryAfter; own != 0 {
+		return own
+	}
+	return c.anyDownstream.MaxRetryAfter
 }
 
 // Cap is how many jobs workers hold at a time: of a queue, a tenant, a tenant in a queue, or a downstream.
@@ -74,7 +90,7 @@ func (c *Compiled) Caps() []Cap {
 	add(Cap{Downstream: Every, MaxRunning: c.anyDownstream.MaxRunning})
 	moving := map[string]Moving{}
 	for _, m := range c.Moving() {
-		if !m.Dispatch {
+		if !m.Dispatch && !m.Limits {
 			moving[m.Downstream] = m
 		}
 	}
@@ -163,6 +179,9 @@ func (d Downstream) validate(bad *problems, owner string) {
 	bad.bound(owner+".max_parked", d.MaxParked, MaxOverflowJobs)
 	d.Breaker.validate(bad, owner+".breaker")
 	bad.dispatch(owner+".dispatch", d.Dispatch)
+	if d.MaxRetryAfter != 0 {
+		bad.duration(owner+".max_retry_after", d.MaxRetryAfter, time.Second, MaxMaxRetryAfter)
+	}
 }
 
 // dispatch checks a rate of dispatches, nil for none.
@@ -171,7 +190,7 @@ func (p *problems) dispatch(at string, limit *admission.Limit) {
 		return
 	}
 	if !limit.Window.IsZero() {
-		p.field(at+".algorithm", strconv.Quote(FixedWindow), quoteNames([]string{TokenBucket})+": jobs wait for a dispatch, they are not refused")
+		p.field(at+".algorithm", strconv.Quote(AlgorithmOf(*limit)), quoteNames([]string{TokenBucket})+": jobs wait for a dispatch, they are not refused")
 		return
 	}
 	p.add(limit.Validate(at))
@@ -263,4 +282,69 @@ func (c *Compiled) Reserved() (all []ReservedSlots) {
 		all = append(all, of)
 	}
 	return all
+}
+
+// Bounds of semaphores.
+const (
+	// DefaultSemaphoreMax is the limit of a semaphore of which the policy says nothing.
+	DefaultSemaphoreMax = 1000
+	// MaxSemaphoreMax is the largest limit, MaxSemaphores how many a policy may name.
+	MaxSemaphoreMax = 1_000_000
+	MaxSemaphores   = 10_000
+)
+
+// SemaphoreRules are the limit of what is done at a time outside of jobs.
+type SemaphoreRules struct {
+	// Max is how many permits are leased at a time, 0 to MaxSemaphoreMax; 0 lets nobody in.
+	Max int
+}
+
+type semaphoreJSON struct {
+	Max int `json:"max"`
+}
+
+// SemaphoreMax returns the limit of a semaphore: its own, else that of "TENANT:*" for one of a tenant, else that of Every, else
+// DefaultSemaphoreMax.
+func (c *Compiled) SemaphoreMax(name string) int {
+	if own, named := c.semaphores[name]; named {
+		return own.Max
+	}
+	if tenant, _, bound := strings.Cut(name, ":"); bound {
+		if all, named := c.semaphores[tenant+":"+Every]; named {
+			return all.Max
+		}
+	}
+	if all, named := c.semaphores[Every]; named {
+		return all.Max
+	}
+	return DefaultSemaphoreMax
+}
+
+// Semaphores yields those that the policy names, in order, with their limits.
+func (c *Compiled) Semaphores() iter.Seq2[string, int] {
+	return func(yield func(string, int) bool) {
+		for _, name := range sortedKeys(c.semaphores) {
+			if !strings.HasSuffix(name, Every) && !yield(name, c.semaphores[name].Max) {
+				return
+			}
+		}
+	}
+}
+
+func (p Policy) validateSemaphores(bad *problems) {
+	if n := len(p.Semaphores); n > MaxSemaphores {
+		bad.field("semaphores", strconv.Itoa(n)+" names", "up to "+strconv.Itoa(MaxSemaphores))
+	}
+	for _, name := range sortedKeys(p.Semaphores) {
+		tenant, own, bound := strings.Cut(name, ":")
+		if bound {
+			bad.add(admission.ValidateTenant(tenant))
+		} else {
+			own = name
+		}
+		if own != Every {
+			bad.add(admission.ValidateName("semaphore", own, true))
+		}
+		bad.integer("semaphores."+name+".max", int64(p.Semaphores[name].Max), 0, MaxSemaphoreMax)
+	}
 }

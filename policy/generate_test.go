@@ -19,6 +19,15 @@ func drawLimit(t *rapid.T) admission.Limit {
 	if rapid.IntRange(0, 4).Draw(t, "algorithm") < 4 {
 		return drawRate(t)
 	}
+	if rapid.Bool().Draw(t, "sliding") {
+		algorithm, tokens := rapid.SampledFrom(windowed[1:]).Draw(t, "algorithm"), admission.Tokens(rapid.Int64Range(1, 1000).Draw(t, "tokens"))
+		limit, err := WindowLimit(algorithm, tokens, rapid.SampledFrom([]string{"1s", "90m", "744h"}).Draw(t, "window"), "", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		limit.Disabled = rapid.IntRange(0, 4).Draw(t, "disabled") == 0
+		return limit
+	}
 	window, zone := rapid.SampledFrom([]string{"1s", "90m", "24h", "168h", "month"}).Draw(t, "window"), ""
 	if window != "1s" && window != "90m" {
 		zone = rapid.SampledFrom([]string{"", "Europe/Berlin", "America/New_York"}).Draw(t, "zone")
@@ -288,6 +297,11 @@ func drawCaps(t *rapid.T, p *Policy, tenants map[string]Tenant, queues map[strin
 			Of: "downstream api", Controller: rapid.SampledFrom([]Controller{"", Gradient, AIMD}).Draw(t, "controller"), Min: 2,
 			Max: rapid.SampledFrom([]int{0, 2, api}).Draw(t, "adaptive max"), MaxRunTime: time.Second,
 		}}
+		if rapid.Bool().Draw(t, "pid") {
+			a := p.Adaptive["api"]
+			a.Controller, a.TargetRunTime, a.Gains.Integral = PID, time.Second/2, rapid.SampledFrom([]float64{0, 0.2}).Draw(t, "ki")
+			p.Adaptive["api"] = a
+		}
 	}
 	if api := p.Downstreams["api"].Dispatch; api != nil && !api.Disabled && rapid.Bool().Draw(t, "adaptive rate") {
 		if p.Adaptive == nil {
@@ -295,7 +309,11 @@ func drawCaps(t *rapid.T, p *Policy, tenants map[string]Tenant, queues map[strin
 		}
 		p.Adaptive["api-rate"] = Adaptive{Of: "downstream api", Moves: MovesDispatch, Min: 1, Max: rapid.SampledFrom([]int{0, 1, int(api.Tokens)}).Draw(t, "most rate")}
 	}
-	p.AnyDownstream = Downstream{MaxRunning: most.Draw(t, "any runs"), MaxParked: most.Draw(t, "any parked")}
+	if api, ok := p.Downstreams["api"]; ok && rapid.Bool().Draw(t, "retry after") {
+		api.MaxRetryAfter = time.Minute
+		p.Downstreams["api"] = api
+	}
+	p.AnyDownstream = Downstream{MaxRetryAfter: rapid.SampledFrom([]time.Duration{0, time.Second}).Draw(t, "any retry after"), MaxRunning: most.Draw(t, "any runs"), MaxParked: most.Draw(t, "any parked")}
 }
 
 func orNil[K comparable, V any](m map[K]V) map[K]V {

@@ -72,6 +72,7 @@ type (
 		Dispatch   *limitJSON   `json:"dispatch,omitempty"`
 		MaxParked  int          `json:"max_parked,omitempty"`
 		Breaker    *breakerJSON `json:"breaker,omitempty"`
+		RetryAfter string       `json:"max_retry_after,omitempty"`
 	}
 	queueJSON struct {
 		Classes       []admission.Class `json:"classes,omitzero"`
@@ -237,7 +238,7 @@ func (p Policy) wire() policyJSON {
 		}
 	})
 	downstream := func(_ string, d Downstream) downstreamJSON {
-		return downstreamJSON{MaxRunning: d.MaxRunning, Dispatch: optional(d.Dispatch), MaxParked: d.MaxParked, Breaker: d.Breaker.wire()}
+		return downstreamJSON{MaxRunning: d.MaxRunning, Dispatch: optional(d.Dispatch), MaxParked: d.MaxParked, Breaker: d.Breaker.wire(), RetryAfter: formatBound(d.MaxRetryAfter)}
 	}
 	wire.Downstreams, wire.AnyDownstream = convert(p.Downstreams, downstream), downstream("", p.AnyDownstream)
 	wire.Adaptive = convert(p.Adaptive, func(_ string, a Adaptive) adaptiveJSON { return a.wire() })
@@ -280,7 +281,10 @@ func (w *policyJSON) policy(bad *problems) Policy {
 		}
 	})
 	downstream := func(at string, d downstreamJSON) Downstream {
-		return Downstream{MaxRunning: d.MaxRunning, Dispatch: bad.limit(at+".dispatch", d.Dispatch), MaxParked: d.MaxParked, Breaker: d.Breaker.breaker(at+".breaker", bad)}
+		return Downstream{
+			MaxRunning: d.MaxRunning, Dispatch: bad.limit(at+".dispatch", d.Dispatch), MaxParked: d.MaxParked, Breaker: d.Breaker.breaker(at+".breaker", bad),
+			MaxRetryAfter: bad.parseDuration(at+".max_retry_after", d.RetryAfter),
+		}
 	}
 	p.Downstreams = convert(w.Downstreams, func(name string, d downstreamJSON) Downstream { return downstream("downstreams."+name, d) })
 	p.AnyDownstream = downstream("any_downstream", w.AnyDownstream)

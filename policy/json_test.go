@@ -169,7 +169,7 @@ func TestUnmarshalQuotesWhatIsWrong(t *testing.T) {
 		{`{"rollout":{"rules":{"tenants":{"a\nb":{"":1}}}}}`, `read policy: invalid rollout.rules.tenants.a\nb. (unknown): allowed is one of tier, limit, priority_weights, max_running, dispatch`},
 		{`{"queues":{"mail":{"classes":[{"name":"a","weight":1,"color":"red"}]}}}`, `read policy: invalid queues.mail.classes[].color (unknown): allowed is one of name, weight`},
 		{`{"global":{"Tokens":1}}`, `read policy: invalid global.Tokens (unknown): allowed is one of algorithm, tokens, window, anchor, zone, per, burst, rate_per_second, burst_capacity, enabled`},
-		{`{"any_downstream":{"Dispatch":{}}}`, `read policy: invalid any_downstream.Dispatch (unknown): allowed is one of max_running, dispatch, max_parked, breaker`},
+		{`{"any_downstream":{"Dispatch":{}}}`, `read policy: invalid any_downstream.Dispatch (unknown): allowed is one of max_running, dispatch, max_parked, breaker, max_retry_after`},
 		{`{"tenants":{"acme":{},"acme":{}}}`, `invalid policy: tenants holds "acme" twice`},
 		{`{"version":1} {"version":2}`, `invalid policy: something follows the policy, at line 1, column 15`},
 		{`null`, `invalid policy: null is no policy`},

@@ -5,21 +5,66 @@ import (
 	"errors"
 	"maps"
 	"math"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 	_ "time/tzdata" // Every process that reads a policy knows its zones, also where the machine has no database of them.
 
 	"github.com/headgate/headgate/admission"
 )
 
-// TokenBucket and FixedWindow are the algorithms of a limit, the first where none is said.
+// The algorithms of a limit, the first where none is said.
 const (
-	TokenBucket = "token_bucket"
-	FixedWindow = "fixed_window"
+	TokenBucket   = "token_bucket"
+	FixedWindow   = "fixed_window"
+	SlidingWindow = "sliding_window"
+	SlidingLog    = "sliding_log"
+	// LeakyBucket is read as a token bucket of burst 1 and never written: what does not pass is refused or waits as it is asked (limiter.Wait,
+	// a dispatch).
+	LeakyBucket = "leaky_bucket"
 )
 
+// Algorithms are all of them.
+var Algorithms = []string{TokenBucket, FixedWindow, SlidingWindow, SlidingLog, LeakyBucket}
+
+// windowed are those of them that have a window.
+var windowed = Algorithms[1:4]
+
+// AlgorithmOf returns that of a limit.
+func AlgorithmOf(limit admission.Limit) string {
+	switch w := limit.Window; {
+	case w.IsZero():
+		return TokenBucket
+	case w.Logged():
+		return SlidingLog
+	case w.Grain() > 0:
+		return SlidingWindow
+	}
+	return FixedWindow
+}
+
+// WindowLimit returns a limit of windows by an algorithm that has them. Anchor and zone are those of fixed ones, "" of others. Errors are
+// *headgate.FieldError, of the fields window, anchor and zone.
+func WindowLimit(algorithm string, tokens admission.Tokens, window, anchor, zone string) (admission.Limit, error) {
+	if algorithm == FixedWindow {
+		return admission.FixedWindow(tokens, window, anchor, zone)
+	}
+	for _, only := range []struct{ field, value string }{{"anchor", anchor}, {"zone", zone}} {
+		if only.value != "" {
+			return admission.Limit{}, &admission.FieldError{
+				Field: only.field, Value: strconv.Quote(only.value), Allowed: `none with "algorithm": "` + algorithm + `", whose windows begin at no time`,
+			}
+		}
+	}
+	if algorithm == SlidingLog {
+		return admission.SlidingLog(tokens, window)
+	}
+	return admission.SlidingWindow(tokens, window)
+}
+
 // limitJSON is a limit as it is written: tokens, per and burst, or the paper's rate_per_second and
-// burst_capacity, which are read and never written; of fixed windows tokens, window, anchor and zone. A nil field was not there.
+// burst_capacity, which are read and never written; of windows tokens and window, and of fixed ones anchor and zone. A nil field was not there.
 type limitJSON struct {
 	Algorithm     *string           `json:"algorithm,omitempty"`
 	Tokens        *admission.Tokens `json:"tokens,omitempty"`
@@ -67,7 +112,10 @@ func newLimitJSON(limit admission.Limit) *limitJSON {
 	}
 	switch w := limit.Window; {
 	case !w.IsZero():
-		written.Algorithm, written.Window, written.Anchor, written.Zone = new(FixedWindow), new(w.Length()), new(w.Anchor()), new(w.Zone())
+		written.Algorithm, written.Window = new(AlgorithmOf(limit)), new(w.Length())
+		if w.Grain() == 0 {
+			written.Anchor, written.Zone = new(w.Anchor()), new(w.Zone())
+		}
 	default:
 		if limit.Per != 0 {
 			written.Per = new(admission.DurationText(limit.Per))
@@ -96,23 +144,27 @@ func (w limitJSON) limit(name string, bad *problems) admission.Limit {
 	if w.Algorithm != nil {
 		algorithm = *w.Algorithm
 	}
-	switch algorithm {
-	case TokenBucket:
-	case FixedWindow:
-		return w.fixedWindow(name, bad)
+	switch {
+	case algorithm == TokenBucket || algorithm == LeakyBucket:
+	case slices.Contains(windowed, algorithm):
+		return w.windows(algorithm, name, bad)
 	default:
-		bad.field(name+".algorithm", strconv.Quote(algorithm), quoteNames([]string{TokenBucket, FixedWindow}))
+		bad.field(name+".algorithm", strconv.Quote(algorithm), quoteNames(Algorithms))
 		return admission.Limit{Tokens: 1, Per: time.Second, Burst: 1} // One error is enough.
 	}
 	for _, only := range []struct {
 		field string
 		value *string
-	}{{"window", w.Window}, {"anchor", w.Anchor}, {"zone", w.Zone}} {
+		of    []string
+	}{{"window", w.Window, windowed}, {"anchor", w.Anchor, windowed[:1]}, {"zone", w.Zone, windowed[:1]}} {
 		if only.value != nil {
-			bad.field(name+"."+only.field, strconv.Quote(*only.value), `none, unless "algorithm" is "`+FixedWindow+`"`)
+			bad.field(name+"."+only.field, strconv.Quote(*only.value), `none, unless "algorithm" is `+strings.ReplaceAll(quoteNames(only.of), `, `, ` or `))
 		}
 	}
 	var limit admission.Limit
+	if algorithm == LeakyBucket {
+		limit.Burst = 1
+	}
 	if w.Tokens != nil {
 		limit.Tokens = *w.Tokens
 	}
@@ -145,10 +197,10 @@ func (w limitJSON) limit(name string, bad *problems) admission.Limit {
 	return limit
 }
 
-// fixedWindow returns what was written of a limit of fixed windows.
-func (w limitJSON) fixedWindow(name string, bad *problems) admission.Limit {
+// windows returns what was written of a limit of windows.
+func (w limitJSON) windows(algorithm, name string, bad *problems) admission.Limit {
 	none := func(field, value string) {
-		bad.field(name+"."+field, value, `none with "algorithm": "`+FixedWindow+`", which has "tokens" in each "window"`)
+		bad.field(name+"."+field, value, `none with "algorithm": "`+algorithm+`", which has "tokens" in each "window"`)
 	}
 	if w.Per != nil {
 		none("per", strconv.Quote(*w.Per))
@@ -169,7 +221,7 @@ func (w limitJSON) fixedWindow(name string, bad *problems) admission.Limit {
 		case value == nil:
 			return ""
 		case *value == "" && field != "window":
-			bad.field(name+"."+field, `""`, "some text; left out, a window begins at midnight in UTC")
+			bad.field(name+"."+field, `""`, "some text; left out, a fixed window begins at midnight in UTC")
 		}
 		return *value
 	}
@@ -177,7 +229,7 @@ func (w limitJSON) fixedWindow(name string, bad *problems) admission.Limit {
 	if w.Tokens != nil {
 		tokens = *w.Tokens
 	}
-	limit, err := admission.FixedWindow(tokens, of("window", w.Window), of("anchor", w.Anchor), of("zone", w.Zone))
+	limit, err := WindowLimit(algorithm, tokens, of("window", w.Window), of("anchor", w.Anchor), of("zone", w.Zone))
 	if one, wrong := errors.AsType[*admission.FieldError](err); wrong {
 		bad.field(name+"."+one.Field, one.Value, one.Allowed)
 		limit = admission.Limit{Tokens: tokens, Per: time.Second, Burst: tokens}

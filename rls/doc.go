@@ -1,5 +1,5 @@
 // Package rls is Envoy's rate limit service over a limiter: envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit, and grpc.health.v1's
-// Check, as an http.Handler for HTTP/2. It is for Envoy, Istio and whatever speaks to their rate limit service.
+// Check, over HTTP/2 (package unary). It is for Envoy, Istio and whatever speaks to their rate limit service.
 //
 // A Mapping says which tenant, queue and class a descriptor is. Those of a call are asked together: all have their tokens, or none has, where
 // envoyproxy/ratelimit charges the others for what one refuses. A descriptor that the Mapping does not know is OK, and counted.

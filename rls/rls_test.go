@@ -2,6 +2,7 @@ package rls
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"io"
 	"net"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/memory"
+	"github.com/headgate/headgate/internal/unary"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/store"
@@ -60,17 +62,18 @@ func newEnvoy(tb testing.TB) *envoy {
 	e := &envoy{tb: tb, service: New(limits, m)}
 	listener, err := (&net.ListenConfig{}).Listen(tb.Context(), "tcp", "127.0.0.1:0")
 	check(tb, err)
-	server := &http.Server{Handler: e.service, Protocols: &http.Protocols{}, ReadHeaderTimeout: time.Minute}
-	server.Protocols.SetUnencryptedHTTP2(true)
+	ctx, stop := context.WithCancel(tb.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(listener) }()
+	go func() {
+		ended <- e.service.Serve(ctx, listener, func(problem any, stack []byte) { tb.Errorf("%v\n%s", problem, stack) })
+	}()
 	transport := &http.Transport{Protocols: &http.Protocols{}}
 	transport.Protocols.SetUnencryptedHTTP2(true)
 	e.client, e.address = &http.Client{Transport: transport}, "http://"+listener.Addr().String()
 	tb.Cleanup(func() {
 		transport.CloseIdleConnections()
-		check(tb, server.Close())
-		<-ended
+		stop()
+		check(tb, <-ended)
 	})
 	return e
 }
@@ -90,10 +93,10 @@ func (e *envoy) call(method string, prefix byte, message []byte) (answer []byte,
 	if len(body) == 0 {
 		return nil, got.Header.Get("Grpc-Status"), got.Header.Get("Grpc-Message")
 	}
-	if size := binary.BigEndian.Uint32(body[1:]); body[0] != 0 || int(size) != len(body)-prefixBytes {
+	if size := binary.BigEndian.Uint32(body[1:]); body[0] != 0 || int(size) != len(body)-5 {
 		e.tb.Fatalf("a frame of %d bytes says %d", len(body), size)
 	}
-	return body[prefixBytes:], got.Trailer.Get("Grpc-Status"), ""
+	return body[5:], got.Trailer.Get("Grpc-Status"), ""
 }
 
 // asked writes a descriptor: pairs of keys and values, and its own addend where that is not below zero.
@@ -255,17 +258,17 @@ func TestBadCallsAreAnsweredByCodes(t *testing.T) {
 		message []byte
 		code    int
 	}{
-		"another method": {"/a.B/C", 0, nil, grpcUnimplemented}, "compressed": {methodLimit, 1, nil, grpcUnimplemented},
-		"no message": {methodLimit, 0, []byte{0xff}, grpcInvalid}, "too many": {methodLimit, 0, many, grpcInvalid},
-		"too long": {methodLimit, 0, make([]byte, maxMessage+1), grpcExhausted}, "another service": {methodHealth, 0, appendMessage(nil, 1, []byte("a.B")), grpcNotFound},
-		"a cost": {methodLimit, 0, appendUint(appendMessage(appendMessage(nil, 1, []byte("edge")), 2, asked(1<<40, "tenant", "acme")), 3, 1), grpcInvalid},
+		"another method": {"/a.B/C", 0, nil, unary.Unimplemented}, "compressed": {methodLimit, 1, nil, unary.Unimplemented},
+		"no message": {methodLimit, 0, []byte{0xff}, unary.Invalid}, "too many": {methodLimit, 0, many, unary.Invalid},
+		"too long": {methodLimit, 0, make([]byte, maxMessage+1), unary.Exhausted}, "another service": {methodHealth, 0, appendMessage(nil, 1, []byte("a.B")), unary.NotFound},
+		"a cost": {methodLimit, 0, appendUint(appendMessage(appendMessage(nil, 1, []byte("edge")), 2, asked(1<<40, "tenant", "acme")), 3, 1), unary.Invalid},
 	} {
 		if _, code, text := e.call(row.method, row.prefix, row.message); code != strconv.Itoa(row.code) || text == "" {
 			t.Errorf("%s: grpc-status %s %q, want %d", name, code, text, row.code)
 		}
 	}
 	for contentType, want := range map[string]int{"application/grpc+proto": 200, "application/grpc;x=y": 200, "application/grpc-web": 415, "application/json": 415} {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, e.address+methodHealth, bytes.NewReader(make([]byte, prefixBytes)))
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, e.address+methodHealth, bytes.NewReader(make([]byte, 5)))
 		check(t, err)
 		r.Header.Set("Content-Type", contentType)
 		got, err := e.client.Do(r)
@@ -299,7 +302,7 @@ func TestAMethodThatThereIsNotIsSaidBeforeAMessageComes(t *testing.T) {
 	got, err := e.client.Do(r)
 	check(t, err)
 	check(t, got.Body.Close())
-	if code := got.Header.Get("Grpc-Status"); code != strconv.Itoa(grpcUnimplemented) {
+	if code := got.Header.Get("Grpc-Status"); code != strconv.Itoa(unary.Unimplemented) {
 		t.Errorf("grpc-status %s", code)
 	}
 }

@@ -2,14 +2,10 @@ package rls
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
-	"io"
+	"fmt"
 	"math"
-	"net/http"
-	"net/url"
-	"strconv"
-	"strings"
+	"net"
 	"sync/atomic"
 	"time"
 
@@ -17,6 +13,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/limitheader"
+	"github.com/headgate/headgate/internal/unary"
 	"github.com/headgate/headgate/limiter"
 )
 
@@ -53,101 +50,65 @@ func (s *Service) Stats() Stats {
 	return Stats{c.calls.Load(), c.refused.Load(), c.shadowed.Load(), c.unknown.Load(), c.failed.Load()}
 }
 
-// The methods, and the codes of gRPC.
+// The methods.
 const (
 	methodLimit  = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
 	methodHealth = "/grpc.health.v1.Health/Check"
-
-	grpcOK            = 0
-	grpcInvalid       = 3
-	grpcNotFound      = 5
-	grpcExhausted     = 8
-	grpcUnimplemented = 12
-	grpcUnavailable   = 14
-
-	prefixBytes = 5
 )
 
-// grpcError is an answer without a message.
-type grpcError struct {
-	code int
-	text string
-}
+// The bounds of a service.
+const (
+	maxMetadata = 16 << 10
+	maxCalls    = 1000 // of a connection at a time
+	timeout     = 5 * time.Second
+	idle        = 5 * time.Minute
+)
 
-func (e *grpcError) Error() string { return e.text }
-
-// ServeHTTP answers a call of gRPC.
-func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.ProtoMajor != 2 || r.Method != http.MethodPost || !isGRPC(r.Header.Get("Content-Type")) {
-		http.Error(w, "this speaks gRPC", http.StatusUnsupportedMediaType)
-		return
+// Serve answers the connections of a listener, which may be one of TLS whose clients say h2, until ctx ends: then no more calls are taken, and those that
+// have begun are answered, within five seconds. It returns nil, or why the listener failed. panicked hears of a call that has panicked, with its stack.
+func (s *Service) Serve(ctx context.Context, listener net.Listener, panicked func(problem any, stack []byte)) error {
+	server := &unary.Server{
+		Handler: s, MaxMessage: maxMessage, MaxMetadata: maxMetadata, MaxCalls: maxCalls, Timeout: timeout, Idle: idle,
+		OnDenied: func() { s.counts.failed.Add(1) }, OnPanic: panicked,
 	}
-	answer, err := s.answer(r)
-	header := w.Header()
-	header.Set("Content-Type", "application/grpc")
-	header.Set("Grpc-Accept-Encoding", "identity")
+	ended := make(chan error, 1)
+	stop := context.AfterFunc(ctx, func() {
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
+		defer cancel()
+		ended <- server.Shutdown(end)
+	})
+	err := server.Serve(listener)
+	if !stop() {
+		err = <-ended
+	} else {
+		server.Close()
+	}
 	if err != nil {
-		s.counts.failed.Add(1)
-		fault := &grpcError{code: grpcUnavailable, text: "not decided"}
-		if known, ok := errors.AsType[*grpcError](err); ok {
-			fault = known
-		} else if bad, ok := errors.AsType[*admission.FieldError](err); ok {
-			fault = &grpcError{grpcInvalid, bad.Error()}
-		}
-		header.Set("Grpc-Status", strconv.Itoa(fault.code))
-		header.Set("Grpc-Message", url.PathEscape(fault.text))
-		w.WriteHeader(http.StatusOK)
-		return
+		return fmt.Errorf("serve the rate limit service: %w", err)
 	}
-	header.Set("Trailer", "Grpc-Status")
-	frame := binary.BigEndian.AppendUint32(make([]byte, 1, prefixBytes+len(answer)), uint32(len(answer))) //nolint:gosec // of 64 statuses at most
-	_, _ = w.Write(append(frame, answer...))                                                              // Whoever went away hears nothing.
-	header.Set("Grpc-Status", strconv.Itoa(grpcOK))
+	return nil
 }
 
-// isGRPC reports whether a type of content is gRPC's with the messages of protobuf, and not that of gRPC-Web.
-func isGRPC(contentType string) bool {
-	rest, ok := strings.CutPrefix(contentType, "application/grpc")
-	return ok && (rest == "" || rest == "+proto" || rest[0] == ';')
-}
+// Knows says that there is a method: ShouldRateLimit and Health/Check.
+func (*Service) Knows(method string) bool { return method == methodLimit || method == methodHealth }
 
-func (s *Service) answer(r *http.Request) ([]byte, error) {
-	path := r.URL.Path
-	if path != methodLimit && path != methodHealth { // Said before a message comes: on a stream there may be none.
-		return nil, &grpcError{grpcUnimplemented, "there is ShouldRateLimit and Health/Check"}
+// Answer returns the message that answers that of a call of a method that it knows. The error says by which code of gRPC it is answered else.
+func (s *Service) Answer(ctx context.Context, method string, message []byte) (answer []byte, err error) {
+	if method == methodHealth {
+		answer, err = health(message)
+	} else if asked, bad := readCall(message); bad != nil {
+		err = &unary.Status{Code: unary.Invalid, Text: bad.Error()}
+	} else {
+		answer, err = s.shouldLimit(ctx, &asked)
 	}
-	message, err := readMessage(r.Body)
-	switch {
-	case err != nil:
-		return nil, err
-	case path == methodHealth:
-		return health(message)
+	if err == nil {
+		return answer, nil
 	}
-	asked, err := readCall(message)
-	if err != nil {
-		return nil, &grpcError{grpcInvalid, err.Error()}
+	s.counts.failed.Add(1)
+	if bad, ok := errors.AsType[*admission.FieldError](err); ok {
+		err = &unary.Status{Code: unary.Invalid, Text: bad.Error()}
 	}
-	return s.shouldLimit(r.Context(), &asked)
-}
-
-// readMessage reads the one message of a unary call.
-func readMessage(body io.Reader) ([]byte, error) {
-	var prefix [prefixBytes]byte
-	if _, err := io.ReadFull(body, prefix[:]); err != nil {
-		return nil, &grpcError{grpcInvalid, "there is no message"}
-	}
-	size := binary.BigEndian.Uint32(prefix[1:])
-	switch {
-	case prefix[0] != 0:
-		return nil, &grpcError{grpcUnimplemented, "messages are not to be compressed"}
-	case size > maxMessage:
-		return nil, &grpcError{grpcExhausted, "a message has " + strconv.Itoa(maxMessage) + " bytes at the most"}
-	}
-	message := make([]byte, size)
-	if _, err := io.ReadFull(body, message); err != nil {
-		return nil, &grpcError{grpcInvalid, "the message did not come as a whole"}
-	}
-	return message, nil
+	return nil, err
 }
 
 // health says SERVING of the whole and of the rate limit service.
@@ -161,9 +122,9 @@ func health(message []byte) ([]byte, error) {
 	})
 	switch {
 	case err != nil:
-		return nil, &grpcError{grpcInvalid, err.Error()}
+		return nil, &unary.Status{Code: unary.Invalid, Text: err.Error()}
 	case service != "" && service != "envoy.service.ratelimit.v3.RateLimitService":
-		return nil, &grpcError{grpcNotFound, "there is no such service"}
+		return nil, &unary.Status{Code: unary.NotFound, Text: "there is no such service"}
 	}
 	return appendUint(nil, 1, 1), nil
 }

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"errors"
+	"reflect"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -43,6 +44,10 @@ type loop struct {
 	// next is when it looks again, last what it saw then; the zero last is nothing.
 	next time.Time
 	last store.Adaptation
+	// part moves limits of admission instead of control, looked is when it last did.
+	part    *control.Part
+	looked  time.Time
+	tripped tripped
 }
 
 // ticker is a control.Loop or a control.Rate.
@@ -60,6 +65,12 @@ func newTicker(m policy.Moving, limit int) (ticker, error) {
 
 // gate is whose limit it is.
 func (l *loop) gate() store.GateName {
+	switch {
+	case l.Limits && l.Queue == "":
+		return store.GlobalLimitGate
+	case l.Limits:
+		return store.QueueLimitsGate(l.Queue)
+	}
 	if l.Dispatch {
 		return store.DownstreamRateGate(l.Downstream)
 	}
@@ -123,6 +134,9 @@ func (d *duties) until() time.Duration {
 	wait := time.Minute
 	for _, l := range d.loops {
 		wait = min(wait, time.Until(l.next))
+		if len(l.DependsOn) > 0 {
+			wait = min(wait, time.Until(l.tripped.next))
+		}
 	}
 	for _, g := range d.gauges {
 		wait = min(wait, time.Until(g.next))
@@ -153,7 +167,7 @@ func loopsOf(compiled *policy.Compiled, known []*loop) []*loop {
 	for _, m := range compiled.Moving() {
 		l := &loop{Moving: m}
 		for _, before := range known {
-			if before.Moving == m {
+			if reflect.DeepEqual(before.Moving, m) {
 				l = before
 			}
 		}
@@ -169,7 +183,8 @@ func (s *Scheduler) turn(ctx context.Context, to *duties, version int64) error {
 	defer cancel()
 	if !s.holds() {
 		for _, l := range to.loops {
-			l.last, l.next = store.Adaptation{}, time.Now().Add(s.config.TimerLease)
+			l.last, l.part, l.next = store.Adaptation{}, nil, time.Now().Add(s.config.TimerLease)
+			l.tripped = tripped{next: l.next}
 		}
 		for _, g := range to.gauges {
 			g.meter, g.next = nil, time.Now().Add(s.config.TimerLease)
@@ -182,13 +197,13 @@ func (s *Scheduler) turn(ctx context.Context, to *duties, version int64) error {
 		}
 		return nil
 	}
-	return errors.Join(s.measure(ctx, to.gauges, version), s.moveAll(ctx, to.loops, version), s.write(ctx, to.diary), s.watchRates(ctx, to.sentry))
+	return errors.Join(s.measure(ctx, to.gauges, version), s.moveAll(ctx, to.loops, to.gauges, version), s.write(ctx, to.diary), s.watchRates(ctx, to.sentry))
 }
 
 // moveAll looks at the limits that are due and moves them.
-func (s *Scheduler) moveAll(ctx context.Context, loops []*loop, version int64) error {
+func (s *Scheduler) moveAll(ctx context.Context, loops []*loop, gauges []*gauge, version int64) error {
 	now := time.Now()
-	if !slices.ContainsFunc(loops, func(l *loop) bool { return !now.Before(l.next) }) {
+	if !due(loops, now) {
 		return nil
 	}
 	all, err := s.store.Adaptations(ctx)
@@ -197,14 +212,23 @@ func (s *Scheduler) moveAll(ctx context.Context, loops []*loop, version int64) e
 	}
 	var errs []error
 	for _, l := range loops {
+		i := slices.IndexFunc(all, func(a store.Adaptation) bool { return a.Gate == l.gate() })
+		if i < 0 {
+			continue
+		}
+		did, err := s.trips(ctx, l, all[i], version)
+		errs = append(errs, err)
+		if did { // What is in force is another one now.
+			l.next = now.Add(l.Interval())
+		}
 		if now.Before(l.next) {
 			continue
 		}
 		l.next = now.Add(l.Interval())
-		for i := range all {
-			if all[i].Gate == l.gate() {
-				errs = append(errs, s.move(ctx, l, all[i], version))
-			}
+		if l.Limits {
+			errs = append(errs, s.movePart(ctx, l, all[i], gauges, version))
+		} else {
+			errs = append(errs, s.move(ctx, l, all[i], version))
 		}
 	}
 	return errors.Join(errs...)
@@ -235,19 +259,7 @@ func (s *Scheduler) move(ctx context.Context, l *loop, seen store.Adaptation, ve
 			return err
 		}
 	}
-	step := l.control.Tick(seen.Limit, sampleOf(last, seen))
-	if !step.Changed() && string(step.Cause) == seen.Cause && !seen.Uneven {
-		return nil
-	}
-	_, err := s.store.Adapt(ctx, store.Adapt{Owner: s.owner, Version: version, Gate: seen.Gate, Limit: step.Limit, Cause: string(step.Cause)})
-	switch {
-	case errors.Is(err, store.ErrNotHolder), errors.Is(err, store.ErrStale), errors.Is(err, store.ErrNotAdaptive):
-		l.last = store.Adaptation{} // Somebody else goes on, or by another policy.
-		return nil
-	case err == nil && step.Changed():
-		s.config.Logger.Info().Str("adaptive", l.Name).Int("from", step.Before).Int("to", step.Limit).Str("cause", string(step.Cause)).Msg("limit moved")
-	}
-	return err
+	return s.put(ctx, l, l.control.Tick(seen.Limit, sampleOf(last, seen)), seen, version)
 }
 
 // nudge lets Redis see what is due of a limit that its loop leaves alone.

@@ -34,6 +34,8 @@ type gauge struct {
 	next  time.Time
 	// blind says that nothing could be measured last time.
 	blind bool
+	// score is what was measured last.
+	score float64
 }
 
 // gaugesOf returns the gauges of a policy: those that are there already, where the policy says the same of them.
@@ -93,6 +95,7 @@ func (s *Scheduler) press(ctx context.Context, g *gauge, seen *store.QueueLoad, 
 			s.config.Logger.Warn().Str("queue", g.Queue).Strs("unknown", neutral).Msg("nothing is known of how much the queue is pressed: its level falls to NONE")
 		}
 	}
+	g.score = reading.Score
 	to := store.Press{Owner: s.owner, Version: version, Queue: g.Queue, Life: gaugeLives * g.Interval, Parts: reading.String()}
 	to.Pressure = admission.Pressure{Level: admission.PressureLevel(g.meter.Observe(reading.Score)), Score: reading.Score}
 	if to.Pressure.Level > admission.PressureNone {

@@ -36,11 +36,29 @@ func DownstreamRateGate(downstream string) GateName { return GateName("s:" + dow
 // ReserveGate names the gate of slots of a queue that only some of its classes may take (Reserve). It is no cap: who lists gates leaves it out.
 func ReserveGate(queue string) GateName { return GateName("o:" + queue) }
 
+// GlobalLimitGate and QueueLimitsGate name limits of admission that move by themselves: the global one, and those of all tenants in a queue and its
+// classes. They are no gates: nobody waits there.
+const GlobalLimitGate GateName = "l:global"
+
+// QueueLimitsGate is told of with GlobalLimitGate.
+func QueueLimitsGate(queue string) GateName { return GateName("l:q:" + queue) }
+
 // Every is the tenant or downstream of a cap that is each one's own.
 const Every = "*"
 
 // Unlimited is the limit of no gate.
 const Unlimited = -1
+
+// PauseSlack is how much sooner a pause may end than PauseAtLeast asks for: so those who ask one after the other are one pause.
+const PauseSlack = time.Second
+
+// MinRetryAfter is the least for which a downstream is held back that says after how long to come again.
+const MinRetryAfter = time.Second
+
+// RetryAfterBy is who holds a downstream back that refused a call and said after how long to come again.
+func RetryAfterBy(said time.Duration) Intervention {
+	return Intervention{Author: "headgate", Reason: "it answered 429, Retry-After " + admission.DurationText(said)}
+}
 
 // Gate is a limit of jobs in workers' hands.
 type Gate struct {
@@ -100,6 +118,7 @@ const (
 	KindTenantRate     = 'r'
 	KindDownstreamRate = 's'
 	KindReserve        = 'o'
+	KindLimits         = 'l'
 )
 
 // Split returns the kind of a gate and what it guards.
@@ -134,6 +153,11 @@ func (n GateName) Words() string {
 		return "tenant " + tenant + " in queue " + queue
 	case KindDownstream, KindBreaker, KindDownstreamRate:
 		return "downstream " + guarded
+	case KindLimits:
+		if queue, ok := strings.CutPrefix(guarded, "q:"); ok {
+			return "limits of queue " + queue
+		}
+		return "the global limit"
 	}
 	return string(n)
 }
@@ -268,7 +292,7 @@ type Adaptation struct {
 	Name string
 	Gate GateName
 	// Own is the policy's limit, which is never exceeded, and Least and Most are the bounds between which Limit, what is in force, moves. Those
-	// of a DownstreamRateGate are rates in RateUnits.
+	// of a DownstreamRateGate are rates in RateUnits, those of limits of admission parts of what the policy says, in PartUnits.
 	Own, Least, Most, Limit int
 	// Cause is why the limit was left or changed when the loop last looked, At when that was; zero where it never did.
 	Cause string
@@ -309,11 +333,7 @@ type Override struct {
 
 // OutOfRange is the error of a limit that is asked for beyond Least and Most.
 func (a *Adaptation) OutOfRange(limit int) error {
-	unit := 1.0
-	if a.IsRate() {
-		unit = RateUnit
-	}
-	text := func(n int) string { return strconv.FormatFloat(float64(n)/unit, 'f', -1, 64) }
+	text := func(n int) string { return strconv.FormatFloat(float64(n)/a.Gate.Unit(), 'f', -1, 64) }
 	return &admission.FieldError{Field: "limit", Value: text(limit), Allowed: text(a.Least) + " to " + text(a.Most) + ", between which the policy lets it move"}
 }
 
@@ -387,6 +407,32 @@ const (
 
 // RateUnit is how many of the units of an Adaptation that is a rate are one job a second.
 const RateUnit = control.RateUnit
+
+// PartWhole is what an Adaptation of limits of admission has for all of what the policy says, and PartUnit how many of its units are a percent.
+const (
+	PartWhole = 1000
+	PartUnit  = PartWhole / 100
+)
+
+// PartLasts is for how long a part of limits that moves by itself is taken to last by who has to say until when to wait.
+const PartLasts = time.Minute
+
+// Unit is how many units of an Adaptation of a gate are one of what people say: a job a second, a percent, or a job at a time.
+func (n GateName) Unit() float64 {
+	switch kind, _ := n.Split(); kind {
+	case KindDownstreamRate:
+		return RateUnit
+	case KindLimits:
+		return PartUnit
+	}
+	return 1
+}
+
+// IsLimits reports whether it is how much of limits of admission is in force.
+func (a *Adaptation) IsLimits() bool {
+	kind, _ := a.Gate.Split()
+	return kind == KindLimits
+}
 
 // IsRate reports whether it is a rate of dispatches that moves.
 func (a *Adaptation) IsRate() bool {

@@ -128,6 +128,8 @@ type Timers interface {
 	NoteLoad(ctx context.Context, to LoadNote) error
 	// NewMover returns a Mover of the partition, nil where it has no second Redis. It sends nothing yet.
 	NewMover(owner string) Mover
+	// SpillState says what is known of spilled jobs whose bodies are in the second Redis; it is zero where none ever was.
+	SpillState(ctx context.Context) (SpillState, error)
 	// LastTick and NoteTick keep when a periodic job was enqueued last.
 	LastTick(ctx context.Context, name string, first time.Time) (time.Time, error)
 	NoteTick(ctx context.Context, name string, tick time.Time) error
@@ -222,6 +224,8 @@ type BreakerStates interface {
 type Gates interface {
 	SetGate(ctx context.Context, g Gate) (held int, more bool, err error)
 	Pause(ctx context.Context, name GateName, duration time.Duration, by Intervention) (held int, err error)
+	// PauseAtLeast is Pause but for what is paused already, and ends no more than PauseSlack sooner: did is false there, and nothing has changed.
+	PauseAtLeast(ctx context.Context, name GateName, duration time.Duration, by Intervention) (did bool, err error)
 	Unpause(ctx context.Context, name GateName, by Intervention) (was bool, err error)
 	Suspend(ctx context.Context, name GateName, duration time.Duration, by Intervention) error
 	Resume(ctx context.Context, name GateName, by Intervention) (was bool, err error)

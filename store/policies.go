@@ -81,7 +81,8 @@ type TenantOverflow struct {
 // Cap is a gate's limit of jobs in workers' hands, or of dispatches a time.
 type Cap struct {
 	// Gate is QueueGate, TenantGate, TenantQueueGate or DownstreamGate with a Limit; with the tenant or downstream
-	// Every, it is the cap of each that has none of its own. Or it is TenantRateGate or DownstreamRateGate with a Rate.
+	// Every, it is the cap of each that has none of its own. Or it is TenantRateGate or DownstreamRateGate with a Rate. Or it is GlobalLimitGate or
+	// QueueLimitsGate with PartWhole, of which what is between Least and Most is in force.
 	Gate GateName
 	// Limit is how many at a time, 1 or more; of a Rate that moves by itself that rate, in RateUnits.
 	Limit int

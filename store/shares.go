@@ -16,7 +16,7 @@ type Share struct {
 	Parts []float64
 }
 
-// SharesOf returns what each of several partitions has of the tokens of the global limit, nil where there is but one. Of fixed windows all
+// SharesOf returns what each of several partitions has of the tokens of the global limit, nil where there is but one. Of windows all
 // have the same.
 func SharesOf(ctx context.Context, d Deployment, global *admission.Limit) ([]float64, error) {
 	shares, err := d.GlobalShares(ctx, global.Tokens)

@@ -70,11 +70,14 @@ type Moves struct {
 	Trouble error
 }
 
+// SpillTroubles are what may stand against moving: the second Redis is away, has refused what it was told, is another deployment's, or has lost all.
+var SpillTroubles = []string{"away", "refused", "foreign", "lost"}
+
 // SpillState is what a partition says of spilled jobs whose bodies are in a second Redis.
 type SpillState struct {
 	// Away counts jobs whose bodies are there, Copies those there that are to be dropped, or on their way.
 	Away, Copies int64
-	// Moved is when somebody last moved them without trouble, zero for never; Trouble is the word for what stands against it since, "" for nothing.
+	// Moved is when somebody last moved them without trouble, zero for never; Trouble is the one of SpillTroubles that stands against it since, "" for none.
 	Moved   time.Time
 	Trouble string
 	// Held is how many bodies the second Redis has, -1 where this process does not know it, or it does not answer.

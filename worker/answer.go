@@ -26,7 +26,8 @@ func Ignore(err error) error { return &ignoreError{err} }
 
 // Throttled returns err, any answer of a handler but nil, as that to a call which the downstream refused as one too many: by a 429, a quota. The
 // job goes the way of err (Throttled(Snooze(d)) burns no attempt), and the downstream's circuit breaker does not count the call: who refuses
-// is not ill. Where the policy lets the dispatch of the downstream move (adaptive), it goes by how many calls were refused so.
+// is not ill. Where the policy lets the dispatch of the downstream move (adaptive), it goes by how many calls were refused so; where it has a max_retry_after, the d of a Snooze or a RetryAfter in
+// err, from a second on, holds back all of the downstream's jobs, for as long as the policy lets it.
 func Throttled(err error) error { return &throttledError{err} }
 
 // IsThrottled reports whether err is, or wraps, one of Throttled.
@@ -61,6 +62,14 @@ func (e *discardError) Unwrap() error { return e.cause }
 type snoozeError struct{ delay time.Duration }
 
 func (e *snoozeError) Error() string { return "snoozed for " + e.delay.String() }
+
+// after returns the delay; that of nil is zero.
+func (e *snoozeError) after() time.Duration {
+	if e == nil {
+		return 0
+	}
+	return e.delay
+}
 
 type retryError struct {
 	delay time.Duration

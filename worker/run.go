@@ -194,6 +194,7 @@ func (s *session) judge(ctx context.Context, lease store.Lease, call *fleet.Guar
 	throttled := IsThrottled(err)
 	if throttled && !cancelled {
 		call.Throttled()
+		call.Hold(ctx, max(snooze.after(), retry.after()))
 	}
 	switch {
 	case cancelled:

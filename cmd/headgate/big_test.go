@@ -72,6 +72,7 @@ var bigLines = []bigLine{
 	{line: "policy get"},
 	{line: "policy history"},
 	{line: "policy show 1"},
+	{line: "policy export envoy --scope t7"},
 	{line: "policy diff FILE", code: cli.ExitNothing},
 	{line: "policy dry-run FILE"},
 	{line: "policy merge PART"},

@@ -54,9 +54,11 @@ type object struct {
 					User    int  `yaml:"runAsUser"`
 				} `yaml:"securityContext"`
 				Containers []container `yaml:"containers"`
+				Sidecars   []container `yaml:"initContainers"`
 			} `yaml:"spec"`
 		} `yaml:"template"`
 		Metrics []struct {
+			Type     string `yaml:"type"`
 			External struct {
 				Metric struct {
 					Name     string `yaml:"name"`
@@ -75,6 +77,7 @@ type container struct {
 	Ports []struct {
 		Number int `yaml:"containerPort"`
 	} `yaml:"ports"`
+	Startup   probe `yaml:"startupProbe"`
 	Liveness  probe `yaml:"livenessProbe"`
 	Readiness probe `yaml:"readinessProbe"`
 	Mounts    []struct {
@@ -88,9 +91,9 @@ type probe struct {
 	} `yaml:"httpGet"`
 }
 
-func manifests(t *testing.T) (all []object) {
+func manifests(t *testing.T, file string) (all []object) {
 	t.Helper()
-	for decoder := yaml.NewDecoder(strings.NewReader(deployed(t, "deploy", "k8s", "headgate.yaml"))); ; {
+	for decoder := yaml.NewDecoder(strings.NewReader(deployed(t, "deploy", "k8s", file))); ; {
 		var o object
 		err := decoder.Decode(&o)
 		if errors.Is(err, io.EOF) {
@@ -106,15 +109,18 @@ func manifests(t *testing.T) (all []object) {
 // TestManifestsNameWhatThereIs holds commands, flags, options, paths of probes, ports and metrics to those of the binary.
 func TestManifestsNameWhatThereIs(t *testing.T) {
 	t.Parallel()
-	api, gauges, reference := deployed(t, "admin", "internal", "openapi", "openapi.yaml"), deployed(t, "admin", "internal", "gauge", "collector.go"), deployed(t, "docs", "CONFIG.md")
+	gauges, rules := deployed(t, "admin", "internal", "gauge", "collector.go"), strings.ReplaceAll(deployed(t, "deploy", "rules", "headgate.yml"), ":", "_")
 	kinds := map[string]int{}
-	for _, o := range manifests(t) {
+	for _, o := range manifests(t, "headgate.yaml") {
 		kinds[o.Kind]++
 		for name, text := range o.Data {
 			checkConfiguration(t, name, text)
 		}
 		for _, m := range o.Spec.Metrics {
-			if !strings.Contains(gauges, `"`+m.External.Metric.Name+`"`) {
+			if m.Type != "External" {
+				continue
+			}
+			if name := m.External.Metric.Name; !strings.Contains(gauges, `"`+name+`"`) && !strings.Contains(rules, "- record_ "+name+"\n") {
 				t.Errorf("there is no metric %s", m.External.Metric.Name)
 			}
 			for label := range m.External.Metric.Selector.Labels {
@@ -128,22 +134,7 @@ func TestManifestsNameWhatThereIs(t *testing.T) {
 			t.Errorf("%s runs as root", o.Metadata.Name)
 		}
 		for _, c := range pod.Containers {
-			checkCommand(t, c.Args)
-			for _, p := range []probe{c.Liveness, c.Readiness} {
-				if path := p.HTTP.Path; path != "" && !strings.Contains(api, "\n  "+path+":\n") {
-					t.Errorf("there is no %s to probe", path)
-				}
-			}
-			for _, port := range c.Ports {
-				if !strings.Contains(strings.Join(c.Args, " "), ":"+"9080") || port.Number != 9080 {
-					t.Errorf("%s does not listen on %d: %q", o.Metadata.Name, port.Number, c.Args)
-				}
-			}
-			for _, variable := range c.Env {
-				if !strings.Contains(reference, "`"+variable.Name+"`") {
-					t.Errorf("there is no variable %s", variable.Name)
-				}
-			}
+			checkContainer(t, o.Metadata.Name, &c)
 		}
 		if strings.HasSuffix(o.Metadata.Name, "worker") && o.Kind == "Deployment" && pod.Grace <= 30 {
 			t.Errorf("%d s end before a drain", pod.Grace)
@@ -154,8 +145,42 @@ func TestManifestsNameWhatThereIs(t *testing.T) {
 			t.Errorf("%d of %s, want 2", kinds[kind], kind)
 		}
 	}
-	if kinds["HorizontalPodAutoscaler"] != 1 || kinds["ConfigMap"] != 1 {
+	if kinds["HorizontalPodAutoscaler"] != 2 || kinds["ConfigMap"] != 1 {
 		t.Errorf("got %v", kinds)
+	}
+}
+
+// checkContainer holds a container's command, probes, ports and variables to the binary.
+func checkContainer(t *testing.T, of string, c *container) {
+	t.Helper()
+	api, reference := deployed(t, "admin", "internal", "openapi", "openapi.yaml"), deployed(t, "docs", "CONFIG.md")
+	checkCommand(t, c.Args)
+	for _, p := range []probe{c.Startup, c.Liveness, c.Readiness} {
+		if path := p.HTTP.Path; path != "" && !strings.Contains(api, "\n  "+path+":\n") {
+			t.Errorf("there is no %s to probe", path)
+		}
+	}
+	for _, port := range c.Ports {
+		if !strings.Contains(strings.Join(c.Args, " "), ":"+"9080") || port.Number != 9080 {
+			t.Errorf("%s does not listen on %d: %q", of, port.Number, c.Args)
+		}
+	}
+	for _, variable := range c.Env {
+		if !strings.Contains(reference, "`"+variable.Name+"`") {
+			t.Errorf("there is no variable %s", variable.Name)
+		}
+	}
+}
+
+// TestTheSidecarNamesWhatThereIs, as TestManifestsNameWhatThereIs.
+func TestTheSidecarNamesWhatThereIs(t *testing.T) {
+	t.Parallel()
+	for _, o := range manifests(t, "sidecar.yaml") {
+		if pod := o.Spec.Template.Spec; len(pod.Sidecars) != 1 || !pod.SecurityContext.NonRoot {
+			t.Errorf("%+v", pod)
+		} else {
+			checkContainer(t, o.Metadata.Name, &pod.Sidecars[0])
+		}
 	}
 }
 

@@ -42,6 +42,14 @@ func TestLimitCommands(t *testing.T) {
 			t.Errorf("%s", out.stderr)
 		}
 	}
+	leaks := p.object(cli.ExitOK, "limit set acme --algorithm leaky_bucket --tokens 500 --reason launch")
+	if force, _ := leaks["in_force"].(map[string]any); force["algorithm"] != nil || force["tokens"] != 500.0 || force["burst"] != 1.0 {
+		t.Errorf("%v", leaks)
+	}
+	slides := p.object(cli.ExitOK, "limit set acme --algorithm sliding_log --tokens 500 --window 1m --reason launch")
+	if force, _ := slides["in_force"].(map[string]any); force["algorithm"] != "sliding_log" || force["tokens"] != 500.0 || force["window"] != "1m" || force["zone"] != nil {
+		t.Errorf("%v", slides)
+	}
 	quota := p.object(cli.ExitOK, "limit set acme --tokens 1000 --window 24h --zone Europe/Berlin --reason launch")
 	if own, _ := quota["own"].(map[string]any); own["algorithm"] != "fixed_window" || own["window"] != "24h" || own["anchor"] != "00:00" || own["zone"] != "Europe/Berlin" || own["per"] != nil {
 		t.Errorf("%v", quota)
@@ -69,16 +77,22 @@ func TestLimitCommands(t *testing.T) {
 		t.Errorf("%s", out.stdout)
 	}
 	for line, want := range map[string]string{
-		"limit":                                                      "",
-		"limit get a:b:c:d":                                          "invalid scope",
-		"limit set acme":                                             "invalid --tokens 0: allowed is 1 to 1000000000; for no limit --off",
-		"limit set acme --tokens 1 --off":                            "invalid --off true: allowed is it or --tokens, not both",
-		"limit set acme --tokens 1 --per 0":                          "invalid --per 0s: allowed is 1ms to 744h0m0s",
-		"limit set acme --tokens 1 --window 900h":                    `invalid --window "900h": allowed is 1s to 744h0m0s in whole seconds, or "month"`,
-		"limit set acme --tokens 1 --window 24h --burst 5":           "invalid --burst 5: allowed is none beside --window",
-		"limit set acme --tokens 1 --window 1h --zone Europe/Berlin": `invalid --zone "Europe/Berlin"`,
-		"limit set acme --tokens 1 --zone Europe/Berlin":             `invalid --zone "Europe/Berlin": allowed is none without --window`,
-		"tenant set acme --tokens 0 --window 24h":                    "invalid --tokens 0",
+		"limit":                                                                    "",
+		"limit get a:b:c:d":                                                        "invalid scope",
+		"limit set acme":                                                           "invalid --tokens 0: allowed is 1 to 1000000000; for no limit --off",
+		"limit set acme --tokens 1 --off":                                          "invalid --off true: allowed is it or --tokens, not both",
+		"limit set acme --tokens 1 --per 0":                                        "invalid --per 0s: allowed is 1ms to 744h0m0s",
+		"limit set acme --tokens 1 --window 900h":                                  `invalid --window "900h": allowed is 1s to 744h0m0s in whole seconds, or "month"`,
+		"limit set acme --tokens 1 --algorithm gcra":                               `invalid --algorithm "gcra": allowed is token_bucket, fixed_window, sliding_window, sliding_log, leaky_bucket`,
+		"limit set acme --tokens 1 --algorithm sliding_window":                     `invalid --window "": allowed is 1s to 744h0m0s in whole seconds`,
+		"limit set acme --tokens 1 --algorithm leaky_bucket --window 1h":           `invalid --window "1h": allowed is none with --algorithm leaky_bucket`,
+		"limit set acme --tokens 1 --algorithm token_bucket --window 1h":           `invalid --window "1h": allowed is none with --algorithm token_bucket`,
+		"limit set acme --tokens 1 --algorithm sliding_log --window 1h --zone UTC": `invalid --zone "UTC": allowed is none with "algorithm": "sliding_log"`,
+		"limit set acme --tokens 1001 --algorithm sliding_log --window 1h":         "invalid limit.tokens 1001: allowed is 1 to 1000 of a sliding log",
+		"limit set acme --tokens 1 --window 24h --burst 5":                         "invalid --burst 5: allowed is none beside --window",
+		"limit set acme --tokens 1 --window 1h --zone Europe/Berlin":               `invalid --zone "Europe/Berlin"`,
+		"limit set acme --tokens 1 --zone Europe/Berlin":                           `invalid --zone "Europe/Berlin": allowed is none without --window`,
+		"tenant set acme --tokens 0 --window 24h":                                  "invalid --tokens 0",
 	} {
 		code := cli.ExitUsage
 		if want == "" {

@@ -189,7 +189,8 @@ func scrape(t *testing.T) (ofServer, ofWorker string) {
 	call(t, http.MethodPost, server+"/api/v1/jobs", `{"tenant":"a","queue":"q","type":"good"}`, http.StatusTooManyRequests)
 	call(t, http.MethodPost, server+"/api/v1/rate-limit/check", `{"scope":"e"}`, http.StatusOK)
 	d.must("breaker open smtp --reason test")
-	worker := addressOf(d, "worker", "--queue", "q", "--concurrency", "1", "--metrics", "127.0.0.1:0", "--exec", "sh", "-c", `[ "$HEADGATE_TYPE" = good ]`)
+	second := redistest.Start(t, redistest.Options{})
+	worker := addressOf(d, "worker", "--set", "redis.spill_url="+second.URL(), "--queue", "q", "--concurrency", "1", "--metrics", "127.0.0.1:0", "--exec", "sh", "-c", `[ "$HEADGATE_TYPE" = good ]`)
 	d.idle()
 	eventually(t, func() bool { // The worker counts a job after Redis does.
 		ofWorker = call(t, http.MethodGet, worker, "", http.StatusOK)
@@ -198,9 +199,9 @@ func scrape(t *testing.T) (ofServer, ofWorker string) {
 			strings.Contains(ofWorker, "headgate_log_lines_dropped_total 0\n")
 	})
 	d.unknown()
-	eventually(t, func() bool { // Its guard has looked.
+	eventually(t, func() bool { // Its guard has looked, and the worker for spilled jobs.
 		ofServer = call(t, http.MethodGet, server+"/metrics", "", http.StatusOK)
-		return strings.Contains(ofServer, `headgate_guard_state{kind="goroutines"} 0`)
+		return strings.Contains(ofServer, "headgate_second_redis_jobs 0\n") && strings.Contains(ofServer, `headgate_guard_state{kind="goroutines"} 0`)
 	})
 	return ofServer, ofWorker
 }

@@ -17,10 +17,20 @@ import (
 // TestManifestsAreOfTheirTypes refuses unknown and doubled fields, wrong types, and selectors that choose nothing.
 func TestManifestsAreOfTheirTypes(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(filepath.Join("..", "k8s", "headgate.yaml"))
-	if err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"headgate.yaml", "sidecar.yaml"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			text, err := os.ReadFile(filepath.Join("..", "k8s", name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkTypes(t, text)
+		})
 	}
+}
+
+func checkTypes(t *testing.T, text []byte) {
+	t.Helper()
 	types := map[string]func() any{
 		"v1/ConfigMap": func() any { return &core.ConfigMap{} }, "v1/Service": func() any { return &core.Service{} },
 		"apps/v1/Deployment": func() any { return &apps.Deployment{} }, "policy/v1/PodDisruptionBudget": func() any { return &policy.PodDisruptionBudget{} },

@@ -3,7 +3,6 @@ package rlstest
 import (
 	"context"
 	"net"
-	"net/http"
 	"testing"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/memory"
 	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/internal/unary"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/rls"
@@ -52,32 +52,34 @@ func limits(tb testing.TB, tokens admission.Tokens) *limiter.Limiter {
 
 // server is a rate limit service at an address of its own, with the bounds of `headgate serve`.
 type server struct {
-	*http.Server
+	*unary.Server
 
 	service *rls.Service
 	address string
 }
 
 // newServer serves what wrap makes of the service, or the service itself.
-func newServer(tb testing.TB, l *limiter.Limiter, wrap func(http.Handler) http.Handler) *server {
+func newServer(tb testing.TB, l *limiter.Limiter, wrap func(next unary.Handler) unary.Handler) *server {
 	tb.Helper()
 	m, err := rls.ReadMapping([]byte(mapping))
 	check(tb, err)
 	s := &server{service: rls.New(l, m)}
-	handler := http.Handler(s.service)
+	handler := unary.Handler(s.service)
 	if wrap != nil {
 		handler = wrap(handler)
 	}
-	s.Server = &http.Server{Handler: handler, MaxHeaderBytes: 16 << 10, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second, Protocols: &http.Protocols{}}
-	s.Protocols.SetUnencryptedHTTP2(true)
+	s.Server = &unary.Server{
+		Handler: handler, MaxMessage: 64 << 10, MaxMetadata: 16 << 10, MaxCalls: 250, Timeout: 5 * time.Second, Idle: time.Minute, OnDenied: func() {},
+		OnPanic: func(problem any, stack []byte) { tb.Errorf("%v\n%s", problem, stack) },
+	}
 	listener, err := (&net.ListenConfig{}).Listen(tb.Context(), "tcp", "127.0.0.1:0")
 	check(tb, err)
 	s.address = listener.Addr().String()
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(listener) }()
 	tb.Cleanup(func() {
-		check(tb, s.Close())
-		<-ended
+		s.Close()
+		<-ended //nolint:errcheck // It says that it has ended.
 	})
 	return s
 }

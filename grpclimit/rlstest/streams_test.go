@@ -3,7 +3,6 @@ package rlstest
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -18,7 +17,19 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/internal/unary"
 )
+
+// around is a handler with something around each call.
+type around struct {
+	unary.Handler
+
+	do func(ask func() ([]byte, error)) ([]byte, error)
+}
+
+func (a around) Answer(ctx context.Context, method string, message []byte) ([]byte, error) {
+	return a.do(func() ([]byte, error) { return a.Handler.Answer(ctx, method, message) })
+}
 
 // TestAThousandCallsAtATimeShareAConnection, four times as many as a connection has streams, with answers beyond its window; each is counted once.
 func TestAThousandCallsAtATimeShareAConnection(t *testing.T) {
@@ -59,12 +70,12 @@ func TestAClientThatGivesUpEndsItsCallAlone(t *testing.T) {
 	l, err := hg.Limiter(headgate.LimiterConfig{Timeout: time.Second})
 	check(t, err)
 	var begun, ended atomic.Int64
-	s := newServer(t, l.Verdicts(), func(next http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := newServer(t, l.Verdicts(), func(next unary.Handler) unary.Handler {
+		return around{next, func(ask func() ([]byte, error)) ([]byte, error) {
 			begun.Add(1)
 			defer ended.Add(1)
-			next.ServeHTTP(w, r)
-		})
+			return ask()
+		}}
 	})
 	client := s.client(t)
 	ask := func(ctx context.Context, tenant string) error { // Each of its own, as the next check of one may be answered by lease.
@@ -108,13 +119,13 @@ func TestShutdownLosesNoCall(t *testing.T) {
 	t.Parallel()
 	var inside, answered atomic.Int64
 	arrived, release := make(chan struct{}, 1000), make(chan struct{})
-	first := newServer(t, limits(t, 1000), func(next http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	first := newServer(t, limits(t, 1000), func(next unary.Handler) unary.Handler {
+		return around{next, func(ask func() ([]byte, error)) ([]byte, error) {
 			inside.Add(1)
 			arrived <- struct{}{}
 			<-release
-			next.ServeHTTP(w, r)
-		})
+			return ask()
+		}}
 	})
 	second := newServer(t, limits(t, 1000), nil)
 	known := manual.NewBuilderWithScheme("two")

@@ -6,7 +6,7 @@ import "math"
 // Algorithms for Congestion Avoidance", 1989). The multiplicative decrease is the brake of the Loop, which holds for every rule.
 type aimd struct{}
 
-func (aimd) next(limit float64, _ int, _ Sample) (float64, Cause) {
+func (aimd) next(limit float64, _ int, _ Sample, _ float64) (float64, Cause) {
 	return limit + math.Sqrt(limit), CauseAdditive
 }
 

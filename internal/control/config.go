@@ -16,6 +16,8 @@ const (
 	Gradient Controller = "gradient"
 	// AIMD grows until calls take too long or fail.
 	AIMD Controller = "aimd"
+	// PID holds how long calls take at a target.
+	PID Controller = "pid"
 )
 
 // Config is by what a limit moves. Min, Max and Interval have to be there.
@@ -29,6 +31,10 @@ type Config struct {
 	MaxRunTime time.Duration
 	// MaxFailures is which part of the calls may fail, above 0 and at most 1; zero means DefaultMaxFailures.
 	MaxFailures float64
+	// TargetRunTime is how long calls are to take in the mean: of PID alone, which has to have it, and above zero.
+	TargetRunTime time.Duration
+	// Gains are those of PID; all zero means DefaultGains.
+	Gains Gains
 }
 
 // DefaultMaxFailures is half of what opens a circuit breaker by default.
@@ -37,6 +43,9 @@ const DefaultMaxFailures = 0.25
 // WithDefaults returns the config with what it leaves out.
 func (c Config) WithDefaults() Config {
 	c.Controller, c.MaxFailures = cmp.Or(c.Controller, Gradient), cmp.Or(c.MaxFailures, DefaultMaxFailures)
+	if c.Controller == PID {
+		c.Gains = cmp.Or(c.Gains, DefaultGains)
+	}
 	return c
 }
 
@@ -55,18 +64,11 @@ func (c Config) Validate() error {
 	add := func(field, value, allowed string) {
 		bad = append(bad, &configError{field, value, allowed})
 	}
-	if c.Controller != "" && c.Controller != Gradient && c.Controller != AIMD {
-		add("controller", strconv.Quote(string(c.Controller)), `"gradient" or "aimd"`)
+	if c.Controller != "" && c.Controller != Gradient && c.Controller != AIMD && c.Controller != PID {
+		add("controller", strconv.Quote(string(c.Controller)), `"gradient", "aimd" or "pid"`)
 	}
-	if c.Min < 1 {
-		add("min", strconv.Itoa(c.Min), "1 or more")
-	}
-	if c.Max < c.Min {
-		add("max", strconv.Itoa(c.Max), "min or more")
-	}
-	if c.Interval <= 0 {
-		add("interval", c.Interval.String(), "above 0")
-	}
+	c.validatePID(add)
+	validateBounds(c.Min, c.Max, c.Interval, add)
 	if c.MaxRunTime < 0 {
 		add("max_run_time", c.MaxRunTime.String(), "0 or more")
 	}
@@ -74,4 +76,28 @@ func (c Config) Validate() error {
 		add("max_failures", strconv.FormatFloat(c.MaxFailures, 'g', -1, 64), "above 0, at most 1")
 	}
 	return errors.Join(bad...)
+}
+
+// validateBounds checks what each controller has.
+func validateBounds(least, most int, interval time.Duration, add func(field, value, allowed string)) {
+	if least < 1 {
+		add("min", strconv.Itoa(least), "1 or more")
+	}
+	if most < least {
+		add("max", strconv.Itoa(most), "min or more")
+	}
+	if interval <= 0 {
+		add("interval", interval.String(), "above 0")
+	}
+}
+
+// validatePID reports what PID lacks, and what is there for PID alone.
+func (c Config) validatePID(add func(field, value, allowed string)) {
+	c.Gains.validate(c.Controller == PID, add)
+	switch {
+	case c.Controller != PID && c.TargetRunTime != 0:
+		add("target_run_time", c.TargetRunTime.String(), "none, but of pid")
+	case c.Controller == PID && c.TargetRunTime <= 0:
+		add("target_run_time", c.TargetRunTime.String(), "above 0: pid holds the run time there")
+	}
 }

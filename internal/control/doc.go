@@ -28,6 +28,17 @@
 //
 // √L more while no brake holds: for downstreams that say by errors or run time that they have enough.
 //
+// # PID
+//
+// Holds the mean run time at a target: for downstreams of which it is known how long their calls are to take. With the error e = (target -
+// measured)/target, the limit goes each interval by the part
+//
+//	Proportional·e + Integral·Σe - Derivative·Δmeasured/target
+//
+// of itself, at most as far as slew allows. Run times within 5 % of the target are at it. Nothing is integrated while the step is cut or the limit
+// at an end of its range, and what was integrated is dropped when the error goes to the other side: else the sum winds up and is made up for
+// later. From the third look on that sees nothing the limit goes back to the configured one, but while all of its units are taken.
+//
 // # What holds for each
 //
 //	brake        calls that take longer than MaxRunTime in the mean lower the limit by as much as they are too long, at least 10 %

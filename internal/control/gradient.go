@@ -30,7 +30,7 @@ const (
 
 func (g *gradient) forget() { g.points, g.way, g.pace = nil, 0, 0 }
 
-func (g *gradient) next(limit float64, in int, s Sample) (float64, Cause) {
+func (g *gradient) next(limit float64, in int, s Sample, _ float64) (float64, Cause) {
 	g.points = append(g.points, point{math.Log(float64(in)), math.Log(math.Max(s.goodput(in), math.SmallestNonzeroFloat64))})
 	if len(g.points) > pointsKept {
 		g.points = g.points[1:]

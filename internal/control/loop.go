@@ -53,6 +53,15 @@ const (
 	CauseNoGain     Cause = "no_gain"      // gradient: it does not
 	CauseUndecided  Cause = "undecided"    // gradient: it is between the two
 	CauseOutOfRange Cause = "out_of_range" // the limit was not between least and most
+
+	CauseBelowTarget Cause = "below_target" // PID: less was measured than may be
+	CauseAboveTarget Cause = "above_target" // PID: more was
+	CauseOnTarget    Cause = "on_target"    // PID: it is where it is to be
+	CauseIll         Cause = "ill"          // Health: it is below 0.3
+	CauseWell        Cause = "well"         // Health: it is above 0.8
+	CauseTooSoon     Cause = "too_soon"     // Health: the last change is too short ago
+	CauseTripped     Cause = "tripped"      // the circuit breaker of what it depends on has opened
+	CauseMissing     Cause = "missing"      // PID: nothing was measured for several looks, so back to the configured limit
 )
 
 // Step is what a Loop made of a sample.
@@ -90,14 +99,15 @@ type Loop struct {
 	// unit add up.
 	limit float64
 	force int
-	// pending is what was seen since the last sample that said something.
+	// pending is what was seen since the last sample that said something, missed how many looks saw nothing.
 	pending Sample
+	missed  int
 }
 
 // rule is a controller: where a limit is to go, without regard for what a Loop sees to.
 type rule interface {
-	// next is asked for samples that are bound.
-	next(limit float64, in int, s Sample) (to float64, why Cause)
+	// next is asked for samples that are bound, each of so many intervals.
+	next(limit float64, in int, s Sample, intervals float64) (to float64, why Cause)
 	// forget is told that what was seen is of the past.
 	forget()
 }
@@ -112,6 +122,8 @@ func New(config Config, limit int) (*Loop, error) {
 	switch config.Controller {
 	case AIMD:
 		l.rule = aimd{}
+	case PID:
+		l.rule = newPID(config.Gains, config.TargetRunTime.Seconds(), config.Min, config.Max)
 	default:
 		l.rule = &gradient{most: float64(config.Max)}
 	}
@@ -130,7 +142,7 @@ func (l *Loop) Tick(in int, s Sample) Step {
 		return l.to(math.Max(float64(l.config.Min), math.Min(float64(in), float64(l.config.Max))), CauseOutOfRange)
 	}
 	if s == (Sample{Bound: s.Bound}) {
-		return l.to(l.limit, CauseNoSample)
+		return l.nothing(s.Bound)
 	}
 	if s.Over <= 0 || s.Calls < 0 || s.Failures < 0 || s.Failures > s.Calls || s.Ran < 0 || s.Over > maxGap*l.config.Interval {
 		l.forget()
@@ -141,8 +153,13 @@ func (l *Loop) Tick(in int, s Sample) Step {
 		if l.pending.Over > maxGap*l.config.Interval {
 			l.forget()
 		}
+		if s.Calls == 0 {
+			return l.nothing(s.Bound)
+		}
+		l.missed = 0
 		return l.to(l.limit, CauseNoSample)
 	}
+	l.missed = 0
 	s = l.pending
 	if s.failureShare() > l.config.MaxFailures {
 		return l.brake(failureCut, CauseFailures)
@@ -158,8 +175,18 @@ func (l *Loop) Tick(in int, s Sample) Step {
 		l.rule.forget()
 		return l.to(float64(l.force), CauseNotBound)
 	}
-	to, why := l.rule.next(l.limit, l.force, s)
+	to, why := l.rule.next(l.limit, l.force, s, float64(s.Over)/float64(l.config.Interval))
 	return l.to(l.slew(to), why)
+}
+
+// nothing was seen: the limit stays, and that of PID goes back to the configured one after some looks, but while its units are all taken:
+// calls that do not end are no reason for more of them.
+func (l *Loop) nothing(bound bool) Step {
+	if l.missed++; l.missed < missedMost || bound || l.config.Controller != PID {
+		return l.to(l.limit, CauseNoSample)
+	}
+	l.forget()
+	return l.to(l.slew(math.Max(l.limit, float64(l.config.Max))), CauseMissing)
 }
 
 // failureCut is by what a brake multiplies the limit for failures.
@@ -220,6 +247,11 @@ var causeWords = map[Cause]string{
 	"override": "an operator has set it for a time", "override_over": "what an operator had set for a time is over",
 	CausePushback: "the receiver asks for less",
 	CauseFew:      "few enough calls are refused",
+
+	CauseBelowTarget: "what is measured is below its target", CauseAboveTarget: "what is measured is above its target",
+	CauseIll: "health is below 0.3", CauseWell: "health is above 0.8", CauseTooSoon: "the last change is too short ago",
+	CauseTripped:  "a circuit breaker that it depends on has opened",
+	CauseOnTarget: "what is measured is where it may be", CauseMissing: "nothing was measured for a while, so back to what is configured",
 }
 
 // Words tells a cause to people; one of another release by its name.

@@ -170,7 +170,7 @@ func (p *player) open(ctx context.Context) (err error) {
 // dial returns a client of the Redis at an address; one of a cluster may be at a host of its own.
 func dial(address, host string) (redis.UniversalClient, error) {
 	if host == "" {
-		return redisclient.Dial(address)
+		return redisclient.Dial(address, nil)
 	}
 	options, addrs, err := redisclient.ParseCluster(address)
 	if err != nil {

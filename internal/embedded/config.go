@@ -1,7 +1,6 @@
 package embedded
 
 import (
-	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -100,13 +99,8 @@ func (c Config) address() (address, error) {
 	if c.PoolSize != 0 {
 		options.PoolSize = c.PoolSize
 	}
-	if c.TLS != nil {
-		if options.TLSConfig == nil {
-			return address{}, &AddressError{Problem: "is not for TLS, and a TLS is configured"}
-		}
-		name := options.TLSConfig.ServerName
-		options.TLSConfig = c.TLS.Clone()
-		options.TLSConfig.ServerName = cmp.Or(c.TLS.ServerName, name)
+	if err := redisclient.Secure(options, c.TLS); err != nil {
+		return address{}, &AddressError{Problem: err.Error()}
 	}
 	return at, nil
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/shown"
+	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/store"
 )
 
@@ -55,7 +56,7 @@ func explainDownstream(ctx context.Context, s store.Deployment, name string) (Ex
 			e.add(reason)
 		}
 	}
-	if err := in.adaptive(ctx, s, &e, name); err != nil {
+	if err := in.adaptive(ctx, s, &e, func(m *policy.Moving) bool { return !m.Limits && m.Downstream == name }); err != nil {
 		return e, err
 	}
 	parked, err := in.first("", candidate{"downstream " + name, []string{"downstreams", name, "max_parked"}},
@@ -72,13 +73,18 @@ func explainDownstream(ctx context.Context, s store.Deployment, name string) (Ex
 	return e, nil
 }
 
-// adaptive tells what moves the limit of a downstream, if the policy has it moved, and what came of that.
-func (r *rules) adaptive(ctx context.Context, s store.Deployment, e *Explanation, downstream string) error {
+// ofLimits are what moves limits of admission: that of all, and of a queue unless it is "".
+func ofLimits(queue string) func(m *policy.Moving) bool {
+	return func(m *policy.Moving) bool { return m.Limits && (m.Queue == "" || m.Queue == queue) }
+}
+
+// adaptive tells what moves limits, those that the policy has moved of some, and what came of that.
+func (r *rules) adaptive(ctx context.Context, s store.Deployment, e *Explanation, of func(m *policy.Moving) bool) error {
 	for _, m := range r.compiled.Moving() {
-		if m.Downstream != downstream {
+		if !of(&m) {
 			continue
 		}
-		rule, err := r.first("", candidate{"downstream " + downstream, []string{"adaptive", m.Name}})
+		rule, err := r.first("", candidate{"adaptive " + m.Name, []string{"adaptive", m.Name}})
 		if err != nil {
 			return err
 		}
@@ -105,6 +111,10 @@ func ofAdaptive(a *store.Adaptation, rule *Rule) Reason {
 		reason.Binds = a.Limit < a.Own
 		reason.Text = fmt.Sprintf("adaptive %s has %s dispatched in force, of %s to %s where the policy's own dispatch is %s",
 			a.Name, v.InWords(float64(a.InForce())/store.RateUnit), v.InWords(v.Min), v.InWords(v.Max), v.InWords(v.Dispatch))
+	}
+	if a.IsLimits() {
+		reason.Binds = a.Limit < a.Own
+		reason.Text = fmt.Sprintf("adaptive %s has %s of %s in force, of %s to %s of what the policy says", a.Name, v.InWords(v.Limit), a.Gate.Words(), v.InWords(v.Min), v.InWords(v.Max))
 	}
 	switch {
 	case a.Override != nil:

@@ -52,7 +52,10 @@ func explainQueue(ctx context.Context, s store.Deployment, name string) (Explana
 	if err := in.doomed(&e, &q, now); err != nil {
 		return e, err
 	}
-	return e, in.pressure(&e, &q, now)
+	if err := in.pressure(&e, &q, now); err != nil {
+		return e, err
+	}
+	return e, in.adaptive(ctx, s, &e, ofLimits(name))
 }
 
 // eachTenant tells which limit a tenant has in a queue that nobody configured.

@@ -99,6 +99,9 @@ func newScope(ctx context.Context, store store.Deployment, scope admission.Scope
 		return e, nil, err
 	}
 	e.PolicyVersion = in.policy.Version
+	if err := in.adaptive(ctx, store, &e, ofLimits(queue)); err != nil {
+		return e, nil, err
+	}
 	switch {
 	case verdict.Decision != admission.Admitted:
 		e.Summary = fmt.Sprintf("a job of 1 token would be refused by %s", verdict.Scope)

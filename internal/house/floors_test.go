@@ -35,6 +35,7 @@ var rooms = []room{
 	{path: "internal/fairness", floor: pureFloor},
 	{path: "internal/trace", floor: pureFloor},
 	{path: "internal/limitheader", floor: pureFloor},
+	{path: "internal/unary", floor: 2},
 	{path: "internal/keyspace", floor: 2},
 	{path: "internal/callback", floor: 2},
 	{path: "internal/sqldb", floor: 2},

@@ -75,7 +75,7 @@ var Schema = []Kind{
 	{"recall", "set", "jobs whose bodies are there and whose deadlines have passed"},
 	{"starts", "hash", "those jobs' own times"},
 	{"suspended", "hash", "queues and tenants for which enqueueing is suspended"},
-	{"scales", "hash", "limits that are scaled: all, global or t:TENANT → part, until when by `bt`, who and why; with a TTL"},
+	{"scales", "hash", "limits that are scaled: all, global or t:TENANT → part, until when by `bt`, who and why; with a TTL. Of limits that move by themselves l:global or l:q:QUEUE → part, without an end, and then without a TTL"},
 	{"records", "hash", "what tenants have of their own beside the policy: TENANT → version, 7 bytes, and JSON; where the policy has `tenant_records`"},
 	{"result:KEY", "string", "a completed job's result, with a TTL"},
 	{"refund:ID", "string", "that the tokens of a taking were refunded, for a minute"},
@@ -85,7 +85,7 @@ var Schema = []Kind{
 	{"b:TENANT", "hash", "a tenant's buckets by the rest of their scope, packed (fragments/bucket.lua), `!` when they are full, `~` when its record was changed; the global one is in `state`. Of dimensions TENANT is `+DIMENSION+SHARD` of up to 120 keys, packed together, with `^` until when those that are full are not looked for again, and `+DIMENSION` of keys with limits of their own and, under no name, of the bucket that keys without room share; DIMENSION may be DIMENSION@TIER"},
 
 	{"shares", "hash", "of several partitions: a gate's whole bound and this one's fraction of it; that of the global rate is in `state`"},
-	{"adaptive", "hash", "gates whose limits move by themselves → what is in force, between which bounds, and why it was changed last"},
+	{"adaptive", "hash", "gates whose limits move by themselves, and l:global and l:q:QUEUE, limits of admission that do → what is in force, between which bounds, and why it was changed last"},
 	{"lease:SCOPE", "hash", "limiter → end and tokens of its lease, with a TTL"},
 	{"limiters", "zset", "limiters that live, until when"},
 	{"schedulers", "zset", "schedulers that live, until when"},

@@ -12,7 +12,8 @@
 // r over t sends at the rate, which the draft asks for where it bounds the ratio of the two; and where no token is left, the time until
 // there is one. The draft has Retry-After end no earlier than t, so an answer with a Retry-After has no longer t than that.
 //
-// Of a limit of fixed windows that have N tokens each it is q=N and the length of a window, and t is the time until the next one begins.
+// Of a limit of fixed windows that have N tokens each it is q=N and the length of a window, and t is the time until the next one begins; of sliding
+// ones t is no longer than all that was taken takes to come back.
 //
 // A later, unpublished text of the draft's repository calls r and t "a" and "w"; this follows what is published.
 package limitheader

@@ -27,7 +27,7 @@ type Bucket struct {
 	Rate  admission.TokensPerSecond // above zero
 	Burst admission.Tokens
 	Left  float64 // tokens; below zero is told as none
-	// Window is that of a limit of fixed windows, which have Burst each.
+	// Window is that of a limit of windows, which have Burst each.
 	Window admission.Window
 }
 

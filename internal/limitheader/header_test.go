@@ -58,6 +58,22 @@ func TestAWindowIsTold(t *testing.T) {
 	}
 }
 
+// TestASlidingWindowIsTold: it begins at no time, so that all of it is back a window and a tenth later at the latest.
+func TestASlidingWindowIsTold(t *testing.T) {
+	t.Parallel()
+	limit, err := admission.SlidingWindow(1000, "1m")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := Bucket{Name: "acme", Rate: limit.Rate(), Burst: limit.Burst, Left: 400, Window: limit.Window}
+	if policy, told := b.Policy(), b.Limit(0); policy != `"acme";q=1000;w=60;headgate-burst=1000` || told != `"acme";r=400;t=66` {
+		t.Errorf("%s, %s", policy, told)
+	}
+	if got := b.UntilFull(); got != 66*time.Second-time.Microsecond {
+		t.Errorf("it is full in %s", got)
+	}
+}
+
 func TestADelayIsASecondAtTheLeast(t *testing.T) {
 	t.Parallel()
 	for d, want := range map[time.Duration]string{0: "1", time.Nanosecond: "1", time.Second: "1", 1001 * time.Millisecond: "2", time.Hour: "3600"} {

@@ -60,6 +60,9 @@ func (r *modelRate) String() string {
 	return string(text)
 }
 
+// isLimits reports whether it is limits of admission that a name is about, not a gate.
+func isLimits(name string) bool { return name[0] == store.KindLimits }
+
 func isRate(name string) bool {
 	return name[0] == store.KindTenantRate || name[0] == store.KindDownstreamRate
 }
@@ -129,6 +132,9 @@ func (m *model) setCaps(c *fairqueue.Pass, names []string) {
 	for _, name := range names {
 		wanted, ok := m.caps[name]
 		switch {
+		case isLimits(name):
+			m.limitsMoved(name, func() { m.moved(name, wanted) })
+			continue
 		case isRate(name):
 			if m.moved(name, wanted); wanted.least > 0 {
 				wanted.rate = m.adaptive[name].inForce()
@@ -289,7 +295,10 @@ func (a *adaptive) inForce() buckets.Limit {
 
 // inWords tells a limit to the audit.
 func (a *adaptive) inWords(limit int) string {
-	if !a.IsRate() {
+	switch {
+	case a.IsLimits():
+		return fmt.Sprintf("%.4g %%", 100*float64(limit)/store.PartWhole)
+	case !a.IsRate():
 		return strconv.Itoa(limit)
 	}
 	return fmt.Sprintf("%.4g a second", float64(limit)/store.RateUnit)
@@ -349,7 +358,7 @@ func (p *Partition) Override(_ context.Context, gate store.GateName, limit int, 
 func (m *model) override(now int64, name string, limit int, duration time.Duration, by store.Intervention) (int64, error) {
 	a := m.adaptive[name]
 	switch {
-	case a == nil || m.room.Gates[name] == nil || m.room.Gates[name].Default:
+	case a == nil || !isLimits(name) && (m.room.Gates[name] == nil || m.room.Gates[name].Default):
 		return 0, fmt.Errorf("%w: %s", store.ErrNotAdaptive, name)
 	case duration == 0 && a.Override == nil:
 		return 0, nil
@@ -374,15 +383,10 @@ func (m *model) override(now int64, name string, limit int, duration time.Durati
 	a.number++
 	a.Cause, a.At = cause, time.UnixMicro(now)
 	if limit != a.Limit {
-		a.Before, a.Limit, a.Why, a.Changed = a.Limit, limit, cause, time.UnixMicro(now)
-		if a.IsRate() {
-			m.setRate(name, a.inForce(), true)
-		} else {
-			m.setCap(name, limit, true)
-		}
-		c.Freed(name)
+		a.Before, a.Why, a.Changed = a.Limit, cause, time.UnixMicro(now)
+		m.applyMoved(c, name, limit)
 	}
-	m.record(now, by, action, name, m.room.Gates[name].Held, duration)
+	m.record(now, by, action, name, m.heldAt(name), duration)
 	c.WakeFreed()
 	m.fill(c, now)
 	return a.number, nil
@@ -404,7 +408,7 @@ func (p *Partition) Adaptations(context.Context) (all []store.Adaptation, err er
 			if g := m.room.Gates[name]; g != nil {
 				one.Held, one.Paused = g.Held, g.Rate == nil && !g.Default && g.Limit == 0
 			}
-			if b := m.breakers[name[len("d:"):]]; b != nil {
+			if b := m.breakers[name[len("d:"):]]; b != nil && !isLimits(name) {
 				heard, _ := b.HeardAt()
 				one.Calls, one.Failures, one.Ran, one.Refused, one.Heard = b.calls, b.failures, b.ran, b.refused, time.UnixMicro(int64(heard)/1000)
 			}

@@ -326,12 +326,7 @@ func (m *model) trueUp(left []*modelJob, jobs []store.Finish, ends []store.Ended
 		if back > 0 && c.Changed(j.Tenant, j.arrival) {
 			continue // Under other limits the buckets may have been others.
 		}
-		for _, step := range c.PathOf(f.Spent.Limits, j.Tenant, j.Queue, f.Spent.Class) {
-			level, stamp := c.LevelOf(step)
-			if to := buckets.TrueUp(level, step.Limit, j.Cost, f.Spent.Cost, buckets.Span(now-j.arrival), 0); to != level && c.HasRoom(step.Scope) {
-				c.Put(step, to, stamp)
-			}
-		}
+		c.TrueUp(c.PathOf(f.Spent.Limits, j.Tenant, j.Queue, f.Spent.Class), j.Cost, f.Spent.Cost, buckets.Span(now-j.arrival), nil)
 		m.refunds += int64(max(0, back))
 	}
 	c.Commit()

@@ -10,7 +10,6 @@ import (
 
 	"github.com/headgate/headgate/buckets"
 	"github.com/headgate/headgate/fairqueue"
-	"github.com/headgate/headgate/internal/memory/internal/bank"
 	"github.com/headgate/headgate/store"
 )
 
@@ -132,18 +131,41 @@ func (p *Partition) Pause(_ context.Context, name store.GateName, duration time.
 	if err := checkCap(name, by); err != nil {
 		return 0, err
 	}
-	p.write(func(m *model, now int64) {
-		c := m.begin(now)
-		then := m.inForce(string(name))
-		if then == 0 {
-			then = store.Unlimited
-		}
-		held = m.limited(c, string(name), 0, duration, then, by, now)
-		m.record(now, by, store.AuditPause, string(name), held, duration)
-		c.WakeFreed()
-		m.fill(c, now)
-	})
+	p.write(func(m *model, now int64) { held = m.pause(name, duration, by, now) })
 	return held, nil
+}
+
+// pause shuts a gate, which keeps its limit for later.
+func (m *model) pause(name store.GateName, duration time.Duration, by store.Intervention, now int64) (held int) {
+	c := m.begin(now)
+	then := m.inForce(string(name))
+	if then == 0 {
+		then = store.Unlimited
+	}
+	held = m.limited(c, string(name), 0, duration, then, by, now)
+	m.record(now, by, store.AuditPause, string(name), held, duration)
+	c.WakeFreed()
+	m.fill(c, now)
+	return held
+}
+
+// PauseAtLeast is Pause but for what is paused for as long, as store.Gates.PauseAtLeast.
+func (p *Partition) PauseAtLeast(_ context.Context, name store.GateName, duration time.Duration, by store.Intervention) (did bool, err error) {
+	if err := checkCap(name, by); err != nil {
+		return false, err
+	}
+	p.write(func(m *model, now int64) {
+		limit, own := m.ownLimit(string(name))
+		if own && limit == 0 {
+			until := m.gateNotes[string(name)].until
+			if until == 0 || duration > 0 && until+store.PauseSlack.Microseconds() >= now+duration.Microseconds() {
+				return
+			}
+		}
+		did = true
+		m.pause(name, duration, by, now)
+	})
+	return did, nil
 }
 
 // Unpause ends what Pause began, as store.Partition.Unpause.
@@ -341,78 +363,4 @@ func (m *model) setReserves(c *fairqueue.Pass, wanted map[string]store.Reserve) 
 			c.Freed(fairqueue.ReserveGate(queue))
 		}
 	}
-}
-
-// scale is a part of limits that is in force until the buckets' time ends.
-type scale struct {
-	part float64
-	ends buckets.Instant
-	held heldBy
-}
-
-// scaled returns what limits are scaled to, nil for nothing, and when limits last changed: one that has ended has changed them then.
-func (m *model) scaled(now int64) (scales bank.Scales, changed buckets.Instant) {
-	changed = m.changed
-	if len(m.scales) == 0 {
-		return nil, changed
-	}
-	at := buckets.Instant(m.bucketTime(now))
-	for target, s := range m.scales {
-		if s.ends <= at {
-			changed = max(changed, s.ends)
-			continue
-		}
-		if scales == nil {
-			scales = bank.Scales{}
-		}
-		scales[target] = &buckets.Scaling{Part: s.part, Ends: s.ends, Until: s.ends - at + buckets.Instant(now)}
-	}
-	return scales, changed
-}
-
-// ScaleLimits scales limits for a time, as store.Buckets.ScaleLimits.
-func (p *Partition) ScaleLimits(_ context.Context, target store.GateName, part float64, duration time.Duration, by store.Intervention) (was bool, err error) {
-	if err := store.ValidateScale(target, part, duration, by); err != nil {
-		return false, err
-	}
-	p.write(func(m *model, now int64) {
-		scales, _ := m.scaled(now)
-		was = scales[target] != nil
-		delete(scales, target)
-		switch {
-		case duration == 0 && !was:
-			return
-		case duration > 0 && len(scales) >= store.MaxScales:
-			err = store.ErrTooManyScales
-			return
-		}
-		m.advance(now)
-		maps.DeleteFunc(m.scales, func(name store.GateName, _ scale) bool { return scales[name] == nil })
-		action := store.AuditScaleEnd
-		if duration > 0 {
-			if m.scales == nil {
-				m.scales = map[store.GateName]scale{}
-			}
-			action, was = store.AuditScale, true
-			m.scales[target] = scale{part, buckets.Instant(m.filled + duration.Microseconds()), heldSinceNow(by, now)}
-			by.Reason = store.ScaleReason(part, by.Reason)
-		}
-		m.changed = buckets.Instant(m.filled)
-		m.record(now, by, action, string(target), 0, duration)
-	})
-	return was, err
-}
-
-// Scales returns what limits are scaled to, as store.Buckets.Scales.
-func (p *Partition) Scales(context.Context) (all []store.Scale, err error) {
-	p.read(func(m *model, now int64) {
-		scales, _ := m.scaled(now)
-		for _, target := range slices.Sorted(maps.Keys(scales)) {
-			s := m.scales[target]
-			all = append(all, store.Scale{
-				Target: target, Part: s.part, Until: scales[target].Until.Time(), Author: s.held.author, Reason: s.held.reason, Since: microTime(s.held.since),
-			})
-		}
-	})
-	return all, nil
 }

@@ -118,3 +118,39 @@ func (p *pair) gate(limit int) {
 	g := store.Gate{Name: store.DownstreamGate("api"), Limit: limit, By: store.Intervention{Reason: p.tb.Name()}}
 	p.same("gate", func(s store.Partition) any { return replied(s.SetGate(p.ctx, g)) })
 }
+
+// TestAPauseThatLastsAtLeast begins one, makes one longer, and leaves one alone that ends later or a second sooner at most: its cap comes back
+// with its end, whoever has made it longer.
+func TestAPauseThatLastsAtLeast(t *testing.T) {
+	t.Parallel()
+	p := newPair(t)
+	gate := store.DownstreamGate("smtp")
+	hold := func(length time.Duration, want bool) {
+		t.Helper()
+		did := p.same("hold", func(s store.Partition) any {
+			return replied(s.PauseAtLeast(p.ctx, gate, length, store.RetryAfterBy(length)))
+		})
+		if did.(reply).Values[0] != want {
+			t.Errorf("for %s: %v", length, did)
+		}
+		if all := p.held(); len(all) != 1 {
+			t.Errorf("for %s: %v", length, all)
+		}
+	}
+	p.same("cap", func(s store.Partition) any { return replied(s.SetGate(p.ctx, store.Gate{Name: gate, Limit: 7})) })
+	hold(10*time.Second, true)
+	hold(10*time.Second, false)
+	hold(11*time.Second, false)
+	p.move(time.Second)
+	hold(10*time.Second+time.Microsecond, true)
+	hold(9*time.Second, false)
+	hold(time.Minute, true)
+	p.move(time.Minute)
+	p.same("promote", func(s store.Partition) any { return replied(s.Promote(p.ctx, "s1", time.Hour)) })
+	gates := p.same("gates", func(s store.Partition) any { return replied(s.Gates(p.ctx)) })
+	if all := gates.(reply).Values[0].([]store.GateState); len(all) != 1 || all[0].Limit != 7 {
+		t.Errorf("after it: %+v", all)
+	}
+	hold(0, true)
+	hold(time.Hour, false)
+}

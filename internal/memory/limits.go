@@ -127,14 +127,10 @@ func (m *model) commit(now int64, id string, receipt *store.Taken, actual admiss
 		return store.Refunded
 	}
 	c.Enter([]store.Question{*q})
-	for _, step := range c.WayOf(q) {
+	c.TrueUp(c.WayOf(q), q.Cost, actual, buckets.Span(elapsed), func(step buckets.LevelLimit) buckets.Micro {
 		// What came in since may have found the bucket full had the tokens not been taken. Then it is not owed.
-		room := step.Limit.Burst - buckets.Micro(receipt.Left[step.Scope.Level()]) - step.Limit.Came(buckets.Span(elapsed)) - since
-		before, stamp := c.LevelOf(step)
-		if after := buckets.TrueUp(before, step.Limit, q.Cost, actual, buckets.Span(elapsed), room); after != before && c.HasRoom(step.Scope) {
-			c.Put(step, after, stamp)
-		}
-	}
+		return step.Limit.Burst - buckets.Micro(receipt.Left[step.Scope.Level()]) - step.Limit.Came(buckets.Span(elapsed)) - since
+	})
 	m.refunds += int64(max(0, q.Cost-actual))
 	c.Commit()
 	m.advance(now)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/buckets"
 	"github.com/headgate/headgate/fairqueue"
 	"github.com/headgate/headgate/internal/memory/internal/names"
 	"github.com/headgate/headgate/store"
@@ -259,6 +260,11 @@ func (m *model) wakeIf(at, before int64) {
 // NewMover implements store.Timers: memory has no second Redis.
 func (p *Partition) NewMover(string) store.Mover { return nil }
 
+// SpillState implements store.Timers: it is of Redis alone, too.
+func (p *Partition) SpillState(context.Context) (store.SpillState, error) {
+	return store.SpillState{Held: -1}, nil
+}
+
 // LastTick returns the last tick of a periodic job that was noted, as store.Partition.LastTick.
 func (p *Partition) LastTick(_ context.Context, name string, first time.Time) (last time.Time, err error) {
 	p.write(func(m *model, _ int64) {
@@ -302,7 +308,8 @@ func (m *model) adapt(now int64, to *store.Adapt) (number int64, err error) {
 	}
 	note := m.gateNotes[name]
 	limit, _ := m.ownLimit(name)
-	if a.Frozen != nil && !over && !(a.IsRate() && to.Limit == a.Limit) || !a.IsRate() && m.inForce(name) != a.Limit || limit != 0 && note.until != 0 || to.Number != 0 && to.Number < a.number {
+	byOthers := !isLimits(name) && (!a.IsRate() && m.inForce(name) != a.Limit || limit != 0 && note.until != 0)
+	if a.Frozen != nil && !over && !(a.IsRate() && to.Limit == a.Limit) || byOthers || to.Number != 0 && to.Number < a.number {
 		return 0, nil
 	}
 	if over {
@@ -336,19 +343,55 @@ func (m *model) adapt(now int64, to *store.Adapt) (number int64, err error) {
 	} else {
 		a.Lowered++
 	}
-	a.Before, a.Limit, a.Why, a.Changed = a.Limit, limit, to.Cause, time.UnixMicro(now)
-	if a.IsRate() {
-		m.setRate(name, a.inForce(), true)
-	} else {
-		m.setCap(name, limit, true)
-	}
+	a.Before, a.Why, a.Changed = a.Limit, to.Cause, time.UnixMicro(now)
+	m.applyMoved(c, name, limit)
 	if to.Number == 0 && now-a.toldAt >= store.AdaptAuditEvery.Microseconds() {
 		by := store.Intervention{Author: store.AdaptAuthor, Reason: a.inWords(a.told) + " to " + a.inWords(limit) + ": " + to.Cause}
-		m.record(now, by, store.AuditAdapt, name, m.room.Gates[name].Held, 0)
+		m.record(now, by, store.AuditAdapt, name, m.heldAt(name), 0)
 		a.told, a.toldAt = limit, now
 	}
-	c.Freed(name)
 	c.WakeFreed()
 	m.fill(c, now)
 	return a.number, nil
+}
+
+// limitsMoved notes when limits of admission change by what is done to the one that moves them.
+func (m *model) limitsMoved(name string, change func()) {
+	before := m.partOf(name)
+	if change(); m.partOf(name) != before {
+		m.changed = buckets.Instant(m.filled)
+	}
+}
+
+// partOf is how much of the limits of a name is in force.
+func (m *model) partOf(name string) int {
+	if a := m.adaptive[name]; a != nil {
+		return a.Limit
+	}
+	return store.PartWhole
+}
+
+// applyMoved puts a limit in force that moves by itself.
+func (m *model) applyMoved(c *fairqueue.Pass, name string, limit int) {
+	a := m.adaptive[name]
+	switch {
+	case a.IsLimits():
+		m.limitsMoved(name, func() { a.Limit = limit })
+		return
+	case a.IsRate():
+		a.Limit = limit
+		m.setRate(name, a.inForce(), true)
+	default:
+		a.Limit = limit
+		m.setCap(name, limit, true)
+	}
+	c.Freed(name)
+}
+
+// heldAt is how much is held at a gate, 0 where there is none.
+func (m *model) heldAt(name string) int {
+	if g := m.room.Gates[name]; g != nil {
+		return g.Held
+	}
+	return 0
 }

@@ -1,11 +1,16 @@
 package memory
 
 import (
+	"context"
+	"maps"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/buckets"
 	"github.com/headgate/headgate/fairqueue"
+	"github.com/headgate/headgate/internal/memory/internal/bank"
 	"github.com/headgate/headgate/internal/memory/internal/times"
 	"github.com/headgate/headgate/store"
 )
@@ -236,4 +241,97 @@ func (m *model) knows(queue string) bool {
 		return true
 	}
 	return m.room.Served(queue)
+}
+
+// scale is a part of limits that is in force until the buckets' time ends.
+type scale struct {
+	part float64
+	ends buckets.Instant
+	held heldBy
+}
+
+// scaled returns what limits are scaled to, nil for nothing, and when limits last changed: one that has ended has changed them then.
+func (m *model) scaled(now int64) (scales bank.Scales, changed buckets.Instant) {
+	changed = m.changed
+	at := buckets.Instant(m.bucketTime(now))
+	for name, a := range m.adaptive {
+		if a.IsLimits() && a.Limit < store.PartWhole {
+			if scales == nil {
+				scales = bank.Scales{}
+			}
+			lasts := buckets.Instant(store.PartLasts.Microseconds())
+			scales[store.GateName(name)] = &buckets.Scaling{Part: float64(a.Limit) / store.PartWhole, Ends: at + lasts, Until: lasts + buckets.Instant(now)}
+		}
+	}
+	for target, s := range m.scales {
+		if s.ends <= at {
+			changed = max(changed, s.ends)
+			continue
+		}
+		if scales == nil {
+			scales = bank.Scales{}
+		}
+		scales[target] = &buckets.Scaling{Part: s.part, Ends: s.ends, Until: s.ends - at + buckets.Instant(now)}
+	}
+	return scales, changed
+}
+
+// ScaleLimits scales limits for a time, as store.Buckets.ScaleLimits.
+func (p *Partition) ScaleLimits(_ context.Context, target store.GateName, part float64, duration time.Duration, by store.Intervention) (was bool, err error) {
+	if err := store.ValidateScale(target, part, duration, by); err != nil {
+		return false, err
+	}
+	p.write(func(m *model, now int64) {
+		scales, _ := m.scaled(now)
+		was = scales[target] != nil
+		delete(scales, target)
+		switch {
+		case duration == 0 && !was:
+			return
+		case duration > 0 && m.ofOperators(scales) >= store.MaxScales:
+			err = store.ErrTooManyScales
+			return
+		}
+		m.advance(now)
+		maps.DeleteFunc(m.scales, func(name store.GateName, _ scale) bool { return scales[name] == nil })
+		action := store.AuditScaleEnd
+		if duration > 0 {
+			if m.scales == nil {
+				m.scales = map[store.GateName]scale{}
+			}
+			action, was = store.AuditScale, true
+			m.scales[target] = scale{part, buckets.Instant(m.filled + duration.Microseconds()), heldSinceNow(by, now)}
+			by.Reason = store.ScaleReason(part, by.Reason)
+		}
+		m.changed = buckets.Instant(m.filled)
+		m.record(now, by, action, string(target), 0, duration)
+	})
+	return was, err
+}
+
+// ofOperators counts the scales that somebody has set.
+func (m *model) ofOperators(scales bank.Scales) (n int) {
+	for target := range scales {
+		if _, own := m.scales[target]; own {
+			n++
+		}
+	}
+	return n
+}
+
+// Scales returns what limits are scaled to, as store.Buckets.Scales.
+func (p *Partition) Scales(context.Context) (all []store.Scale, err error) {
+	p.read(func(m *model, now int64) {
+		scales, _ := m.scaled(now)
+		for _, target := range slices.Sorted(maps.Keys(m.scales)) {
+			if scales[target] == nil {
+				continue
+			}
+			s := m.scales[target]
+			all = append(all, store.Scale{
+				Target: target, Part: s.part, Until: scales[target].Until.Time(), Author: s.held.author, Reason: s.held.reason, Since: microTime(s.held.since),
+			})
+		}
+	})
+	return all, nil
 }

@@ -2,6 +2,7 @@ package migrate
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"math"
@@ -149,22 +150,43 @@ func (p *partition) forgetCarried(ctx context.Context) error {
 }
 
 // globalBucket is a partition's part of the global limit, in the units of fragments/bucket.lua. Of fixed windows it has no rate, but when the
-// window ends and how long it is.
+// window ends and how long it is; of sliding ones it has what was taken when.
 type globalBucket struct {
 	level, burst, rate float64
 	ends, length       int64
+	sliding            buckets.Bucket // absent unless it is one
 }
 
 // text is how it is noted.
-func (b globalBucket) text() string {
+func (b globalBucket) text() (string, error) {
+	if b.sliding.Sliding() {
+		packed, err := b.sliding.MarshalText()
+		if err != nil {
+			return "", fmt.Errorf("write part of the global limit: %w", err)
+		}
+		return slidingMark + hex.EncodeToString(packed), nil
+	}
 	text := fmt.Sprintf("%.0f %.17g %.17g", b.level, b.burst, b.rate)
 	if b.ends > 0 {
 		text += fmt.Sprintf(" %d %d", b.ends, b.length)
 	}
-	return text
+	return text, nil
 }
 
+// slidingMark begins the text of a sliding window.
+const slidingMark = "sliding "
+
 func parseGlobal(text string) (b globalBucket, err error) {
+	if packed, sliding := strings.CutPrefix(text, slidingMark); sliding {
+		var raw []byte
+		if raw, err = hex.DecodeString(packed); err == nil {
+			b.sliding, err = buckets.Parse(string(raw))
+		}
+		if err != nil {
+			return b, fmt.Errorf("read part of the global limit %q: %w", text, err)
+		}
+		return b, nil
+	}
 	if n, err := fmt.Sscan(text, &b.level, &b.burst, &b.rate, &b.ends, &b.length); n != 3 && err != nil {
 		return b, fmt.Errorf("read part of the global limit %q: %w", text, err)
 	}
@@ -181,7 +203,9 @@ func (m *Migration) divideGlobal(ctx context.Context) error {
 		if each, err = m.eachGlobal(ctx); err != nil {
 			return err
 		}
-		text = each.text()
+		if text, err = each.text(); err != nil {
+			return err
+		}
 		err = redisconn.Client(first.conn).HSet(ctx, first.conn.Partition.State(), noted, text).Err()
 	}
 	if err != nil {
@@ -196,7 +220,7 @@ func (m *Migration) divideGlobal(ctx context.Context) error {
 			return fmt.Errorf("forget share of the global limit: %w", redisconn.Unread(err))
 		}
 	}
-	if each.rate == 0 && each.ends == 0 {
+	if each.rate == 0 && each.ends == 0 && !each.sliding.Sliding() {
 		return nil
 	}
 	for _, part := range m.to {
@@ -210,12 +234,14 @@ func (m *Migration) divideGlobal(ctx context.Context) error {
 // eachGlobal returns what each partition is to have of the global limit; none where all are full, or there is none.
 func (m *Migration) eachGlobal(ctx context.Context) (each globalBucket, err error) {
 	var sum globalBucket
+	var sliding []buckets.Bucket
 	found := 0.0
 	for _, part := range m.from[:m.before] {
 		b, ok, err := part.globalBucket(ctx)
 		if err != nil {
 			return each, err
 		}
+		sliding = append(sliding, b.sliding)
 		if ok && b.ends > sum.ends { // A window under way: what others have of one that is over is as good as full.
 			sum, found = globalBucket{ends: b.ends, length: b.length}, 0
 		}
@@ -224,7 +250,7 @@ func (m *Migration) eachGlobal(ctx context.Context) (each globalBucket, err erro
 			sum.level, sum.burst, sum.rate = sum.level+b.level, sum.burst+b.burst, sum.rate+b.rate
 		}
 	}
-	if found == 0 {
+	if each.sliding = buckets.DivideSliding(sliding, len(m.to)); found == 0 || each.sliding.Sliding() {
 		return each, nil
 	}
 	before, parts := float64(m.before), float64(len(m.to))
@@ -251,7 +277,10 @@ func (p *partition) globalBucket(ctx context.Context) (b globalBucket, found boo
 	if err != nil {
 		return b, false, fmt.Errorf("read global bucket: %w", err)
 	}
-	if stored.Windowed() {
+	switch {
+	case stored.Sliding():
+		return globalBucket{sliding: stored}, true, nil
+	case stored.Windowed():
 		return globalBucket{level: float64(stored.Level), burst: float64(stored.Quota), ends: int64(stored.Stamp), length: int64(stored.Fill)}, true, nil
 	}
 	level, passed := float64(stored.Level), float64(max(0, redisconn.Whole(clock)-int64(stored.Stamp)))
@@ -267,8 +296,11 @@ func (p *partition) putGlobal(ctx context.Context, b globalBucket) error {
 		return err
 	}
 	text := fmt.Sprintf("%.0f:%s:%.0f:%s", b.level, clock, math.Ceil((b.burst-b.level)/b.rate), strconv.FormatFloat(b.rate, 'g', 17, 64))
-	if b.ends > 0 {
+	if b.ends > 0 || b.sliding.Sliding() {
 		window := buckets.Bucket{Level: buckets.Micro(b.level), Stamp: buckets.Instant(b.ends), Fill: buckets.Span(b.length), Quota: buckets.Micro(b.burst)}
+		if b.sliding.Sliding() {
+			window = b.sliding
+		}
 		packed, err := window.MarshalText()
 		if err != nil {
 			return fmt.Errorf("write global bucket: %w", err)

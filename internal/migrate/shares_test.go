@@ -51,11 +51,25 @@ func TestAMigrationForgetsSharesOfTheGlobalRate(t *testing.T) {
 // that and no more.
 func TestAMigrationDividesTheWindowOfTheGlobalLimit(t *testing.T) {
 	t.Parallel()
+	fixed, err := admission.FixedWindow(60, "month", "", "Europe/Berlin")
+	check(t, err)
+	sliding, err := admission.SlidingWindow(60, "744h")
+	check(t, err)
+	log, err := admission.SlidingLog(60, "744h")
+	check(t, err)
+	for name, quota := range map[string]admission.Limit{"fixed_window": fixed, "sliding_window": sliding, "sliding_log": log} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			windowIsDivided(t, quota)
+		})
+	}
+}
+
+func windowIsDivided(t *testing.T, quota admission.Limit) {
+	t.Helper()
 	client := redistest.Shared(t).Client(t)
 	prefix := redistest.Prefix(t)
 	s, err := redisstore.Open(t.Context(), client, redisstore.Config{Prefix: prefix, Partitions: 3})
-	check(t, err)
-	quota, err := admission.FixedWindow(60, "month", "", "Europe/Berlin")
 	check(t, err)
 	take := func(most int) (admitted int) {
 		t.Helper()

@@ -41,7 +41,7 @@ func must(tb testing.TB, err error) {
 
 // tables are all that a mirror has.
 var tables = []string{
-	"headgate_audit", "headgate_policy_versions", "headgate_usage", "headgate_transitions", "headgate_mirror_gaps", "headgate_mirror_place", "headgate_mirror_of",
+	"headgate_audit", "headgate_policy_versions", "headgate_usage", "headgate_transitions", "headgate_anomalies", "headgate_mirror_gaps", "headgate_mirror_place", "headgate_mirror_of",
 	"headgate_mirror_version",
 }
 
@@ -122,7 +122,13 @@ func (b *Bench) Act(ctx context.Context) error {
 	_, forced := b.store.ForceBreaker(ctx, fmt.Sprint("d", n%4), []breaker.State{breaker.Open, breaker.Closed}[n/4%2], time.Minute, by)
 	version, read := b.store.PolicyInForce(ctx)
 	_, _, took := part.Take(ctx, version, store.Question{Tenant: tenant, Queue: queue, Class: admission.Medium, Cost: admission.Tokens(1 + n%9), Usage: 100})
-	return errors.Join(paused, again, forced, read, took)
+	if n%4 != 0 { // Redis keeps 1,000 of them.
+		return errors.Join(paused, again, forced, read, took)
+	}
+	_, noted := b.store.NoteAnomalies(ctx, []store.Anomaly{{
+		Kind: store.AnomalyKinds[n%len(store.AnomalyKinds)], Of: "tenant", Name: fmt.Sprint(tenant, "-", n), Minute: time.Now().Truncate(time.Minute), Rate: float64(n), Usual: 2.5, Deviation: 0.125, Score: float64(n) / 4,
+	}})
+	return errors.Join(paused, again, forced, read, took, noted)
 }
 
 // at is a time of a row as text.
@@ -180,8 +186,9 @@ func (b *Bench) Equal(tb testing.TB) {
 		"audit": {b.audit(tb), b.rows(tb, `SELECT `+b.at("at")+`, action, name, jobs, downstream, lasts_us, from_version, to_version, restored, author, reason, changes FROM headgate_audit`)},
 		"transitions": {b.transitions(tb), b.rows(tb, `SELECT part, id, `+b.at("at")+`, downstream, from_state, to_state, period, cause, reason, workers, callers, `+b.at("ends")+
 			` FROM headgate_transitions`)},
-		"versions": {b.versions(tb), b.rows(tb, `SELECT version, `+b.at("at")+`, author, reason, restored, document FROM headgate_policy_versions`)},
-		"usage":    {b.usage(tb), b.rows(tb, `SELECT tenant, queue, jobs, calls, reserved, refunded, added, committed FROM headgate_usage`)},
+		"versions":  {b.versions(tb), b.rows(tb, `SELECT version, `+b.at("at")+`, author, reason, restored, document FROM headgate_policy_versions`)},
+		"anomalies": {b.anomalies(tb), b.rows(tb, `SELECT id, `+b.at("at")+`, kind, of_what, name, `+b.at("minute")+`, rate * 8, usual * 8, deviation * 8, score * 8 FROM headgate_anomalies`)},
+		"usage":     {b.usage(tb), b.rows(tb, `SELECT tenant, queue, jobs, calls, reserved, refunded, added, committed FROM headgate_usage`)},
 	} {
 		want, got := pair[0], pair[1]
 		if len(want) == 0 {
@@ -233,6 +240,22 @@ func (b *Bench) transitions(tb testing.TB) (lines []string) {
 	}
 	slices.Sort(lines)
 	return lines
+}
+
+func (b *Bench) anomalies(tb testing.TB) (lines []string) {
+	tb.Helper()
+	for after := ""; ; {
+		of, err := b.store.AnomaliesAfter(tb.Context(), after, 100)
+		must(tb, err)
+		for i := range of.Entries {
+			e := &of.Entries[i]
+			lines = append(lines, fmt.Sprintf("%s|%s|%s|%s|%s|%s|%g|%g|%g|%g", e.ID, when(e.At), e.Kind, e.Of, e.Name, when(e.Minute), 8*e.Rate, 8*e.Usual, 8*e.Deviation, 8*e.Score))
+		}
+		if after = of.Position; len(of.Entries) < 100 {
+			slices.Sort(lines)
+			return lines
+		}
+	}
 }
 
 func (b *Bench) versions(tb testing.TB) (lines []string) {

@@ -11,8 +11,12 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/internal/migrate"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/internal/rollout"
 	"github.com/headgate/headgate/mirror"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // Suite holds a mirror to its rules on a database.
@@ -22,6 +26,7 @@ func Suite(t *testing.T, d *Database) {
 	t.Run("what had gone is told", func(t *testing.T) { testGap(t, d) })
 	t.Run("one of two works", func(t *testing.T) { testTwo(t, d) })
 	t.Run("a database has one deployment", func(t *testing.T) { testOther(t, d) })
+	t.Run("another number of partitions", func(t *testing.T) { testPartitions(t, d) })
 	t.Run("an analyst's questions", func(t *testing.T) { testQuestions(t, d) })
 }
 
@@ -177,6 +182,34 @@ func (b *Bench) until(tb testing.TB, what string, done func() bool) {
 	for end := time.Now().Add(time.Minute); !done(); <-time.After(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			tb.Fatalf("after a minute: not that %s", what)
+		}
+	}
+}
+
+// testPartitions: a deployment that is divided anew is copied on, each entry once, whatever partition has it by then.
+func testPartitions(t *testing.T, d *Database) { //nolint:thelper // It is a test.
+	b := NewBench(t, d, nil)
+	b.must(t, 1, b.Policy)
+	b.must(t, 60, b.Act)
+	must(t, b.Mirror(t, nil).Once(t.Context()))
+	b.must(t, 60, b.Act) // While no mirror runs.
+	client := redistest.Shared(t).Client(t)
+	m, err := migrate.Open(t.Context(), client, client, migrate.Config{Prefix: b.prefix, Partitions: 4, Update: rollout.Renew})
+	must(t, err)
+	_, err = m.Run(t.Context())
+	must(t, err)
+	b.store, err = redisstore.Open(t.Context(), client, redisstore.Config{Prefix: b.prefix})
+	must(t, err)
+	if n := len(b.store.Partitions()); n != 4 {
+		t.Fatalf("there are %d partitions", n)
+	}
+	b.must(t, 60, b.Act)
+	again := b.Mirror(t, nil)
+	must(t, again.Once(t.Context()))
+	b.Equal(t)
+	for source, s := range again.Stats().Sources {
+		if s.Gaps != 0 {
+			t.Errorf("%s: %d gaps, and nothing had gone", source, s.Gaps)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package redisclient
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -130,20 +131,42 @@ func hostPort(host string) (string, error) {
 	return net.JoinHostPort(name, cmp.Or(port, defaultSentinelPort)), nil
 }
 
-// Dial returns a client of the Redis, or of the cluster, at an address, which Parse or ParseCluster take. It sends nothing.
-func Dial(address string) (redis.UniversalClient, error) {
+// Dial returns a client of the Redis, or of the cluster, at an address, which Parse or ParseCluster take, with settings of TLS as Secure has it.
+// It sends nothing.
+func Dial(address string, settings *tls.Config) (redis.UniversalClient, error) {
 	if IsCluster(address) {
 		options, addrs, err := ParseCluster(address)
+		if err == nil {
+			err = Secure(options, settings)
+		}
 		if err != nil {
 			return nil, err
 		}
 		return NewCluster(options, addrs), nil
 	}
 	options, by, err := Parse(address)
+	if err == nil {
+		err = Secure(options, settings)
+	}
 	if err != nil {
 		return nil, err
 	}
 	return New(options, by), nil
+}
+
+// Secure puts settings of TLS, nil for those that an address means by itself, into the options that were read from an address for TLS. Without
+// a ServerName of their own the address' stays.
+func Secure(options *redis.Options, settings *tls.Config) error {
+	if settings == nil {
+		return nil
+	}
+	if options.TLSConfig == nil {
+		return errors.New("is not for TLS, and a TLS is configured")
+	}
+	name := options.TLSConfig.ServerName
+	options.TLSConfig = settings.Clone()
+	options.TLSConfig.ServerName = cmp.Or(settings.ServerName, name)
+	return nil
 }
 
 // New returns a client with options, which Parse or Settings have made. By Sentinels it finds the master anew for each

@@ -14,11 +14,16 @@ type stream struct {
 	// level may be above the burst: what is too much goes with the next refill.
 	level float64
 	at    time.Time // zero before the first minute: then it is full
+	// flowed is what counts in a sliding window, oldest first.
+	flowed []flowed
 }
 
 // pass lets demand through from a time on, for so long, and returns how much.
 func (s *stream) pass(limit admission.Limit, from time.Time, lasts time.Duration, demand float64) float64 {
-	if !limit.Window.IsZero() {
+	switch {
+	case limit.Window.Grain() > 0:
+		return s.passSliding(limit, from, lasts, demand)
+	case !limit.Window.IsZero():
 		return s.passWindows(limit, from, lasts, demand)
 	}
 	rate, burst := float64(limit.Rate()), float64(limit.Burst)

@@ -113,6 +113,16 @@ func caps(compiled *policy.Compiled) []store.Cap {
 		}
 		all = append(all, store.Cap{Gate: gate, Rate: r.Limit, Limit: r.Own, Least: r.Least, Most: r.Most, Loop: r.Loop})
 	}
+	for _, m := range compiled.Moving() {
+		if !m.Limits {
+			continue
+		}
+		gate := store.GlobalLimitGate
+		if m.Queue != "" {
+			gate = store.QueueLimitsGate(m.Queue)
+		}
+		all = append(all, store.Cap{Gate: gate, Limit: store.PartWhole, Least: m.Part.Min, Most: m.Part.Max, Loop: m.Name})
+	}
 	return all
 }
 

@@ -18,8 +18,8 @@ type Adaptive struct {
 	// Name is that of what moves it in the policy, Gate whose limit it is.
 	Name string         `json:"name"`
 	Gate store.GateName `json:"gate"`
-	// Moves is which limit of the downstream it is, policy.MovesMaxRunning or policy.MovesDispatch. Limit is what is in force, between Min and
-	// Max, instead of the policy's own: MaxRunning jobs at a time, or Dispatch jobs a second. Running is how many jobs workers hold, where they
+	// Moves is which limit of the downstream it is, policy.MovesMaxRunning or policy.MovesDispatch, or MovesLimits. Limit is what is in force, between Min and
+	// Max, instead of the policy's own: MaxRunning jobs at a time, or Dispatch jobs a second, or 100 percent of what it says. Running is how many jobs workers hold, where they
 	// count against it.
 	Moves      string  `json:"moves"`
 	Limit      float64 `json:"limit"`
@@ -58,6 +58,9 @@ type Override struct {
 	Back  float64    `json:"back"`
 }
 
+// MovesLimits is Adaptive.Moves of how much of limits of admission is in force.
+const MovesLimits = "limits"
+
 // Adaptives are all of them.
 type Adaptives struct {
 	Adaptive []Adaptive `json:"adaptive"`
@@ -75,21 +78,20 @@ func ReadAdaptives(ctx context.Context, s store.Deployment) (Adaptives, error) {
 
 // AdaptiveOf shows a limit that moves by itself.
 func AdaptiveOf(a *store.Adaptation) Adaptive {
-	unit := 1.0
-	if a.IsRate() {
-		unit = control.RateUnit
-	}
-	of := func(limit int) float64 { return float64(limit) / unit }
+	of := func(limit int) float64 { return float64(limit) / a.Gate.Unit() }
 	v := Adaptive{
 		Name: a.Name, Gate: a.Gate, Moves: policy.MovesMaxRunning, Limit: of(a.Limit), Min: of(a.Least), Max: of(a.Most), Running: a.Held,
 		Cause: a.Cause, Looked: Stamp(a.At), Before: of(a.Before), Why: a.Why, Changed: Stamp(a.Changed), Raised: a.Raised, Lowered: a.Lowered,
 	}
-	if a.IsRate() {
+	switch {
+	case a.IsLimits():
+		v.Moves = MovesLimits
+	case a.IsRate():
 		v.Moves, v.Dispatch = policy.MovesDispatch, of(a.Own)
 		if a.Push > 0 {
 			v.Pushback, v.InForce = a.Push.String(), of(a.InForce())
 		}
-	} else {
+	default:
 		v.MaxRunning = a.Own
 	}
 	if o := a.Override; o != nil {
@@ -117,21 +119,21 @@ func FindAdaptive(ctx context.Context, s store.Deployment, name string) (store.G
 
 // OverrideLimit returns a limit that an operator wants, in jobs at a time or jobs a second, as the store takes it.
 func OverrideLimit(gate store.GateName, limit float64) (int, error) {
-	unit := 1.0
-	if kind, _ := gate.Split(); kind == store.KindDownstreamRate {
-		unit = store.RateUnit
-	}
+	unit := gate.Unit()
 	whole := math.Round(limit * unit)
 	if !(whole >= 1 && whole <= math.MaxInt32*store.RateUnit) || unit == 1 && whole != limit {
-		return 0, &admission.FieldError{Field: "limit", Value: strconv.FormatFloat(limit, 'g', -1, 64), Allowed: "a whole number of jobs at a time, or of a dispatch jobs a second, above 0"}
+		return 0, &admission.FieldError{Field: "limit", Value: strconv.FormatFloat(limit, 'g', -1, 64), Allowed: "a whole number of jobs at a time, of a dispatch jobs a second, or of limits percent, above 0"}
 	}
 	return int(whole), nil
 }
 
-// InWords tells one of its limits for people: a number, of a rate with /s behind it.
+// InWords tells one of its limits for people: a number, of a rate with /s behind it, of limits of admission with %.
 func (v Adaptive) InWords(limit float64) string {
-	if v.Moves == policy.MovesDispatch {
+	switch v.Moves {
+	case policy.MovesDispatch:
 		return strconv.FormatFloat(limit, 'g', 4, 64) + "/s"
+	case MovesLimits:
+		return strconv.FormatFloat(limit, 'g', 4, 64) + "%"
 	}
 	return strconv.FormatFloat(limit, 'f', -1, 64)
 }

@@ -16,7 +16,7 @@ type Limit struct {
 	Tokens admission.Tokens `json:"tokens"`
 	PerMs  float64          `json:"per_ms"`
 	Burst  admission.Tokens `json:"burst"`
-	// Algorithm, Window, Anchor and Zone are as the policy has them of a limit of fixed windows, and empty for a token bucket.
+	// Algorithm, Window, Anchor and Zone are as the policy has them of a limit of windows, and empty for a token bucket.
 	Algorithm string `json:"algorithm,omitempty"`
 	Window    string `json:"window,omitempty"`
 	Anchor    string `json:"anchor,omitempty"`
@@ -26,7 +26,10 @@ type Limit struct {
 func limitOf(l *admission.Limit) *Limit {
 	v := &Limit{Tokens: l.Tokens, PerMs: Millis(l.Per), Burst: l.Burst}
 	if w := l.Window; !w.IsZero() {
-		v.Algorithm, v.Window, v.Anchor, v.Zone = policy.FixedWindow, w.Length(), w.Anchor(), w.Zone()
+		v.Algorithm, v.Window = policy.AlgorithmOf(*l), w.Length()
+		if v.Algorithm == policy.FixedWindow {
+			v.Anchor, v.Zone = w.Anchor(), w.Zone()
+		}
 	}
 	return v
 }
@@ -34,7 +37,7 @@ func limitOf(l *admission.Limit) *Limit {
 // Words writes what refills, as people do.
 func (l Limit) Words() string {
 	if l.Window != "" {
-		if limit, err := admission.FixedWindow(l.Tokens, l.Window, l.Anchor, l.Zone); err == nil {
+		if limit, err := policy.WindowLimit(l.Algorithm, l.Tokens, l.Window, l.Anchor, l.Zone); err == nil {
 			return limit.Words()
 		}
 	}

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"cmp"
+	"crypto/tls"
 	"errors"
 	"strconv"
 	"time"
@@ -34,6 +35,9 @@ type Config struct {
 	// Second is the address of a second Redis, as Connect takes one, for spilled jobs of bounds with SpillTo; empty is none. Whoever runs a
 	// scheduler with it moves them. The store closes its connections.
 	Second string
+	// SecondTLS is how TLS is spoken with a Second at rediss://, rediss-sentinel:// or rediss-cluster://; without a ServerName it is the
+	// host's. Nil goes by the authorities of the machine.
+	SecondTLS *tls.Config
 }
 
 func (c Config) withDefaults() Config {

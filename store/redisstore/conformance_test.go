@@ -74,7 +74,8 @@ func conformHalves(t *testing.T, server *redistest.Server, preamble string, step
 	}
 }
 
-func conform(t *testing.T, server *redistest.Server, preamble string, steps int, few bool) {
+// conform runs sequences, of a theme where one is named.
+func conform(t *testing.T, server *redistest.Server, preamble string, steps int, few bool, theme ...string) {
 	t.Helper()
 	client := server.Client(t)
 	scripts := map[int]lua.Library{fairqueue.Moves: maps.Clone(lua.Scripts(preamble, lua.SingleLayout))}
@@ -90,7 +91,7 @@ func conform(t *testing.T, server *redistest.Server, preamble string, steps int,
 		run++
 		s, err := redisstore.NewStore(client, redisstore.Config{Prefix: prefix + strconv.Itoa(run)}, preamble)
 		check(t, err)
-		w := &walk{tb: t, rt: rt, store: s}
+		w := &walk{tb: t, rt: rt, store: s, themes: theme}
 		bounds := memory.Bounds{}
 		if few {
 			bounds = memory.Bounds{Moves: pick(w, "moves", fewMoves), Letters: fewDead, Holders: fewHolders, Quiet: fewQuiet}
@@ -152,6 +153,8 @@ type walk struct {
 	gates string
 	// theme is what a sequence is about that goes deep into a part, "" for one of all things.
 	theme string
+	// themes are those to pick from, none for all.
+	themes []string
 	// held are the leases that workers have read, of both, by worker.
 	held    map[string][]held
 	limits  [3][admission.Levels]admission.Limit
@@ -193,6 +196,7 @@ var walkThemes = map[string][]string{
 	"pressed":    {"press", "admit", "press", "admit", "check", "promote", "policy", "read", "press", "finish", "register"},
 	"adaptive":   {"adapt", "admit", "report", "read", "adapt", "finish", "adapt", "report", "promote", "register", "policy", "gate"},
 	"limits":     {"scale", "record", "check", "take", "grant", "refund", "record", "reserve", "admit", "scale", "read", "finish", "promote", "policy", "shadow"},
+	"algorithms": {"take", "refund", "policy", "grant", "refund", "take", "admit", "read", "finish", "check", "scale", "record", "reserve"},
 	"loads":      {"loads", "heartbeat", "rates", "heartbeat", "promote", "policy", "register", "reclaim"},
 	"semaphores": {"semaphore", "semaphore", "semaphore", "policy", "admit"},
 	"breakers":   {"report", "probe", "admit", "promote", "read", "finish", "register", "force"},
@@ -212,11 +216,14 @@ func (w *walk) begin(bounds memory.Bounds) {
 	}
 	// Scripts have shorter ways for one pool of one queue, and without gates.
 	w.pools, w.gates = pick(w, "pools", [][]store.Pool{walkPools, walkPools, walkPools[2:]}), pick(w, "gates", []string{"all", "all", "lanes", "breakers", "lone", "none"})
-	if w.theme = pick(w, "theme", []string{"", "losses", "letters", "spills", "breakers", "", "spills", "adaptive", "semaphores", "pressed", "loads", "limits"}); w.theme != "" {
+	if w.themes == nil {
+		w.themes = []string{"", "losses", "letters", "spills", "breakers", "", "spills", "adaptive", "semaphores", "pressed", "loads", "limits", "algorithms"}
+	}
+	if w.theme = pick(w, "theme", w.themes); w.theme != "" {
 		w.gates, w.pools = cmp.Or(map[string]string{"breakers": "breakers", "adaptive": "all"}[w.theme], "none"), walkPools[:1]
 	}
 	w.drawLimits()
-	if w.number("records", 0, 2) == 0 || w.theme == "limits" && w.number("records of limits", 0, 1) == 0 {
+	if w.number("records", 0, 2) == 0 || (w.theme == "limits" || w.theme == "algorithms") && w.number("records of limits", 0, 1) == 0 {
 		w.owned = map[string]owned{}
 	}
 	w.store.SetTime(time.UnixMicro(w.now))

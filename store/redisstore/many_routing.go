@@ -165,6 +165,14 @@ func (d *many) Pause(ctx context.Context, name store.GateName, duration time.Dur
 	return held, err
 }
 
+// PauseAtLeast implements Deployment.
+func (d *many) PauseAtLeast(ctx context.Context, name store.GateName, duration time.Duration, by store.Intervention) (did bool, err error) {
+	all, err := under(d, name, by, func(part *Partition, by store.Intervention) (bool, error) {
+		return part.PauseAtLeast(ctx, name, duration, by)
+	})
+	return slices.Contains(all, true), err
+}
+
 // Unpause implements Deployment.
 func (d *many) Unpause(ctx context.Context, name store.GateName, by store.Intervention) (was bool, err error) {
 	all, err := under(d, name, by, func(part *Partition, by store.Intervention) (bool, error) { return part.Unpause(ctx, name, by) })

@@ -165,7 +165,11 @@ func (w *walk) anyQuestion() store.Question {
 
 // question draws one of any level.
 func (w *walk) question() store.Question {
-	tenant := w.number("tenant", 0, len(walkTenants)-1)
+	tenants := len(walkTenants)
+	if w.theme == "algorithms" {
+		tenants = 2
+	}
+	tenant := w.number("tenant", 0, tenants-1)
 	level := admission.Level(w.number("level", 0, int(admission.LevelPriority)))
 	q := store.Question{Cost: admission.Tokens(pick(w, "cost", []int{1, 2, 3, 4, 5, 61})), Limits: w.limits[tenant%len(w.limits)]}
 	if level >= admission.LevelTenant {
@@ -330,15 +334,28 @@ func (w *walk) drawLimits() {
 
 func (w *walk) drawLimit() admission.Limit {
 	switch {
+	case w.theme == "algorithms" && w.number("limited", 0, 2) > 0:
 	case w.theme != "" && w.theme != "limits" || w.number("limited", 0, 2) > 0:
 		return admission.Limit{Disabled: true}
-	case w.number("windowed", 0, 2) == 2:
+	}
+	switch w.number("algorithm", 0, 5) {
+	case 3:
 		return w.drawWindow()
+	case 4, 5:
+		return w.drawSliding()
 	}
 	return admission.Limit{
 		Tokens: admission.Tokens(w.number("tokens", 0, 40)), Burst: admission.Tokens(w.number("burst", 1, 60)),
 		Per: pick(w, "per", []time.Duration{time.Second, 700 * time.Millisecond, time.Minute, 24 * time.Hour}),
 	}
+}
+
+// drawSliding draws a limit of sliding windows, of which a walk sees some pass.
+func (w *walk) drawSliding() admission.Limit {
+	make := pick(w, "sliding", []func(admission.Tokens, string) (admission.Limit, error){admission.SlidingWindow, admission.SlidingLog})
+	l, err := make(admission.Tokens(w.number("tokens", 1, 60)), pick(w, "window", []string{"1s", "5s", "30s", "24h"}))
+	check(w.tb, err)
+	return l
 }
 
 // drawWindow draws a limit of fixed windows that end soon.

@@ -80,6 +80,8 @@ func (w *walk) suspend() {
 			switch {
 			case pauses && resume:
 				return redistest.Replied(s.Unpause(w.ctx, name, by))
+			case pauses && length == time.Second:
+				return redistest.Replied(s.PauseAtLeast(w.ctx, name, length+time.Duration(2*len(by.Act))*time.Second, by))
 			case pauses:
 				return redistest.Replied(s.Pause(w.ctx, name, length, by))
 			case resume:
@@ -214,6 +216,12 @@ func (w *walk) drawCaps() []store.Cap {
 			caps = append(caps, c)
 		}
 	}
+	for _, name := range []store.GateName{store.GlobalLimitGate, store.QueueLimitsGate("mail")} {
+		if w.number("limits move", 0, 2) == 2 {
+			least := w.number("least part", 10, 900)
+			caps = append(caps, store.Cap{Gate: name, Limit: store.PartWhole, Least: least, Most: w.number("most part", least, store.PartWhole), Loop: "share"})
+		}
+	}
 	return caps
 }
 
@@ -327,6 +335,10 @@ func (w *walk) adapt() {
 	}
 	if w.number("rate", 0, 2) == 2 {
 		to.Gate, to.Limit = store.DownstreamRateGate("api"), to.Limit*store.RateUnit*7/6
+	}
+	if w.number("limits", 0, 2) == 2 {
+		to.Gate = pick(w, "of limits", []store.GateName{store.GlobalLimitGate, store.QueueLimitsGate("mail")})
+		to.Limit *= 170
 	}
 	freezes, by := w.number("freezes", 0, 6), w.by()
 	duration := time.Duration(w.number("override", 0, 3)) * 2 * time.Second

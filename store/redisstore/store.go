@@ -40,7 +40,7 @@ type Partition struct {
 // Connect returns the deployment at a URL, redis://, rediss://, unix://, redis-sentinel:// or redis-cluster://, or at host:port, with the
 // client settings of the house, after the checks of Open. Close ends its connections.
 func Connect(ctx context.Context, url string, config Config) (store.Deployment, error) {
-	client, err := redisclient.Dial(url)
+	client, err := redisclient.Dial(url, nil)
 	if err != nil {
 		return nil, &admission.FieldError{
 			Field: "redis URL", Value: "(not shown, it may hold a password; it " + err.Error() + ")",
@@ -109,7 +109,7 @@ func newStore(client redis.UniversalClient, config Config, preamble string) (*Pa
 	}
 	conn := redisconn.New(client, keyspace.New(config.Prefix, 0), preamble)
 	conn.EndedCap, conn.BucketCap = config.EndedCap, config.BucketCap
-	of, err := jobs.DialSecond(config.Second)
+	of, err := jobs.DialSecond(config.Second, config.SecondTLS)
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,16 @@ func fixedWindow(tb testing.TB, tokens admission.Tokens, window, anchor, zone st
 	return l
 }
 
+// leftAt asserts what an answer says is left of each level, from the global one on.
+func leftAt(tb testing.TB, at string, got *store.Answer, left []admission.Tokens) {
+	tb.Helper()
+	for level := range left {
+		if tokens := got.Left[level].Tokens(); tokens != left[level] {
+			tb.Errorf("at %s: %d left of %s, want %d", at, tokens, admission.Level(level), left[level])
+		}
+	}
+}
+
 func timeAt(tb testing.TB, text string) time.Time {
 	tb.Helper()
 	at, err := time.Parse(time.RFC3339, text)
@@ -43,11 +53,7 @@ func TestAQuotaOfADayIsNewAtMidnight(t *testing.T) {
 		if got.Verdict != want {
 			t.Errorf("at %s: %+v, want %+v", at, got.Verdict, want)
 		}
-		for level := range left {
-			if tokens := got.Left[level].Tokens(); tokens != left[level] {
-				t.Errorf("at %s: %d left of %s, want %d", at, tokens, admission.Level(level), left[level])
-			}
-		}
+		leftAt(t, at, &got, left)
 	}
 	admitted := admission.Verdict{Decision: admission.Admitted}
 	limited := func(scope admission.Scope, left, burst admission.Tokens, wait time.Duration) admission.Verdict {

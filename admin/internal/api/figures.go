@@ -208,7 +208,7 @@ func (a *API) status(r *route.Request) (*route.Answer, error) {
 	if missing := math.Floor(own.TokensLeft) + 1 - own.TokensLeft; own.TokensLeft < float64(own.Burst) {
 		refilled := now.Add(span(missing, own.TokensPerSecond))
 		if !own.window.IsZero() {
-			_, refilled = own.window.Bounds(now)
+			refilled = now.Add(own.window.UntilNext(now))
 		}
 		view.NextRefill = shown.Stamp(refilled)
 	}

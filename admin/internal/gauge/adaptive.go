@@ -10,7 +10,7 @@ import (
 )
 
 var (
-	adaptiveDesc = prometheus.NewDesc("headgate_adaptive_limit", "What is in force of a limit that moves by itself, by its name in the policy: jobs at a time, of a dispatch jobs a second.", []string{"name"}, nil)
+	adaptiveDesc = prometheus.NewDesc("headgate_adaptive_limit", "What is in force of a limit that moves by itself, by its name in the policy: jobs at a time, of a dispatch jobs a second, of limits of admission percent of what the policy says.", []string{"name"}, nil)
 	movedDesc    = prometheus.NewDesc("headgate_adaptive_changes_total", "How often it moved: up or down.", []string{"name", "direction"}, nil)
 )
 

@@ -62,7 +62,7 @@ type collector struct {
 // Describe sends nothing, so that a scrape without Redis is not one with metrics missing.
 func (c *collector) Describe(chan<- *prometheus.Desc) {}
 
-// Collect reads counters, queues, workers, breakers, vitals and shares, some ten round trips.
+// Collect reads counters, queues, workers, breakers, vitals and shares, some ten round trips and one for each partition.
 func (c *collector) Collect(to chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), collectTimeout) //nolint:forbidigo // a Collector is given no ctx
 	defer cancel()
@@ -111,6 +111,10 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	if err == nil {
 		distinct, err = readDistinct(ctx, c.store, counters)
 	}
+	var second []store.SpillState
+	if err == nil {
+		second, err = readSecond(ctx, c.store)
+	}
 	running, most := map[string]int{}, map[string]int{}
 	if err == nil {
 		err = c.permits.collect(ctx, c.store, to, running, most)
@@ -136,6 +140,7 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 		collectWorkers(to, workers)
 		collectHolds(to, holds, now)
 		collectScales(to, scales)
+		collectSecond(to, second, now)
 	}
 	gaugeOf(to, upDesc, up)
 }

@@ -28,6 +28,9 @@ type Ending struct {
 	Keep    string  `json:"keep_result"`
 	// Cost is what the job has cost in truth.
 	Cost *admission.Tokens `json:"cost"`
+	// RetryAfter is what a downstream that refused the call has said, retryAfter the same.
+	RetryAfter string `json:"retry_after"`
+	retryAfter time.Duration
 }
 
 // failure is what a job failed of, as its client says.
@@ -69,6 +72,9 @@ func (a *Sessions) end(r *route.Request, finish func(*Ending, *leased) (store.Fi
 	if err != nil {
 		return nil, err
 	}
+	if err := notThrottled(&ask); err != nil {
+		return nil, err
+	}
 	f.Token, f.Key = held.Token, admission.Key(ask.KeyName)
 	if ask.Ran != "" {
 		if f.Ran, err = route.Duration("/ran", ask.Ran, 0, admission.MaxTimeout); err != nil {
@@ -89,6 +95,9 @@ func (a *Sessions) end(r *route.Request, finish func(*Ending, *leased) (store.Fi
 	ended, err := a.finish(r, s, held, f, said)
 	if err != nil {
 		return nil, err
+	}
+	if ask.Kind == tooMany {
+		a.throttled(r.Context(), s, held, ask.retryAfter)
 	}
 	return route.OK(endedView{ask.KeyName, ended}), nil
 }
@@ -172,6 +181,8 @@ func (a *Sessions) fail(r *route.Request) (*route.Answer, error) {
 		case ask.Discard:
 			f.Outcome, f.Reason, f.Delay = store.Kill, "discarded", 0
 			return f, unsaid, nil
+		case ask.Kind == tooMany:
+			return a.failThrottled(ask, f)
 		case ask.Kind == own:
 			return f, unsaid, nil
 		}

@@ -287,11 +287,15 @@ class Client:
         cost: Optional[int] = None,
         discard: bool = False,
         delay: Optional[float] = None,
+        retry_after: Optional[float] = None,
     ) -> Ended:
-        """Say that a job failed. kind is failure, timeout or own; delay the seconds until it is tried again."""
+        """Say that a job failed. kind is failure, timeout, own or throttled: its downstream refused the call as one too many; delay the
+        seconds until it is tried again, retry_after what a downstream that refused the call said."""
         body = {**_ending(tenant, id, token, ran, cost), "error": error[:1024], "kind": kind, "discard": discard}
         if delay is not None:
             body["delay"] = duration(delay)
+        if retry_after is not None:
+            body["retry_after"] = duration(retry_after)
         return cast(Ended, self._call("POST", _session(worker, "fail"), body)[0])
 
     def release(self, worker: str, tenant: str, id: str, token: str, *, delay: Optional[float] = None) -> Ended:

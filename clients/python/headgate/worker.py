@@ -32,12 +32,12 @@ class Snooze(Exception):
 
 
 class Fail(Exception):
-    """Raised by a handler: the job failed. delay is the seconds until it is tried again; kind is failure, timeout or own, as of the call of
-    the job's downstream. Any other exception is a failure, TimeoutError a timeout."""
+    """Raised by a handler: the job failed. delay is the seconds until it is tried again; kind is failure, timeout, own or throttled, as of the call of
+    the job's downstream; retry_after is what one said that refused the call (429). Any other exception is a failure, TimeoutError a timeout."""
 
-    def __init__(self, error: str, *, delay: Optional[float] = None, kind: str = "failure") -> None:
+    def __init__(self, error: str, *, delay: Optional[float] = None, kind: str = "failure", retry_after: Optional[float] = None) -> None:
         super().__init__(error)
-        self.delay, self.kind = delay, kind
+        self.delay, self.kind, self.retry_after = delay, kind, retry_after
 
 
 class Job:
@@ -230,13 +230,14 @@ class Worker:
             if job.cancelled.is_set():
                 self._client.release(*at)
                 return
-            kind, delay = "timeout" if isinstance(error, TimeoutError) else "failure", None
+            kind, delay, retry_after = "timeout" if isinstance(error, TimeoutError) else "failure", None, None
             if isinstance(error, Fail):
-                kind, delay = error.kind, error.delay
+                kind, delay, retry_after = error.kind, error.delay, error.retry_after
             else:
                 _log.warning("job %s of %s failed", job.id, job.tenant, exc_info=not isinstance(error, Discard))
             text = str(error) or type(error).__name__
-            self._client.fail(*at, error=text, kind=kind, ran=ran, cost=job._cost, discard=isinstance(error, Discard), delay=delay)
+            discard = isinstance(error, Discard)
+            self._client.fail(*at, error=text, kind=kind, ran=ran, cost=job._cost, discard=discard, delay=delay, retry_after=retry_after)
         else:
             if job.cancelled.is_set():
                 self._client.release(*at)

@@ -77,11 +77,12 @@ export declare class Snooze extends Error {
   constructor(delay: number);
   readonly delay: number;
 }
-/** Thrown by a handler: the job failed. delay is the seconds until it is tried again. */
+/** Thrown by a handler: the job failed. delay is the seconds until it is tried again, retryAfter what a downstream said that refused the call: kind "throttled". */
 export declare class Fail extends Error {
-  constructor(message: string, options?: { delay?: number; kind?: "failure" | "timeout" | "own" });
+  constructor(message: string, options?: { delay?: number; kind?: "failure" | "timeout" | "own" | "throttled"; retryAfter?: number });
   readonly delay?: number;
-  readonly kind: "failure" | "timeout" | "own";
+  readonly kind: "failure" | "timeout" | "own" | "throttled";
+  readonly retryAfter?: number;
 }
 
 export declare class Job {

@@ -201,7 +201,7 @@ export class Snooze extends Error {
 
 /** Thrown by a handler: the job failed. */
 export class Fail extends Error {
-  constructor(message, { delay, kind = "failure" } = {}) { super(message); this.delay = delay; this.kind = kind; }
+  constructor(message, { delay, kind = "failure", retryAfter } = {}) { super(message); this.delay = delay; this.kind = kind; this.retryAfter = retryAfter; }
 }
 
 const duration = (seconds) => `${Math.max(1, Math.round(seconds * 1000))}ms`;
@@ -328,6 +328,7 @@ export class Worker {
       if (job.ending.cost !== undefined) failure.cost = job.ending.cost;
       if (error instanceof Discard) failure.discard = true;
       if (error instanceof Fail && error.delay !== undefined) failure.delay = duration(error.delay);
+      if (error instanceof Fail && error.retryAfter !== undefined) failure.retry_after = duration(error.retryAfter);
       return this.#client.fail(session, failure);
     }
     if (job.signal.aborted) return this.#client.release(session, at);

@@ -176,9 +176,11 @@ export type Failure = {
   discard?: boolean;
   error?: string;
   id: JobID;
-  /** Of the call of the job's downstream, or own: that has no part in it, and its breaker does not hear of it */
-  kind?: "failure" | "timeout" | "own";
+  /** Of the call of the job's downstream, or own: that has no part in it, and its breaker does not hear of it; or throttled: it refused the call as one too many (429), of which its breaker does not hear either, but an adaptive dispatch does */
+  kind?: "failure" | "timeout" | "own" | "throttled";
   ran?: Ran;
+  /** 1s to 366 days: what a downstream that refused the call has said in Retry-After, with kind throttled alone. The job comes back then, and no attempt is burnt. Where the policy has a max_retry_after, all of the downstream's jobs are held back so long, at most that long */
+  retry_after?: Duration;
   tenant: TenantName;
   token: Token;
 };

@@ -31,6 +31,8 @@ end
 -- Scales: an operator has limits be a part of what the policy says, for a time. HASH `scales`: all, global or t:TENANT → "part|ends|who and
 -- why, as a hold has it (audit.lua)", ends by the buckets' time. While there may be some `pat` is half a microsecond above a whole one: so
 -- nobody else asks for them, and to a release that does not know them `pat` is what it was. One that has ended has changed the limits then.
+-- Of a limit that moves by itself (share.lua) it is that limit's gate → "part|0|": it has no end, and is taken for one that lasts LOOP_LASTS more.
+local LOOP_LASTS = 60000000
 local function scale_parse(text)
   local part, ends = match(text, '^([^|]*)|(%d+)|')
   return { part = tonumber(part), ends = tonumber(ends), text = text }
@@ -45,6 +47,7 @@ local function scales_read(now)
   local values, scales = redis.call('HGETALL', keys.scales), nil
   for i = 1, #values, 2 do
     local s = remembered(SCALES, values[i + 1])
+    if s.ends == 0 then s = { part = s.part, ends = now + LOOP_LASTS, text = s.text, loop = true } end
     if s.ends > now then
       scales = scales or {}
       scales[values[i]] = s
@@ -54,6 +57,23 @@ local function scales_read(now)
   end
   if not scales then state_set('pat', changed_at) end
   return scales, changed_at
+end
+
+-- scales_write stores what limits are scaled to from a time of the buckets on. SCALES_KEPT is for how many milliseconds after the last its end is
+-- remembered.
+local SCALES_KEPT = 86400000
+local function scales_write(at, scales)
+  local rows, last, stays = {}, 0, false
+  for target, s in pairs(scales) do
+    rows[#rows + 1], rows[#rows + 2] = target, s.text
+    last, stays = math.max(last, s.ends), stays or s.loop
+  end
+  redis.call('DEL', keys.scales)
+  if #rows > 0 then
+    redis.call('HSET', keys.scales, unpack(rows))
+    if not stays then redis.call('PEXPIRE', keys.scales, ceil((last - at) / 1000) + SCALES_KEPT) end
+  end
+  state_set('pat', at + (#rows > 0 and 0.5 or 0))
 end
 
 -- limits_changed notes that limits are others from now on. The half in `pat` stays, by which it is known that limits are scaled.

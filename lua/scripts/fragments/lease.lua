@@ -29,7 +29,9 @@ end
 local function bucket_return(b, tokens)
   if not b or bucket_absent[b] or tokens == 0 then return end
   state_add('rf', tokens)
-  bucket_put(b, math.min(bucket_levels[b] + tokens * 1000000, bucket_bursts[b]))
+  local before = bucket_levels[b]
+  bucket_put(b, math.min(before + tokens * 1000000, bucket_bursts[b]))
+  if bucket_rates[b] < 0 and bucket_windows[b].grain then slide_return(bucket_stamps[b], (bucket_levels[b] - before) / 1000000) end
   if bucket_levels[b] == bucket_bursts[b] and bucket_rates[b] > 0 then bucket_stamps[b] = call.filled_to end
 end
 

@@ -1,7 +1,7 @@
 -- path: the buckets on the way of a job, global, tenant, queue and priority, for scripts that charge them all or none.
 -- A script sets what the keys of tenants' buckets begin with (call.buckets), and the field of the state that has the global one
 -- (call.global_bucket). Paths are the arguments a head, the distinct limits, and of each path tenant, queue and the name of the class.
---   head    '<dddI2I2': rate (0 for no bucket, below zero of fixed windows) and burst of the global limit, the most buckets of a tenant, how many limits, how many
+--   head    '<dddI2I2': rate (0 for no bucket, below zero of windows) and burst of the global limit, the most buckets of a tenant, how many limits, how many
 --           paths; then of each path three bytes: class from 0, the level from which on its jobs are refused (admit; 16 times that of a tenant over its share, if lower, added; 0 for never where its
 --           queue is not measured), its limits from 1. Then there is the window of the global limit, if it has any (bucket.lua); then there may be '<I4', of how many tenants a day usage is kept (usage.lua, 0 for
 --           none), and behind it, of each path, '<I2': what guess.lua calls doomed, 0 for never; and behind these, where the policy has
@@ -9,7 +9,7 @@
 --           A class of 255 says that the path is that of a dimension's value, beside the hierarchy: no global bucket is on it, its owner stands in the
 --           place of the tenant, its key in that of the queue, and in that of the class' name '' for a key that always has its bucket, else a byte, how
 --           many buckets its shard may have, and '+' and the shard. Its limit is that of the queue, and of the tenant for the bucket that others share
---   limits  '<dddddd': of tenant, queue and priority, rate (0 for no bucket, below zero of fixed windows) and burst; then the windows of those
+--   limits  '<dddddd': of tenant, queue and priority, rate (0 for no bucket, below zero of windows) and burst; then the windows of those
 --           that have any (bucket.lua)
 -- What a call has of these is in tables that outlast it, to be written over by the next: that takes a third of what new ones take. Nobody reads
 -- beyond what its call has written, which call.owners and call.rows count.
@@ -18,7 +18,8 @@
 -- many buckets it may have (false elsewhere), how many are new in the call, and until when it is not swept again. PATHS are its paths: the buckets by level, false for none, tenant, queue, class from 1.
 local OWNERS, PATHS = {}, {}
 -- The columns of buckets, by row: field, tenant (false for the global one), limit, what there is at call.filled_to, whether it is
--- stored, whether it is to be; the next of the same tenant; the windows of those whose rate is below zero.
+-- stored, whether it is to be; the next of the same tenant; the windows of those whose rate is below zero, which are theirs in the place of a
+-- rate. Of sliding ones the stamp is what slide_read returns.
 local bucket_fields, bucket_owners, bucket_rates, bucket_bursts, bucket_levels, bucket_stamps, bucket_absent, bucket_dirty, bucket_next = {}, {}, {}, {}, {}, {}, {}, {}, {}
 local bucket_windows = {}
 -- Of a call in which limits are scaled: what each is scaled to (false for nothing), and the rate and burst of the policy.
@@ -31,11 +32,16 @@ function reset.path()
   call.global_row, call.entered = false, false
 end
 
--- row_scale scales a bucket by what holds for all or for its target, whichever leaves less: a burst not below a token, and of a window the
--- tokens alone.
-local function row_scale(b, target)
-  local s, own = call.scales.all, call.scales[target]
-  if own and (not s or own.part < s.part or own.part == s.part and own.ends > s.ends) then s = own end
+-- less_scale returns the scale of two that leaves less, of equals the one that ends later; nil is none.
+local function less_scale(s, other)
+  if other and (not s or other.part < s.part or other.part == s.part and other.ends > s.ends) then return other end
+  return s
+end
+
+-- row_scale scales a bucket by what holds for all, for its target, or by itself, whichever leaves less: a burst not below a token, and of a
+-- window the tokens alone.
+local function row_scale(b, target, moves)
+  local s = less_scale(less_scale(call.scales.all, call.scales[target]), call.scales[moves])
   local rate, burst = bucket_rates[b], bucket_bursts[b]
   bucket_scales[b], whole_rates[b], whole_bursts[b] = s or false, rate, burst
   if not s then return end
@@ -205,7 +211,7 @@ local function global_read(changed_at, now)
   local b = row_new(false, false, '', rate, burst)
   bucket_absent[b], bucket_windows[b] = false, call.global_window
   if call.scales then
-    row_scale(b, 'global')
+    row_scale(b, 'global', 'l:global')
     rate, burst = bucket_rates[b], bucket_bursts[b]
   end
   if rate > 0 then
@@ -225,8 +231,12 @@ local function full_fields(t, most, kept)
   for i = 1, #values, 2 do
     if not MARKS[values[i]] and not (kept and kept[values[i]]) and #out < most then
       local stored = values[i + 1]
-      local _, stamp, span = bucket_parse(stored)
-      if window_is(stored) then stamp, span = window_kept(stored, call.filled_to, call.calendar) end
+      local stamp, span
+      if window_is(stored) then
+        stamp, span = window_kept(stored, call.filled_to, call.calendar)
+      else
+        stamp, span = select(2, bucket_parse(stored))
+      end
       if stamp + span <= call.filled_to and stamp >= t.changed then out[#out + 1] = values[i] end
     end
   end
@@ -303,7 +313,7 @@ local function buckets_read()
     local b, changed = t.first, changed_at
     t.changed = changed_at
     while b do
-      if scales then row_scale(b, 't:' .. sub(t.key, #call.prefix + #call.buckets + 1)) end
+      if scales then row_scale(b, 't:' .. sub(t.key, #call.prefix + #call.buckets + 1), 'l:q:' .. match(fields[b], '^[^:]*')) end
       n = n + 1
       asked[n], b = fields[b], following[b]
     end
@@ -353,6 +363,10 @@ end
 local function scaled_wait(b, cost, s)
   local level, stamp, rate, burst = bucket_levels[b], bucket_stamps[b], bucket_rates[b], bucket_bursts[b]
   local left, whole = s.ends - call.filled_to, whole_bursts[b]
+  if rate < 0 and bucket_windows[b].grain then
+    local taken = slide_level(stamp, burst) - level
+    return math.max(1, math.min(slide_until(stamp, burst, taken, cost), math.max(left, slide_until(stamp, whole, taken, cost))))
+  end
   if rate < 0 then
     local wait = window_wait(level, stamp, bucket_windows[b], burst < cost and whole or burst, cost, call.calendar)
     return level + whole - burst >= cost and math.min(wait, left) or wait
@@ -466,8 +480,11 @@ local function path_true_up(path, reserved, actual, elapsed, left, refunds)
     local to = b and bucket_levels[b]
     if b and back < 0 then
       to = math.max(to + back * 1000000, math.min(to, -bucket_bursts[b]))
+      if bucket_rates[b] < 0 and bucket_windows[b].grain then to = bucket_levels[b] - floor((bucket_levels[b] - to) / 1000000) * 1000000 end
     elseif b and bucket_rates[b] < 0 then
-      if call.calendar - elapsed >= window_bounds(bucket_windows[b], call.calendar) then
+      if bucket_windows[b].grain then
+        to = to + slide_give_back(bucket_stamps[b], call.filled_to - elapsed, back) * 1000000
+      elseif call.calendar - elapsed >= window_bounds(bucket_windows[b], call.calendar) then
         to = math.max(to, math.min(bucket_bursts[b], to + back * 1000000))
       end
     elseif b then
@@ -508,7 +525,7 @@ local function buckets_write(now)
         if rate > 0 then
           full, text = stamp + (burst - level) / rate, bucket_stored(level, stamp, burst, rate, packs)
         else
-          full, text = window_full(level, stamp, -rate) - call.calendar + call.filled_to, window_stored(level, stamp, -rate, burst)
+          text, full = window_stored(level, stamp, bucket_windows[b], burst, call.filled_to - call.calendar)
         end
         if full > full_at then full_at = full end
         written[n + 1], written[n + 2] = fields[b], text
@@ -538,7 +555,7 @@ local function buckets_write(now)
   local b = call.global_row
   if b and bucket_dirty[b] then
     local level, stamp, rate, burst = bucket_levels[b], bucket_stamps[b], bucket_rates[b], bucket_bursts[b]
-    local stored = rate > 0 and bucket_stored(level, stamp, burst, rate, packs) or window_stored(level, stamp, -rate, burst)
+    local stored = rate > 0 and bucket_stored(level, stamp, burst, rate, packs) or window_stored(level, stamp, bucket_windows[b], burst, call.filled_to - call.calendar)
     state_set(call.global_bucket, stored)
   end
 end

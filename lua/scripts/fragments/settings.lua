@@ -106,6 +106,7 @@ end
 
 -- adaptive_apply brings what is in force of a limit that moves into its gate g, whose share is s.
 local function adaptive_apply(gate_name, a, g, s)
+  if limits_move(gate_name) then return limits_apply(gate_name, a.limit) end
   local text = adaptive_text(a)
   text = share_want(gate_name, s and s.whole ~= '' and text .. '/' .. s.parts or text)
   if g.burst then
@@ -145,7 +146,16 @@ end
 local function caps_apply(wanted, names)
   local before, covered = {}, {}
   call.entries = nil
-  for _, name in ipairs(names) do wanted[name] = share_want(name, adaptive_want(name, wanted[name])) end
+  local all = names
+  names = {}
+  for _, name in ipairs(all) do
+    local text = adaptive_want(name, wanted[name])
+    if limits_move(name) then
+      limits_apply(name, tonumber(text or nil))
+    else
+      names[#names + 1], wanted[name] = name, share_want(name, text)
+    end
+  end
   table.sort(names, defaults_first)
   local loaded
   for _, name in ipairs(names) do

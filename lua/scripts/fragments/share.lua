@@ -124,8 +124,9 @@ end
 -- adaptive: limits that move by themselves between bounds of the policy. `adaptive` maps the gate of each to ADAPTIVE below, joined by |,
 -- and behind them who froze it and why, as a hold has it (audit.lua), or nothing; of what an operator has set for a time also \2until|back. `own` is the policy's limit, `limit` what is in force
 -- instead: over all partitions, where several share it. `number` grows with each look of the loop, `told` is the limit that the audit last
--- told, at told_at. `na` says how many there are. Of a rate the four are in RATE_UNIT of a job a second, and `name` is
--- burst~push~eased~name: the burst of the policy in this partition, how much its receiver pushes back, a place in PUSHED or 0, and when that
+-- told, at told_at. `na` says how many there are. Of a rate the four are in RATE_UNIT of a job a second.
+-- (A gate l:global or l:q:QUEUE is none: it is how much of the global limit, or of those that name the queue, is in force, in thousandths of what
+-- the policy says; clock.lua has that part among the scales.) Of a rate `name` is burst~push~eased~name: the burst of the policy in this partition, how much its receiver pushes back, a place in PUSHED or 0, and when that
 -- eases, by the clock of buckets.
 local RATE_UNIT = 1000000
 -- PUSHED is which part of a rate is left by how much its receiver pushes back, 1 is none. Of the last, CRITICAL, a twentieth is, and no more
@@ -169,6 +170,21 @@ local function adaptive_count() return tonumber(state_get('na') or 0) end
 local function adaptive_overridden(a)
   local until_us, back = match(a.frozen, '\2(%d+)|(%d+)$')
   return tonumber(until_us), tonumber(back)
+end
+
+-- limits_move reports whether it is limits of admission that a name is about, not a gate.
+local LIMITS_WHOLE = 1000
+local function limits_move(gate_name) return byte(gate_name) == 108 end
+
+-- limits_apply puts a part of limits in force, in thousandths; nil for all of what the policy says.
+local function limits_apply(gate_name, limit)
+  local at = state_num('bt')
+  local scales = scales_read(at) or {}
+  local text = limit and limit < LIMITS_WHOLE and format('%.6g|0|', limit / LIMITS_WHOLE) or nil
+  local before = scales[gate_name]
+  if (before and before.text) == text then return end
+  scales[gate_name] = text and { ends = 0, text = text, loop = true }
+  scales_write(at, scales)
 end
 
 local function adaptive_clamp(a, limit) return math.max(a.least, math.min(limit, a.most)) end

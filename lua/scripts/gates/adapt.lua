@@ -2,7 +2,7 @@
 -- KEYS[1] state  hash; the partition's other keys share its hash tag and are named after it
 -- ARGV[1] now  microseconds, "" for Redis TIME
 -- ARGV[2] name  of the gate
--- ARGV[3] limit  units; of a rate, millionths of a job a second
+-- ARGV[3] limit  units; of a rate, millionths of a job a second; of limits of admission, thousandths of the policy's
 -- ARGV[4] cause  a word
 -- ARGV[5] owner  of the timer lease, where number is 0
 -- ARGV[6] version  of the policy by which the loop goes, where number is 0
@@ -15,14 +15,18 @@
 -- @flag allow-oom
 -- @relief
 -- adaptive_by_others reports whether somebody has set the gate of a limit otherwise.
-local function adaptive_by_others(a, g, s)
+local function adaptive_by_others(name, a, g, s)
+  if limits_move(name) then return false end -- What else scales limits goes beside it.
   if g and g.burst then return false end -- Nobody sets a rate but the policy.
   if not g or g.default or g.limit ~= 0 and not match(g.rest, '^0|') then return true end
   return not s and share_in_force(g) ~= a.limit
 end
 
 -- adaptive_told tells a limit to the audit.
-local function adaptive_told(a, limit) return a.burst and format('%.4g a second', limit / RATE_UNIT) or format('%d', limit) end
+local function adaptive_told(name, a, limit)
+  if limits_move(name) then return format('%.4g %%', 100 * limit / LIMITS_WHOLE) end
+  return a.burst and format('%.4g a second', limit / RATE_UNIT) or format('%d', limit)
+end
 
 function scripts.adapt(KEYS, ARGV)
   local STATE, NOW, NAME, LIMIT, CAUSE = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
@@ -40,7 +44,7 @@ function scripts.adapt(KEYS, ARGV)
   if until_us and now >= until_us and NUMBER == 0 then
     a.frozen, LIMIT, CAUSE = '', back, 'override_over'
   end
-  if a.frozen ~= '' and not (a.burst and LIMIT == a.limit) or adaptive_by_others(a, g, s) or NUMBER ~= 0 and NUMBER < a.number then return { 'kept', '0' } end
+  if a.frozen ~= '' and not (a.burst and LIMIT == a.limit) or adaptive_by_others(NAME, a, g, s) or NUMBER ~= 0 and NUMBER < a.number then return { 'kept', '0' } end
   a.number = NUMBER == 0 and a.number + 1 or NUMBER
   a.cause, a.at = CAUSE, now
   local limit = adaptive_clamp(a, LIMIT)
@@ -63,8 +67,8 @@ function scripts.adapt(KEYS, ARGV)
   a.before, a.limit, a.why, a.changed = a.limit, limit, CAUSE, now
   adaptive_apply(NAME, a, g, s)
   if NUMBER == 0 and now - a.told_at >= TELL_EVERY then
-    local by = { action = 'adapt', act = format('%d %s', now, NAME), author = 'headgate', reason = format('%s to %s: %s', adaptive_told(a, a.told), adaptive_told(a, limit), CAUSE) }
-    audit_act(now, by, NAME, g.held or 0, 0)
+    local by = { action = 'adapt', act = format('%d %s', now, NAME), author = 'headgate', reason = format('%s to %s: %s', adaptive_told(NAME, a, a.told), adaptive_told(NAME, a, limit), CAUSE) }
+    audit_act(now, by, NAME, g and g.held or 0, 0)
     a.told, a.told_at = limit, now
   end
   adaptive_write(NAME, a)

@@ -3,14 +3,24 @@
 -- KEYS[1] state  hash; the partition's other keys share its hash tag and are named after it
 -- ARGV[1] now  microseconds, "" for Redis TIME
 -- ARGV[2] name  q:QUEUE, t:TENANT, u:TENANT:QUEUE or d:DOWNSTREAM
--- ARGV[3] limit  units, 0 for shut, "" for no gate; "pause" shuts it and leaves behind the cap that is in force, "resume" ends that
+-- ARGV[3] limit  units, 0 for shut, "" for no gate; "pause" shuts it and leaves behind the cap that is in force, "resume" ends that;
+--   "hold" is "pause" but for what is paused already, and ends no more than PAUSE_SLACK sooner
 -- ARGV[4] duration  microseconds until `then` applies, 0 for ever
 -- ARGV[5] then  limit after that, "" for no gate; a pause knows its own
 -- ARGV[6] by  who does it and why, as fragments/audit.lua reads it
--- Reply {"set" | "more" | "none", units held}; "none" is for a resume where nothing is paused
+-- Reply {"set" | "more" | "none" | "kept", units held}; "none" is for a resume where nothing is paused, "kept" for a hold that changes nothing
 -- Never moves a waiting job when a gate closes: what is stopped parks when it comes to the head.
 -- @flag allow-oom
 -- @relief
+local PAUSE_SLACK = 1000000
+
+-- gate_holds reports whether a gate is paused for as long as a hold asks for, 0 for ever.
+local function gate_holds(g, now, duration)
+  if g.limit ~= 0 then return false end
+  local until_us = tonumber((match(g.rest, '^(%d+)|')))
+  return until_us == 0 or duration > 0 and until_us + PAUSE_SLACK >= now + duration
+end
+
 function scripts.gate(KEYS, ARGV)
   local STATE, NOW, NAME, LIMIT, DURATION, THEN, BY = KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5], ARGV[6]
   local now = now_us(NOW)
@@ -19,6 +29,10 @@ function scripts.gate(KEYS, ARGV)
   local by = by_read(BY)
   local g, s = gate(NAME), share_read(NAME)
   local own = g and not g.default
+  if LIMIT == 'hold' then
+    if own and gate_holds(g, now, DURATION) then return { 'kept', format('%d', g.held) } end
+    LIMIT = 'pause'
+  end
   if LIMIT ~= 'pause' and LIMIT ~= 'resume' then
     redis.call('HDEL', STATE, 'ps') -- The gate is not what the policy says any more: the next edit looks.
   end

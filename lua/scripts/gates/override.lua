@@ -2,7 +2,7 @@
 -- KEYS[1] state  hash; the partition's other keys share its hash tag and are named after it
 -- ARGV[1] now  microseconds, "" for Redis TIME
 -- ARGV[2] name  of the gate
--- ARGV[3] limit  units; of a rate, millionths of a job a second
+-- ARGV[3] limit  units; of a rate, millionths of a job a second; of limits of admission, thousandths of the policy's
 -- ARGV[4] duration  microseconds, 0 to end it
 -- ARGV[5] by  who does it and why, as fragments/audit.lua reads it
 -- Reply {"set" | "more", number}, {"was not", 0} where there is nothing to end, {"none", 0} for a gate whose limit does not move by itself, or
@@ -15,7 +15,7 @@ function scripts.override(KEYS, ARGV)
   local now = now_us(NOW)
   call_begin(now, { 'pools', 'na' })
   local by, a, g = by_read(BY), adaptive_read(NAME), gate(NAME)
-  if not a or not g or g.default then return { 'none', '0' } end
+  if not a or not limits_move(NAME) and (not g or g.default) then return { 'none', '0' } end
   local until_us, back = adaptive_overridden(a)
   if DURATION == 0 and not until_us then return { 'was not', '0' } end
   if DURATION > 0 and (LIMIT < a.least or LIMIT > a.most) then return { 'range', format('%d', a.least), format('%d', a.most) } end
@@ -31,7 +31,7 @@ function scripts.override(KEYS, ARGV)
     adaptive_apply(NAME, a, g, share_read(NAME))
   end
   adaptive_write(NAME, a)
-  audit_act(now, by, NAME, g.held or 0, DURATION)
+  audit_act(now, by, NAME, g and g.held or 0, DURATION)
   freed_wake(now)
   return { fill(now) and 'more' or 'set', format('%d', a.number) }
 end

@@ -9,8 +9,8 @@
 -- Never changes what a bucket holds: what is above its burst is lost when it is next asked.
 -- @flag allow-oom
 -- @relief
--- SCALES_MOST is how many may be in force, and SCALES_KEPT for how many milliseconds after the last its end is remembered.
-local SCALES_MOST, SCALES_KEPT = 16, 86400000
+-- SCALES_MOST is how many may be in force beside limits that move by themselves.
+local SCALES_MOST = 16
 
 function scripts.scale(KEYS, ARGV)
   local STATE, NOW, TARGET, PART, DURATION, BY = KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
@@ -20,23 +20,14 @@ function scripts.scale(KEYS, ARGV)
   local scales = scales_read(at) or {}
   if DURATION == 0 and not scales[TARGET] then return { 'none' } end
   scales[TARGET] = nil
-  local rows, last = {}, 0
-  for target, s in pairs(scales) do
-    rows[#rows + 1], rows[#rows + 2] = target, s.text
-    last = math.max(last, s.ends)
-  end
   if DURATION > 0 then
-    if #rows >= 2 * SCALES_MOST then return { 'full' } end
-    rows[#rows + 1], rows[#rows + 2] = TARGET, format('%s|%d|', PART, at + DURATION) .. hold_reason(by, now)
-    last = math.max(last, at + DURATION)
+    local n = 0
+    for _, s in pairs(scales) do n = n + (s.loop and 0 or 1) end
+    if n >= SCALES_MOST then return { 'full' } end
+    scales[TARGET] = { ends = at + DURATION, text = format('%s|%d|', PART, at + DURATION) .. hold_reason(by, now) }
     by.reason = 'to ' .. PART .. (by.reason ~= '' and ': ' or '') .. by.reason
   end
-  redis.call('DEL', keys.scales)
-  if #rows > 0 then
-    redis.call('HSET', keys.scales, unpack(rows))
-    redis.call('PEXPIRE', keys.scales, ceil((last - at) / 1000) + SCALES_KEPT)
-  end
-  state_set('pat', at + (#rows > 0 and 0.5 or 0))
+  scales_write(at, scales)
   audit_act(now, by, TARGET, 0, DURATION)
   state_write()
   return { DURATION > 0 and 'scaled' or 'ended' }

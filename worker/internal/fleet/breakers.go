@@ -166,7 +166,7 @@ func (b *Breakers) adopt(g *Guard) bool {
 	if known != nil && known.version == now.Version() {
 		return true
 	}
-	next := &guardRules{config: b.config, version: now.Version(), callTimeout: b.callTimeouts[g.Name], moves: now.DispatchMoves(g.Name)}
+	next := &guardRules{config: b.config, version: now.Version(), callTimeout: b.callTimeouts[g.Name], moves: now.DispatchMoves(g.Name), holdMost: now.MaxRetryAfter(g.Name)}
 	if !b.plain {
 		next.origin = breaker.OriginWorker
 	}

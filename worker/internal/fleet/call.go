@@ -9,6 +9,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/store"
 )
 
 // GuardedCall is one handler's call of its downstream. That of a job without one, nil, does nothing.
@@ -191,6 +192,29 @@ func (c *GuardedCall) Throttled() {
 		o.refused = 1
 	}
 	c.end((*breaker.Call).IgnoreAt, o)
+}
+
+// Hold has all workers hold back the downstream's jobs for as long as it has said when it refused a call, at most as long as the policy lets it. Only
+// the first of those that say about the same asks Redis. What does not reach Redis is missing, and nothing else: the job waits by itself.
+func (c *GuardedCall) Hold(ctx context.Context, said time.Duration) {
+	if c == nil {
+		return
+	}
+	b, g := c.breakers, c.guard
+	length := min(said, g.by.Load().holdMost)
+	if length < store.MinRetryAfter || !g.holds(b.Instant().Add(length)) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), CallTimeout) // its job may have ended
+	defer cancel()
+	did, err := b.fleet.PauseAtLeast(ctx, store.DownstreamGate(g.Name), length, store.RetryAfterBy(said))
+	switch {
+	case err != nil:
+		g.unhold()
+		b.logger.Warn().Err(err).Str("downstream", g.Name).Msg("downstream not held back: it answered 429 with Retry-After")
+	case did:
+		b.logger.Info().Str("downstream", g.Name).Dur("said_ms", said).Dur("for_ms", length).Msg("downstream held back: it answered 429 with Retry-After")
+	}
 }
 
 // Failed returns for how long the breaker stays open now, as far as that is known; err is why, if anybody says.

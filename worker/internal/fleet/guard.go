@@ -35,6 +35,8 @@ type Guard struct {
 		// recent are the last outcomes, next the place of the one that is next.
 		recent [recentOutcomes]verdict
 		next   int
+		// heldUntil is until when the downstream is held back by what this worker has told.
+		heldUntil breaker.Instant
 		// tallies is what is not reported yet, one a period, the oldest first.
 		tallies []*tally
 	}
@@ -52,6 +54,8 @@ type guardRules struct {
 	callTimeout time.Duration
 	// moves says that its dispatch moves by how many calls it refuses.
 	moves bool
+	// holdMost is for how long at most all workers hold its jobs back when it says after how long to come again; zero for not at all.
+	holdMost time.Duration
 }
 
 func (g *Guard) Local() *breaker.Breaker { return g.by.Load().local }
@@ -100,6 +104,24 @@ func (g *Guard) hear(now breaker.Instant, view fleetView) bool {
 		g.Local().ResetAt(now, "the fleet's breaker changed")
 	}
 	return fresh
+}
+
+// holds notes until when the downstream is to be held back, and reports whether that is news.
+func (g *Guard) holds(until breaker.Instant) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.mu.heldUntil != 0 && until.Sub(g.mu.heldUntil) < store.PauseSlack {
+		return false
+	}
+	g.mu.heldUntil = until
+	return true
+}
+
+// unhold forgets what holds has noted.
+func (g *Guard) unhold() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.mu.heldUntil = 0
 }
 
 // Forget takes note that the fleet's breaker is gone: nothing was heard of it for long, or Redis has lost it.

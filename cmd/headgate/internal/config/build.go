@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"io"
@@ -11,11 +12,12 @@ import (
 	"github.com/headgate/headgate/internal/embedded"
 )
 
-// Store returns what opens the Redis; it reads the files of its password and of TLS. The notes are the store's own.
+// Store returns what opens the Redis; it reads the files of its password and of TLS, and puts what those say of the second Redis into the
+// configuration of the store. The notes are the store's own.
 func (l *Loaded) Store(notes io.Writer) (embedded.Config, error) {
 	c := &l.Config.Redis
 	config := embedded.Config{Addr: c.URL, Username: c.Username, PoolSize: c.PoolSize, Log: notes}
-	var err, bad error
+	var err, bad, second error
 	config.Password, _, err = l.secretOf(pathPassword, c.Password, c.PasswordFile)
 	if target, no := url.Parse(c.URL); no == nil && l.source(PathURL) > max(l.source(pathPassword), l.source(pathPassword+fileSuffix)) {
 		if _, own := target.User.Password(); own {
@@ -25,7 +27,12 @@ func (l *Loaded) Store(notes io.Writer) (embedded.Config, error) {
 	if isTLS(c.URL) {
 		config.TLS, bad = c.TLS.config()
 	}
-	return config, errors.Join(err, bad)
+	if isTLS(c.Store.Second) {
+		files := c.TLS
+		files.ServerName = "" // The name of the first.
+		c.Store.SecondTLS, second = files.config()
+	}
+	return config, errors.Join(err, cmp.Or(bad, second))
 }
 
 // tlsVersions are the words of redis.tls.min_version.

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"crypto/tls"
 	"net/netip"
 	"time"
 
@@ -43,6 +44,7 @@ type Store struct {
 	ReplicaQueues  []string
 	Partitions     int
 	Second         string
+	SecondTLS      *tls.Config
 }
 
 // TLS is for a Redis at rediss://.

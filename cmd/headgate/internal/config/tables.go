@@ -98,11 +98,11 @@ func redisOptions() []Option {
 		},
 		{
 			Path: "redis.spill_url", Unset: "none", mask: maskURL,
-			Doc:   "Address of a second Redis, as in `redis.url`, for spilled jobs of bounds whose `spill_to` says `second`. Every `worker` that has it moves them there and back, one at a time. TLS goes by the authorities of the machine.",
+			Doc:   "Address of a second Redis, as in `redis.url`, for spilled jobs of bounds whose `spill_to` says `second`. Every `worker` that has it moves them there and back, one at a time.",
 			value: text("an address as in `redis.url`", nil, func(c *Config) *string { return &c.Redis.Store.Second }),
 		},
 		{
-			Path: "redis.tls.ca_file", Unset: "the authorities that the machine trusts", Doc: "PEM file of the authorities that may have signed Redis's certificate. This and what follows is for rediss://, rediss-sentinel:// and rediss-cluster://.",
+			Path: "redis.tls.ca_file", Unset: "the authorities that the machine trusts", Doc: "PEM file of the authorities that may have signed Redis's certificate. This and what follows is for rediss://, rediss-sentinel:// and rediss-cluster://, of `redis.url` and of `redis.spill_url`.",
 			value: text("the name of a file", nil, func(c *Config) *string { return &tls(c).CAFile }),
 		},
 		{
@@ -118,7 +118,7 @@ func redisOptions() []Option {
 			value: word([]string{"1.2", "1.3"}, func(c *Config) *string { return &tls(c).MinVersion }),
 		},
 		{
-			Path: "redis.tls.server_name", Unset: "the host of the URL", Doc: "Name that Redis's certificate must have.",
+			Path: "redis.tls.server_name", Unset: "the host of the URL", Doc: "Name that Redis's certificate must have. That of the second Redis has the host of its own address.",
 			value: text("the name of a host", nil, func(c *Config) *string { return &tls(c).ServerName }),
 		},
 		{

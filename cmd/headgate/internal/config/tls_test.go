@@ -8,6 +8,7 @@ import (
 
 	"github.com/headgate/headgate/internal/embedded"
 	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }
@@ -56,6 +57,27 @@ func TestTLS(t *testing.T) {
 		if (err == nil) != (want == ok) || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", set, err, want)
 		}
+	}
+	first := redistest.Start(t, redistest.Options{})
+	for name, held := range map[string]int64{"127.0.0.1": 0, "localhost": -1} { // The certificate is of the address.
+		l, err := Load(Sources{Set: []string{
+			"redis.url=" + first.URL(), "redis.spill_url=rediss://" + name + ":" + port + "?dial_timeout=1m&read_timeout=1m", "redis.tls.ca_file=" + certificate, "redis.tls.cert_file=" + certificate,
+			"redis.tls.key_file=" + key, "redis.tls.server_name=elsewhere.example",
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.Store(io.Discard); err != nil {
+			t.Fatal(err)
+		}
+		store, err := redisstore.Connect(t.Context(), first.URL(), redisstore.Config(l.Config.Redis.Store))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if state, err := store.Partitions()[0].SpillState(t.Context()); err != nil || state.Held != held {
+			t.Errorf("of the second Redis at %s is known: %+v, %v; want Held %d", name, state, err, held)
+		}
+		_ = store.Close()
 	}
 	plain := embedded.Config{Addr: "127.0.0.1:1"}
 	l, err := Load(Sources{Set: []string{"redis.url=rediss://h:1"}})

@@ -26,7 +26,7 @@ func (l *Loaded) together() error {
 	if (tls.CertFile == "") != (tls.KeyFile == "") {
 		bad = append(bad, errors.New("redis.tls.cert_file and redis.tls.key_file are both needed, or none of them"))
 	}
-	if url := c.Redis.URL; url != "" && !isTLS(url) {
+	if url := c.Redis.URL; url != "" && !isTLS(url) && !isTLS(c.Redis.Store.Second) {
 		for i := range l.table {
 			o := &l.table[i]
 			if strings.HasPrefix(o.Path, "redis.tls.") && o.show(c) != o.Default {

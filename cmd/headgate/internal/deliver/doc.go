@@ -12,7 +12,8 @@
 //	5xx, 3xx, no answer, time-out           signal, time-out
 //
 // 408 (Request Timeout), 425 (Too Early) and 429 say themselves that the same request may pass later, so a dead letter
-// would be wrong. A 429 is no failure to the circuit breaker, and a dispatch that moves by itself goes by it (worker.Throttled). A redirect is a failure: what it points at was checked by nobody. The codes of commands are those of
+// would be wrong. A 429 is no failure to the circuit breaker, and a dispatch that moves by itself goes by it (worker.Throttled); where the policy has a
+// max_retry_after, its Retry-After holds the downstream back for the whole fleet. A redirect is a failure: what it points at was checked by nobody. The codes of commands are those of
 // sysexits.h. A failure counts against the circuit breaker of the job's own downstream, as in any handler.
 //
 // Of what a command says, the end of its standard error goes to the dead letter and nothing to the log; its standard output goes

@@ -27,5 +27,5 @@ func startCaddy(t *testing.T, headgate, application string) (url string) {
 // TestCaddyAsks runs Caddy by the configuration in deploy.
 func TestCaddyAsks(t *testing.T) {
 	t.Parallel()
-	asks(t, startCaddy, http.StatusBadGateway)
+	asks(t, startCaddy, http.StatusBadGateway, true)
 }

@@ -65,7 +65,7 @@ type Gateways struct {
 
 type gateway struct {
 	name, address string
-	handler       http.Handler
+	serve         func(ctx context.Context, listener net.Listener) error
 }
 
 // New returns the gateways that there are to be. With clients in its authorities settings are those of TLS, else it is not spoken.
@@ -93,7 +93,7 @@ func (g *Gateways) answerEnvoy(c RLS, mapping rls.Mapping, registry prometheus.R
 		return &admission.FieldError{Field: "rls listen", Value: c.Listen, Allowed: "none without serve.rls.mapping_file"}
 	}
 	g.rls = rls.New(g.limits, &mapping)
-	g.all = append(g.all, gateway{"the rate limit service listens", c.Listen, g.rls})
+	g.all = append(g.all, gateway{"the rate limit service listens", c.Listen, func(ctx context.Context, listener net.Listener) error { return g.rls.Serve(ctx, listener, g.panicked) }})
 	var bad []error
 	for _, counted := range []struct {
 		name, help string
@@ -146,7 +146,7 @@ func (g *Gateways) answerAuthz(c *Authz) error {
 	mux.Handle(nginx, filter.Authz(nginx, http.StatusForbidden))
 	mux.Handle(prefix, filter.Authz(prefix, 0))
 	mux.Handle(prefix+"/", filter.Authz(prefix, 0))
-	g.all = append(g.all, gateway{"gateways are answered", c.Listen, mux})
+	g.all = append(g.all, gateway{"gateways are answered", c.Listen, func(ctx context.Context, listener net.Listener) error { return serveHTTP(ctx, listener, mux) }})
 	return nil
 }
 
@@ -206,8 +206,23 @@ func (g *Gateways) serve(ctx context.Context, one gateway) error {
 	}
 	g.logger.Info().Str("address", listener.Addr().String()).Msg(one.name)
 	listener = netutil.LimitListener(listener, gatewayConnections)
+	if g.tls != nil {
+		settings := g.tls.Clone()
+		settings.ClientAuth, settings.NextProtos = tls.RequireAndVerifyClientCert, []string{"h2", "http/1.1"}
+		listener = tls.NewListener(listener, settings)
+	}
+	return one.serve(ctx, listener)
+}
+
+// panicked logs a fault of this program that one call has met.
+func (g *Gateways) panicked(problem any, stack []byte) {
+	g.logger.Error().Any("panic", problem).Bytes("stack", stack).Msg("a call of the rate limit service has panicked")
+}
+
+// serveHTTP answers by a handler until ctx ends, and then those calls that have begun.
+func serveHTTP(ctx context.Context, listener net.Listener, handler http.Handler) error {
 	server := &http.Server{
-		Handler: one.handler, MaxHeaderBytes: gatewayHeaderBytes, ReadHeaderTimeout: gatewayRead, ReadTimeout: gatewayRead,
+		Handler: handler, MaxHeaderBytes: gatewayHeaderBytes, ReadHeaderTimeout: gatewayRead, ReadTimeout: gatewayRead,
 		WriteTimeout: 2 * gatewayRead, IdleTimeout: gatewayIdle, Protocols: &http.Protocols{},
 		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
 	}
@@ -221,15 +236,7 @@ func (g *Gateways) serve(ctx context.Context, one gateway) error {
 		defer cancel()
 		ended <- server.Shutdown(end)
 	}()
-	if g.tls != nil {
-		settings := g.tls.Clone()
-		settings.ClientAuth = tls.RequireAndVerifyClientCert
-		server.TLSConfig = settings
-		err = server.ServeTLS(listener, "", "")
-	} else {
-		err = server.Serve(listener)
-	}
-	if !errors.Is(err, http.ErrServerClosed) {
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		_ = listener.Close()
 		return fmt.Errorf("serve: %w", err)
 	}

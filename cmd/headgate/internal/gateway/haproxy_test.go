@@ -34,7 +34,7 @@ func startHAProxy(t *testing.T, headgate, application string) (url string) {
 // TestHAProxyAsks runs HAProxy by the configuration in deploy.
 func TestHAProxyAsks(t *testing.T) {
 	t.Parallel()
-	asks(t, startHAProxy, http.StatusServiceUnavailable)
+	asks(t, startHAProxy, http.StatusServiceUnavailable, true)
 }
 
 // TestHAProxyGivesUp: a headgate that takes the call and gives no answer is as one that is away.

@@ -121,11 +121,12 @@ func run(t *testing.T, address string, proxy *exec.Cmd) {
 // TestNginxAsks runs nginx by the configuration in deploy.
 func TestNginxAsks(t *testing.T) {
 	t.Parallel()
-	asks(t, startNginx, http.StatusServiceUnavailable)
+	asks(t, startNginx, http.StatusServiceUnavailable, true)
 }
 
 // asks holds a proxy to what all do: it lets pass what a limit admits, answers 429 with a time to come back beyond it, and with away while headgate is.
-func asks(t *testing.T, start func(t *testing.T, headgate, application string) (url string), away int) {
+// Those that tell say of what is admitted, too, what is left.
+func asks(t *testing.T, start func(t *testing.T, headgate, application string) (url string), away int, tells bool) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("it needs a proxy")
@@ -182,7 +183,8 @@ func asks(t *testing.T, start func(t *testing.T, headgate, application string) (
 	for _, key := range []string{"", "sesame"} {
 		for i, status := range []int{200, 200, 429} {
 			got, body := ask(key)
-			told := got.Header.Get("RateLimit") != "" && got.Header.Get("RateLimit-Policy") != "" && (got.Header.Get("Retry-After") != "") == (status == 429)
+			left := got.Header.Get("RateLimit") != "" && got.Header.Get("RateLimit-Policy") != ""
+			told := left == (tells || status == http.StatusTooManyRequests) && (got.Header.Get("Retry-After") != "") == (status == 429)
 			if got.StatusCode != status || !told || (body == "POST /orders/7?a=b a body") != (status == 200) {
 				t.Errorf("%q, request %d: %d %v %q", key, i+1, got.StatusCode, got.Header, body)
 			}

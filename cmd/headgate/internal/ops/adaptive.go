@@ -20,8 +20,8 @@ import (
 func NewAdaptive() *cobra.Command {
 	c := &cobra.Command{
 		Use: "adaptive", Short: "See limits that move by themselves, and stop them", Args: cli.NoArgs,
-		Long: `Limits of downstreams that the policy lets move by themselves (adaptive, see
-docs/guides/adaptive-limits.md): what is in force, and why it moved last. freeze keeps one where it
+		Long: `Limits of downstreams, and parts of limits of admission, that the policy lets move by themselves (adaptive,
+see docs/guides/adaptive-limits.md): what is in force, and why it moved last. freeze keeps one where it
 is until thaw, override puts another in force for a time.`,
 		Example: `  headgate adaptive list --redis localhost:6379
   headgate adaptive freeze mail-out --reason "their maintenance" --redis localhost:6379`,
@@ -35,8 +35,8 @@ func newAdaptiveList() *cobra.Command {
 	var o cli.Operator
 	c := &cobra.Command{
 		Use: "list", Short: "List limits that move by themselves, and why they did", Args: cli.NoArgs,
-		Long: `Lists every limit that moves by itself: what is in force, jobs at a time or, with /s, dispatches a
-second; between which bounds, how many jobs run, and what came of the last look at it.`,
+		Long: `Lists every limit that moves by itself: what is in force, jobs at a time, with /s dispatches a
+second, with % a part of what the policy says; between which bounds, how many jobs run, and what came of the last look at it.`,
 		Example: `  headgate adaptive list --redis localhost:6379
   headgate adaptive list --json --redis localhost:6379`,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -177,7 +177,7 @@ Exit code 3 says that the policy has no adaptive limit of that name, or that the
 		},
 	}
 	o.Add(c)
-	c.Flags().Float64Var(&limit, "limit", 0, "`N` jobs at a time, or of a dispatch jobs a second")
+	c.Flags().Float64Var(&limit, "limit", 0, "`N` jobs at a time, of a dispatch jobs a second, or of limits percent")
 	c.Flags().DurationVar(&duration, "for", 0, "`DURATION` such as 10m, 1s to 168h")
 	c.Flags().BoolVar(&off, "off", false, "end it: what its loop had found is in force again")
 	cli.ReasonFlag(c, &reason)

@@ -1,12 +1,15 @@
 package policies
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -31,6 +34,7 @@ Exit codes: 0 done, 1 a failure, 2 a wrong command line, 3 the scope has no limi
   headgate limit set acme --tokens 100 --per 1s --burst 50 --reason "new contract" --redis localhost:6379
   headgate limit set acme --tokens 1000 --window 24h --zone Europe/Berlin --redis localhost:6379
   headgate limit set +user:123 --tokens 10 --per 1s --redis localhost:6379
+  headgate limit set acme --algorithm sliding_window --tokens 500 --window 1m --redis localhost:6379
   headgate limit set acme:mail:low --off --redis localhost:6379
   headgate limit delete acme --reason "contract is over" --redis localhost:6379
   headgate limit scale all 0.5 --for 10m --reason "db on fire" --redis localhost:6379
@@ -50,16 +54,21 @@ func newLimitGet(o *cli.Operator) *cobra.Command {
 	}
 }
 
-func showLimit(ctx context.Context, o *cli.Operator, c *cobra.Command, store store.Deployment, scope string) error {
-	current, err := rollout.Current(ctx, store)
+// limitInForce reads the limit of a scope by the policy in force.
+func limitInForce(ctx context.Context, s store.Deployment, scope string) (shown.LimitConfig, error) {
+	current, err := rollout.Current(ctx, s)
 	if err != nil {
-		return err
+		return shown.LimitConfig{}, err
 	}
 	compiled, err := current.Prepare()
 	if err != nil {
-		return err
+		return shown.LimitConfig{}, err
 	}
-	config, err := shown.ReadLimitConfig(ctx, store, current, compiled, admission.Scope(scope))
+	return shown.ReadLimitConfig(ctx, s, current, compiled, admission.Scope(scope))
+}
+
+func showLimit(ctx context.Context, o *cli.Operator, c *cobra.Command, store store.Deployment, scope string) error {
+	config, err := limitInForce(ctx, store, scope)
 	if err != nil {
 		return err
 	}
@@ -90,12 +99,12 @@ func writeLimit(to io.Writer, config shown.LimitConfig) {
 
 // limitFlags say a limit.
 type limitFlags struct {
-	tokens, burst        int64
-	per                  time.Duration
-	window, anchor, zone string
-	off                  bool
-	reason               string
-	given                *pflag.FlagSet
+	tokens, burst                   int64
+	per                             time.Duration
+	algorithm, window, anchor, zone string
+	off                             bool
+	reason                          string
+	given                           *pflag.FlagSet
 }
 
 func (f *limitFlags) add(flags *pflag.FlagSet) {
@@ -103,23 +112,28 @@ func (f *limitFlags) add(flags *pflag.FlagSet) {
 	flags.Int64Var(&f.tokens, "tokens", 0, "`NUMBER` of tokens that come back in --per, 1 to "+strconv.FormatInt(int64(admission.MaxLimitTokens), 10))
 	flags.DurationVar(&f.per, "per", time.Second, "`DURATION` in which they do")
 	flags.Int64Var(&f.burst, "burst", 0, "largest `NUMBER` of tokens at once; by default what comes in a second, 1 at least")
-	flags.StringVar(&f.window, "window", "", "`LENGTH` of fixed windows that have --tokens each, in the place of --per: 1s to 744h, or month")
-	flags.StringVar(&f.anchor, "anchor", "", "`TIME` of day at which a window begins, such as 06:00; by default midnight")
+	flags.StringVar(&f.algorithm, "algorithm", "", "`NAME` of how tokens come back: "+strings.Join(policy.Algorithms, ", ")+"; by default the first, with --window the second; the last is the first with --burst 1")
+	flags.StringVar(&f.window, "window", "", "`LENGTH` of windows that have --tokens each, in the place of --per: 1s to 744h, of fixed ones or month")
+	flags.StringVar(&f.anchor, "anchor", "", "`TIME` of day at which a fixed window begins, such as 06:00; by default midnight")
 	flags.StringVar(&f.zone, "zone", "", "`ZONE` of that, such as Europe/Berlin; by default UTC")
 }
 
-// windows returns the limit of fixed windows that the flags say.
+// windows returns the limit of windows that the flags say.
 func (f *limitFlags) windows() (json.RawMessage, error) {
 	for _, other := range []string{"per", "burst"} {
 		if f.given.Changed(other) {
 			return nil, cli.FieldError(other, f.given.Lookup(other).Value.String(), "none beside --window, which has --tokens each")
 		}
 	}
-	_, err := admission.FixedWindow(admission.Tokens(f.tokens), f.window, f.anchor, f.zone)
+	algorithm := cmp.Or(f.algorithm, policy.FixedWindow)
+	l, err := policy.WindowLimit(algorithm, admission.Tokens(f.tokens), f.window, f.anchor, f.zone)
 	if bad, wrong := errors.AsType[*admission.FieldError](err); wrong {
 		return nil, cli.FieldError(bad.Field, bad.Value, bad.Allowed)
 	}
-	limit := map[string]any{"algorithm": policy.FixedWindow, "tokens": f.tokens, "window": f.window}
+	if err := l.Validate("limit"); err != nil {
+		return nil, cli.Usage(err)
+	}
+	limit := map[string]any{"algorithm": algorithm, "tokens": f.tokens, "window": f.window}
 	if f.anchor != "" {
 		limit["anchor"] = f.anchor
 	}
@@ -140,7 +154,14 @@ func (f *limitFlags) json(flag, none string) (json.RawMessage, error) {
 	if most := int64(admission.MaxLimitTokens); f.tokens < 1 || f.tokens > most {
 		return nil, cli.FieldError(flag, strconv.FormatInt(f.tokens, 10), "1 to "+strconv.FormatInt(most, 10)+"; for no limit "+none)
 	}
-	if f.window != "" {
+	switch {
+	case f.algorithm != "" && !slices.Contains(policy.Algorithms, f.algorithm):
+		return nil, cli.FieldError("algorithm", strconv.Quote(f.algorithm), strings.Join(policy.Algorithms, ", "))
+	case (f.algorithm == policy.TokenBucket || f.algorithm == policy.LeakyBucket) && f.window != "":
+		return nil, cli.FieldError("window", strconv.Quote(f.window), "none with --algorithm "+f.algorithm)
+	case f.algorithm == policy.LeakyBucket && f.burst == 0:
+		f.burst = 1
+	case f.window != "" || f.algorithm != "" && f.algorithm != policy.TokenBucket && f.algorithm != policy.LeakyBucket:
 		return f.windows()
 	}
 	for _, beside := range []struct{ flag, value string }{{"anchor", f.anchor}, {"zone", f.zone}} {

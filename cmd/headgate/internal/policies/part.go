@@ -84,7 +84,7 @@ func durationSetting(word, field, usage string) setting {
 func limitSetting() setting {
 	var f limitFlags
 	return setting{
-		word: "limit", field: []string{"limit"}, flags: []string{"tokens", "per", "burst", "window", "anchor", "zone", "off"},
+		word: "limit", field: []string{"limit"}, flags: []string{"tokens", "per", "burst", "algorithm", "window", "anchor", "zone", "off"},
 		add: func(flags *pflag.FlagSet) {
 			f.add(flags)
 			flags.BoolVar(&f.off, "off", false, "no limit")

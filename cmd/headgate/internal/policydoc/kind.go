@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/policy"
 )
 
 // object is a JSON object with fields of its own, which the schema has once and refers to by name.
@@ -73,6 +74,24 @@ func (share) schema() map[string]any {
 }
 
 func (share) allowed() string { return "above 0, at most 1" }
+
+// gains are numbers from 0 to policy.MaxGain.
+type gains struct{}
+
+func (gains) schema() map[string]any {
+	return map[string]any{"type": "number", "minimum": 0, "maximum": policy.MaxGain}
+}
+
+func (gains) allowed() string { return fmt.Sprintf("0 to %g", policy.MaxGain) }
+
+// between are numbers from one to another.
+type between struct{ low, high float64 }
+
+func (b between) schema() map[string]any {
+	return map[string]any{"type": "number", "minimum": b.low, "maximum": b.high}
+}
+
+func (b between) allowed() string { return fmt.Sprintf("%g to %g", b.low, b.high) }
 
 // span is a duration as text.
 type span struct{ low, high time.Duration }

@@ -1,26 +1,40 @@
 package policydoc
 
-import "github.com/headgate/headgate/policy"
+import (
+	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/policy"
+)
 
 // thing is a JSON object.
 type thing = map[string]any
 
 func needs(fields ...string) thing { return thing{"required": fields} }
 
-// limitRule: a rate said once, unless the limit is off, and a burst said once, or not at all; of fixed windows how long one is, and neither
-// a rate nor a burst.
+// limitRule: a rate said once, unless the limit is off, and a burst said once, or not at all; of windows how long one is, and neither a rate nor a
+// burst, and of those that slide no beginning, and no month.
 var limitRule = thing{
-	"if": windowed, "then": thing{"required": []string{"window"}, "not": thing{"anyOf": []any{needs("per"), needs("burst"), needs("rate_per_second"), needs("burst_capacity")}}},
+	"if": by(policy.FixedWindow, policy.SlidingWindow, policy.SlidingLog), "then": thing{"required": []string{"window"}, "not": thing{"anyOf": []any{needs("per"), needs("burst"), needs("rate_per_second"), needs("burst_capacity")}}},
 	"else": thing{"not": thing{"anyOf": []any{needs("window"), needs("anchor"), needs("zone")}}},
-	"allOf": []any{thing{
-		"if":   thing{"required": []string{"enabled"}, "properties": thing{"enabled": thing{"const": false}}},
-		"else": thing{"if": windowed, "then": needs("tokens"), "else": one(needs("tokens", "per"), needs("rate_per_second"))},
-	}},
+	"allOf": []any{
+		thing{
+			"if":   off,
+			"else": thing{"if": by(policy.FixedWindow, policy.SlidingWindow, policy.SlidingLog), "then": needs("tokens"), "else": one(needs("tokens", "per"), needs("rate_per_second"))},
+		},
+		thing{
+			"if":   by(policy.SlidingWindow, policy.SlidingLog),
+			"then": thing{"not": thing{"anyOf": []any{needs("anchor"), needs("zone")}}, "properties": thing{"window": thing{"not": thing{"const": admission.WindowMonth}}}},
+		},
+		thing{"if": by(policy.SlidingLog), "then": thing{"if": off, "else": thing{"properties": thing{"tokens": thing{"maximum": int64(admission.MaxLogTokens)}}}}},
+	},
 	"dependentSchemas": thing{"rate_per_second": thing{"not": thing{"anyOf": []any{needs("tokens"), needs("per")}}}, "burst_capacity": thing{"not": needs("burst")}},
 }
 
-// windowed is a limit of fixed windows.
-var windowed = thing{"required": []string{"algorithm"}, "properties": thing{"algorithm": thing{"const": policy.FixedWindow}}}
+// off is a limit that is none, and by one of some algorithms.
+var off = thing{"required": []string{"enabled"}, "properties": thing{"enabled": thing{"const": false}}}
+
+func by(algorithms ...string) thing {
+	return thing{"required": []string{"algorithm"}, "properties": thing{"algorithm": thing{"enum": algorithms}}}
+}
 
 func one(of ...any) thing { return thing{"oneOf": of} }
 

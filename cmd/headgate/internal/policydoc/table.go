@@ -33,7 +33,7 @@ var (
 	inQueue       = name{`^` + part + `:` + part + `$`, noTenant, "`tenant:queue`"}
 	inClass       = name{`^` + part + `:` + part + `:` + part + `$`, noTenant, "`tenant:queue:class`"}
 	bounded       = name{`^(\*|\*:\*|` + part + `(:` + part + `)?)$`, noTenant, "`tenant:queue`, `*:*`, `tenant` or `*`"}
-	moved         = name{`^downstream ` + part + `$`, "", "`downstream NAME`"}
+	moved         = name{`^(global|(downstream|queue) ` + part + `)$`, "", "`downstream NAME`, `global` or `queue NAME`"}
 	anyScope      = name{`^` + part + `(:` + part + `){0,2}$`, `^global:`, "`global`, `tenant`, `tenant:queue` or `tenant:queue:class`"}
 	limit         = of("limit")
 	rate          = without{limit, "window"}
@@ -90,12 +90,13 @@ var objects = []object{
 		doc: "A token bucket: `tokens` come in evenly over `per`, and `burst` is the most that it holds. A job costs one token unless it says otherwise. " +
 			"The rate is `tokens` with `per`, or `rate_per_second`; the burst is `burst` or `burst_capacity`, or without either what comes in a second, rounded up. An empty bucket has to fill within 366 days. " +
 			"Or, with `algorithm` `fixed_window`, a quota: `tokens` in each `window`, all of them there as it begins ([quotas](guides/limits-and-tiers.md#quotas-by-the-calendar)); " +
-			"`per`, `burst`, `rate_per_second` and `burst_capacity` are refused then.",
+			"or, with `sliding_window` and `sliding_log`, `tokens` in every time as long as a `window` ([sliding windows](guides/limits-and-tiers.md#windows-that-slide)); " +
+			"`per`, `burst`, `rate_per_second` and `burst_capacity` are refused with windows.",
 		fields: []field{
-			{"algorithm", choice{policy.TokenBucket, policy.FixedWindow}, "`" + policy.TokenBucket + "`", "How tokens come back: evenly, or all at once as a window begins."},
+			{"algorithm", choice(policy.Algorithms), "`" + policy.TokenBucket + "`", "How tokens come back: evenly; all at once as a window begins; or each when it was taken a window ago, counted by tenths of the window, or by a log to the microsecond (1,000 `tokens` at most: 11 kB). `leaky_bucket` is a token bucket whose `burst` is 1 unless it says another: [waiting](guides/limits-and-tiers.md#waiting-in-the-place-of-a-refusal)."},
 			{"tokens", tokens, "`rate_per_second` has to be there", "Tokens that come in over `per`, or that each `window` has."},
-			{"window", window, "refused with `fixed_window`", "How long a window of `fixed_window` is. Whole days and months go by the calendar of `zone`: where clocks change a day has 23 or 25 hours. A week (`168h`) begins on Monday."},
-			{"anchor", timeOfDay, "`00:00`", "The time of day at which a window begins."},
+			{"window", window, "refused with windows", "How long a window is. Whole days and months of `fixed_window` go by the calendar of `zone`: where clocks change a day has 23 or 25 hours. A week (`168h`) begins on Monday."},
+			{"anchor", timeOfDay, "`00:00`", "The time of day at which a window of `fixed_window` begins."},
 			{"zone", zone, "`UTC`", "The zone of `anchor`; other than UTC for a `window` of whole days or a month alone."},
 			{"per", span{admission.MinLimitPer, admission.MaxLimitPer}, "`rate_per_second` has to be there", "The time over which `tokens` come in."},
 			{"burst", tokens, "what comes in a second, rounded up: 9 of 500 a minute", "Tokens that the bucket holds at most. A job that costs more is refused for good."},
@@ -200,6 +201,7 @@ var objects = []object{
 			{"dispatch", rate, "no bound", "How many of its jobs are handed to workers in a time, a token each whatever they cost, over all workers. Others wait; none fails for it."},
 			{"max_parked", whole{1, policy.MaxOverflowJobs, true}, "no bound", "Most jobs that may wait for it while its circuit breaker is not closed. Others are refused."},
 			{"breaker", of("breaker"), "that of the workers' configuration", "By which rules its circuit breaker goes, for all workers."},
+			{"max_retry_after", span{time.Second, policy.MaxMaxRetryAfter}, "that one job waits", "For how long at most all workers hold its jobs back when it answers 429 with `Retry-After`. [Adaptive limits](guides/adaptive-limits.md#a-receiver-that-says-when) tells how."},
 		},
 	},
 	{
@@ -224,26 +226,33 @@ var objects = []object{
 	},
 	{
 		name: "adaptive", title: "adaptive",
-		doc: "Lets the `max_running` or the `dispatch` of a downstream move by itself, between `min` and `max`. [Adaptive limits](guides/adaptive-limits.md) tells how.",
+		doc: "Lets the `max_running` or the `dispatch` of a downstream move by itself, between `min` and `max`; or how much of the global limit, or of all limits that name a queue, is in force. [Adaptive limits](guides/adaptive-limits.md) tells how.",
 		fields: []field{
-			{"of", moved, "refused", "Whose limit: one of `downstreams`, which has what `moves` names. Each limit has one at most that moves it."},
+			{"of", moved, "refused", "Whose limit: one of `downstreams`, which has what `moves` names; `global`; or a queue with a `pressure`, all of whose limits by tenant and class it is then. Each limit has one at most that moves it."},
 			{
 				"moves",
 				choice{policy.MovesMaxRunning, policy.MovesDispatch},
 				"`max_running`",
-				"Which limit: `max_running` moves by run times and failures, `dispatch` by how many calls the receiver refuses as too many. `controller`, `max_run_time` and `max_failures` are of the former alone.",
+				"Which limit: `max_running` moves by run times and failures, `dispatch` by how many calls the receiver refuses as too many. The fields from `max_run_time` on, and `controller`, are of the former alone.",
 			},
 			{
 				"controller",
-				choice{string(policy.Gradient), string(policy.AIMD)},
-				"`gradient`",
-				"`gradient` looks for the limit from which on throughput grows no more. `aimd` grows until calls take longer than `max_run_time` or more than `max_failures` of them fail, and cuts.",
+				choice{string(policy.Gradient), string(policy.AIMD), string(policy.PID), string(policy.Health)},
+				"`gradient`; of `global` and of a queue `pid`",
+				"`gradient` looks for the limit from which on throughput grows no more. `aimd` grows until calls take longer than `max_run_time` or more than `max_failures` of them fail, and cuts. `pid` holds how long calls take at `target_run_time`; of `global` and of a queue the pressure at `target_pressure`. `health`, of those alone, halves what is in force while 1 less the pressure is below 0.3, and brings it back by fifths above 0.8.",
 			},
-			{"min", whole{low: 1, high: policy.MaxMaxRunning}, "refused", "Below which it never goes: jobs at a time, or jobs in the `per` of the `dispatch`."},
-			{"max", whole{1, policy.MaxMaxRunning, true}, "the downstream's own", "Above which it never goes; not above the downstream's own."},
+			{"min", whole{low: 1, high: policy.MaxMaxRunning}, "refused", "Below which it never goes: jobs at a time, jobs in the `per` of the `dispatch`, or percent of what the policy says."},
+			{"max", whole{1, policy.MaxMaxRunning, true}, "the downstream's own, or 100", "Above which it never goes; not above the downstream's own."},
 			{"interval", span{policy.MinAdaptiveInterval, policy.MaxAdaptiveInterval}, "5s", "How often it is looked. Several times as long as a job runs."},
 			{"max_run_time", overDay, "no bound", "How long calls may take in the mean. Above, the limit is cut by as much, at most to half at a time."},
 			{"max_failures", share{}, "0.25", "Part of the calls that may fail. Above, the limit is cut by a fifth."},
+			{"target_run_time", overDay, "refused for `pid`", "How long calls are to take in the mean, of `pid` alone; below `max_run_time`, if there is one."},
+			{"kp", gains{}, "0.5", "By which part of the limit `pid` moves for a run time that is off by all of its target. Without any of `kp`, `ki` and `kd` all three are as told here; with one, those that are not there are 0."},
+			{"ki", gains{}, "0.1", "By which more for each interval that it has been off."},
+			{"kd", gains{}, "0.2", "By which less for each change in an interval by all of the target."},
+			{"target_pressure", between{policy.MinTargetPressure, policy.MaxTargetPressure}, "0.6", "The score at which `pid` holds the queue, or of all that have a `pressure` the one that is pressed most. Of `global` and of a queue alone."},
+			{"min_change_interval", span{time.Second, policy.MaxMinChange}, "30s of `health`, none of `pid`", "How long it is at least from one change to the next. Of `global` and of a queue alone."},
+			{"depends_on", list{0, policy.MaxDependsOn, downstream}, "nothing", "Downstreams: when the circuit breaker of one opens, the limit is halved within a second, and does not grow while it is open."},
 		},
 		needs: []string{"of", "min"},
 	},

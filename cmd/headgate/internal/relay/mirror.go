@@ -30,10 +30,10 @@ func NewMirror() *cobra.Command {
 		Variable: MirrorVariable, Flag: "database-file", AddressFlag: "to", Usage: cli.Usage, Field: cli.FieldError,
 	}}
 	c := &cobra.Command{
-		Use: "mirror (--to ADDRESS | --database-file FILE)", Short: "Copy audit, policy versions, usage and breakers' transitions into an SQL database", Args: cli.NoArgs,
+		Use: "mirror (--to ADDRESS | --database-file FILE)", Short: "Copy audit, policy versions, usage, anomalies and breakers' transitions into an SQL database", Args: cli.NoArgs,
 		Long: `Copies what Redis keeps for a time only into tables of an SQL database, for those who ask about the
-past: headgate_audit, headgate_policy_versions, headgate_usage and headgate_transitions. The tables
-are made, or raised to the newest version, at the start. Nothing of Headgate decides by them.
+past: headgate_audit, headgate_policy_versions, headgate_usage, headgate_transitions and
+headgate_anomalies. The tables are made, or raised to the newest version, at the start. Nothing of Headgate decides by them.
 
 Each row is there once. What had gone from Redis before it was copied is a row of
 headgate_mirror_gaps, and a line of the log. With the database or Redis away rows are late, no

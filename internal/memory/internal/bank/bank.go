@@ -122,20 +122,22 @@ func (b *Bank) changedOf(scope admission.Scope) buckets.Instant {
 	return 0
 }
 
-// Scales are the parts to which limits are scaled, by store.ScaleAll, ScaleGlobal or the gate of a tenant.
+// Scales are the parts to which limits are scaled, by store.ScaleAll, ScaleGlobal or the gate of a tenant, or by what moves by itself:
+// store.GlobalLimitGate or QueueLimitsGate.
 type Scales map[store.GateName]*buckets.Scaling
 
 // of returns that of a scope's bucket, nil for none.
 func (s Scales) of(scope admission.Scope) *buckets.Scaling {
-	target := store.ScaleGlobal
+	target, moves := store.ScaleGlobal, store.GlobalLimitGate
 	if scope != admission.Global {
 		tenant := ownerOf(scope)
 		if at := strings.LastIndexByte(tenant, '\n'); at >= 0 { // Of a candidate in shadow.
 			tenant = tenant[at+1:]
 		}
-		target = store.TenantGate(tenant)
+		queue, _, _ := strings.Cut(strings.TrimPrefix(string(scope)[len(ownerOf(scope)):], ":"), ":")
+		target, moves = store.TenantGate(tenant), store.QueueLimitsGate(queue)
 	}
-	return s[store.ScaleAll].Less(s[target])
+	return s[store.ScaleAll].Less(s[target]).Less(s[moves])
 }
 
 // ownerOf is the tenant of a scope below the global one.
@@ -321,7 +323,33 @@ func (c *Charge) Least(path []buckets.LevelLimit) (scope admission.Scope, left, 
 // Put stores what a bucket holds.
 func (c *Charge) Put(of buckets.LevelLimit, level buckets.Micro, stamp buckets.Instant) {
 	c.touch(of.Scope)
-	c.bank.set.Put(of.Scope, buckets.NewBucket(level, stamp, of.Limit))
+	c.bank.set.Put(of.Scope, of.Limit.Store(c.At, c.changed, c.bank.set.Bucket(of.Scope), level, stamp))
+}
+
+// TrueUp has the buckets of a path hold what work has cost in place of what it reserved so long ago. room is what each is known to have had room
+// for, nil where nobody noted it.
+func (c *Charge) TrueUp(path []buckets.LevelLimit, reserved, actual admission.Tokens, elapsed buckets.Span, room func(step buckets.LevelLimit) buckets.Micro) {
+	for _, step := range path {
+		if !c.HasRoom(step.Scope) {
+			continue
+		}
+		before := c.bank.set.Bucket(step.Scope)
+		if step.Limit.Sliding != nil && actual < reserved {
+			if after, back := step.Limit.GiveBack(c.At, c.changed, before, reserved-actual, elapsed); back > 0 {
+				c.touch(step.Scope)
+				c.bank.set.Put(step.Scope, after)
+			}
+			continue
+		}
+		noted := buckets.Micro(0)
+		if room != nil {
+			noted = room(step)
+		}
+		level, stamp := c.LevelOf(step)
+		if to := buckets.TrueUp(level, step.Limit, reserved, actual, elapsed, noted); to != level {
+			c.Put(step, to, stamp)
+		}
+	}
 }
 
 // Back takes back all that the call has done.

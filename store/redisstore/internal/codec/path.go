@@ -73,7 +73,7 @@ func packLimits(conn *redisconn.Conn, limits *[admission.Levels]admission.Limit)
 	return string(packed)
 }
 
-// rateOf is the rate of a limit as scripts take it: 0 for none, and of fixed windows their length in microseconds, below zero.
+// rateOf is the rate of a limit as scripts take it: 0 for none, and of windows their length in microseconds, below zero.
 func rateOf(l *admission.Limit) float64 {
 	switch {
 	case l.Disabled || l.Tokens == 0:
@@ -94,10 +94,19 @@ func burstOf(l *admission.Limit) float64 {
 // besideWindows is how many windows before and after the one of now a script is told of those whose lengths differ.
 const besideWindows = 2
 
-// appendWindow writes when the windows of a limit begin, as fragments/bucket.lua reads it; nothing for a token bucket.
+// What a script is told of sliding windows in the place of how many beginnings follow.
+const slidingCount, slidingLog = 65535, 65534
+
+// appendWindow writes when the windows of a limit begin, or that they slide, as fragments/bucket.lua reads it; nothing for a token bucket.
 func appendWindow(to []byte, conn *redisconn.Conn, l *admission.Limit) []byte {
 	if rateOf(l) >= 0 {
 		return to
+	}
+	switch {
+	case l.Window.Logged():
+		return binary.LittleEndian.AppendUint16(to, slidingLog)
+	case l.Window.Grain() > 0:
+		return binary.LittleEndian.AppendUint16(to, slidingCount)
 	}
 	if _, phase, even := l.Window.Even(); even {
 		to = binary.LittleEndian.AppendUint16(to, 0)

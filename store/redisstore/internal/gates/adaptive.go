@@ -85,8 +85,9 @@ func (s *Bounds) Adaptations(ctx context.Context) ([]store.Adaptation, error) {
 	gates := pipe.HMGet(ctx, base+"gates", names...)
 	lives := make([]*redis.SliceCmd, len(names))
 	for i, name := range names {
-		_, downstream := store.GateName(name).Split()
-		lives[i] = pipe.HMGet(ctx, base+"br:"+downstream, "m", "x", "a")
+		if kind, downstream := store.GateName(name).Split(); kind != store.KindLimits {
+			lives[i] = pipe.HMGet(ctx, base+"br:"+downstream, "m", "x", "a")
+		}
 	}
 	if _, err := pipe.Exec(ctx); err != nil && !redisconn.IsNil(err) {
 		return nil, fmt.Errorf("read adaptive limits: %w", redisconn.Unread(err))
@@ -94,7 +95,7 @@ func (s *Bounds) Adaptations(ctx context.Context) ([]store.Adaptation, error) {
 	all := make([]store.Adaptation, len(names))
 	for i, name := range names {
 		one, err := parseAdaptation(name, rows[name])
-		if err == nil {
+		if err == nil && lives[i] != nil {
 			err = see(&one, redisconn.TextAt(gates.Val(), i), redisconn.TextAt(lives[i].Val(), 0), redisconn.TextAt(lives[i].Val(), 1))
 			one.Refused = redisconn.Whole(redisconn.TextAt(lives[i].Val(), 2))
 		}

@@ -17,7 +17,7 @@ func (s *Bounds) SetGate(ctx context.Context, g store.Gate) (held int, more bool
 }
 
 // gate calls the script with a limit or a verb, in all partitions that the gate is about. was is false for a resume of what is not
-// paused.
+// paused, and a hold of what is.
 func (s *Bounds) gate(ctx context.Context, g store.Gate, action, limit string) (was bool, held int, more bool, err error) {
 	if err := g.By.Validate(); err != nil {
 		return false, 0, false, err
@@ -27,7 +27,7 @@ func (s *Bounds) gate(ctx context.Context, g store.Gate, action, limit string) (
 		return false, 0, false, err
 	}
 	held, err = strconv.Atoi(reply[1])
-	return reply[0] != "none", held, reply[0] == "more", err
+	return reply[0] != "none" && reply[0] != "kept", held, reply[0] == "more", err
 }
 
 func limitText(limit int) string {
@@ -45,6 +45,15 @@ func (s *Bounds) Pause(ctx context.Context, name store.GateName, duration time.D
 	}
 	_, held, _, err = s.gate(ctx, store.Gate{Name: name, For: duration, By: by}, store.AuditPause, "pause")
 	return held, err
+}
+
+// PauseAtLeast is Pause, as store.Gates.PauseAtLeast.
+func (s *Bounds) PauseAtLeast(ctx context.Context, name store.GateName, duration time.Duration, by store.Intervention) (did bool, err error) {
+	if err := name.CheckCap(); err != nil {
+		return false, err
+	}
+	did, _, _, err = s.gate(ctx, store.Gate{Name: name, For: duration, By: by}, store.AuditPause, "hold")
+	return did, err
 }
 
 // Unpause ends what Pause began; was is false where nothing was paused.

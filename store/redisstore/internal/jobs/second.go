@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 
@@ -16,7 +17,7 @@ import (
 type Second = second.Redis
 
 // DialSecond returns the second Redis at an address, nil for "".
-func DialSecond(url string) (*Second, error) { return second.Dial(url) }
+func DialSecond(url string, settings *tls.Config) (*Second, error) { return second.Dial(url, settings) }
 
 // NewMover implements store.Timers.
 func (s *Jobs) NewMover(owner string) store.Mover {

@@ -2,6 +2,7 @@ package second
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"strconv"
@@ -17,12 +18,13 @@ import (
 // Redis is a second Redis. It may be used by several goroutines.
 type Redis struct{ client any } // a redis.UniversalClient: see redisconn.Client
 
-// Dial returns the second Redis at an address, nil for "". It sends nothing yet.
-func Dial(url string) (*Redis, error) {
-	if url == "" {
+// Dial returns the second Redis at an address, nil for ""; settings are those of TLS, nil for what an address for TLS means by itself. It
+// sends nothing yet.
+func Dial(url string, settings *tls.Config) (*Redis, error) {
+	if url == "" && settings == nil {
 		return nil, nil //nolint:nilnil // no address, no second Redis
 	}
-	client, err := redisclient.Dial(url)
+	client, err := redisclient.Dial(url, settings)
 	if err != nil {
 		return nil, &admission.FieldError{
 			Field: "URL of the second redis", Value: "(not shown, it may hold a password; it " + err.Error() + ")",

@@ -1,0 +1,190 @@
+package control_test
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/control"
+)
+
+// whole is all of the limits.
+const whole = 1000
+
+func newPart(t *testing.T, c control.PartConfig, limit int) *control.Part {
+	t.Helper()
+	if c.Interval == 0 {
+		c.Interval = interval
+	}
+	if c.Min == 0 {
+		c.Min, c.Max = 10, whole
+	}
+	p, err := control.NewPart(c, limit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// pressed is the score of work that is offered and let in as far as a part of its limits says: 0.6 where what is let in is what can be done.
+func pressed(offered float64, part int) float64 {
+	use := offered * float64(part) / whole
+	return math.Min(1, 0.6*use*use)
+}
+
+// TestAPartHoldsThePressure: with three times as much work as can be done the part that is let in is within 10 ticks of what can be done for
+// each halving that this takes, and stays within 10 % of it with noise of 5 %; then it comes back to all.
+func TestAPartHoldsThePressure(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(50) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		p, limit := newPart(t, control.PartConfig{}, whole), whole
+		tick := func(offered float64) control.Step {
+			step := p.Tick(limit, pressed(offered, limit)*(1+0.05*(2*random.Float64()-1)), interval)
+			limit = step.Limit
+			return step
+		}
+		for i := range 200 {
+			tick(3)
+			if let := 3 * float64(limit) / whole; i >= 20 && math.Abs(let-1) > 0.1 {
+				t.Fatalf("seed %d: %.2f of what can be done is let in at tick %d", seed, let, i)
+			}
+		}
+		for range 40 {
+			tick(0.5)
+		}
+		if limit != whole {
+			t.Errorf("seed %d: work has gone, and %d of %d is in force", seed, limit, whole)
+		}
+	}
+}
+
+// TestHealthGoesBySteps: half of the limit below 0.3, 1.2 of it above 0.8, nothing between, and no change within half a minute of another.
+func TestHealthGoesBySteps(t *testing.T) {
+	t.Parallel()
+	for score, want := range map[float64]control.Step{
+		0.71: {Limit: 250, Before: 500, Cause: control.CauseIll}, 0.70: {Limit: 500, Before: 500, Cause: control.CauseOnTarget},
+		0.20: {Limit: 500, Before: 500, Cause: control.CauseOnTarget}, 0.19: {Limit: 600, Before: 500, Cause: control.CauseWell},
+	} {
+		if got := newPart(t, control.PartConfig{Controller: control.Health}, 500).Tick(500, score, interval); got != want {
+			t.Errorf("score %g: got %+v, want %+v", score, got, want)
+		}
+	}
+	p, limit, at := newPart(t, control.PartConfig{Controller: control.Health}, whole), whole, []int{}
+	for tick := range 20 {
+		step := p.Tick(limit, 1, interval)
+		if limit = step.Limit; step.Changed() {
+			at = append(at, tick)
+		} else if step.Cause != control.CauseTooSoon {
+			t.Errorf("tick %d: %+v", tick, step)
+		}
+	}
+	if fmt.Sprint(at) != "[0 6 12 18]" || limit != 63 {
+		t.Errorf("it changed at %v, to %d", at, limit)
+	}
+}
+
+// TestHealthIsDamped: a single bad look among good ones is none, and three are half of it.
+func TestHealthIsDamped(t *testing.T) {
+	t.Parallel()
+	p := newPart(t, control.PartConfig{Controller: control.Health, MinChange: time.Nanosecond}, 500)
+	steps := []control.Cause{}
+	for _, score := range []float64{0.5, 1, 0.5, 0.5, 1, 1, 1, 1} {
+		steps = append(steps, p.Tick(500, score, interval).Cause)
+	}
+	want := []control.Cause{control.CauseOnTarget, control.CauseOnTarget, control.CauseOnTarget, control.CauseOnTarget, control.CauseOnTarget, control.CauseIll, control.CauseIll, control.CauseIll}
+	if fmt.Sprint(steps) != fmt.Sprint(want) {
+		t.Errorf("got %v", steps)
+	}
+}
+
+// TestADayOfHealth: in six hours of work that comes in a wave of an hour, with noise, the limits change 60 times at most, and two changes within five
+// minutes go opposite ways only where health, damped as the test does it, was beyond its bound on that side.
+func TestADayOfHealth(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(20) {
+		random := rand.New(rand.NewPCG(seed, 2))
+		p, limit := newPart(t, control.PartConfig{Controller: control.Health}, whole), whole
+		changes, last, way, damped := 0, -1, 0, math.NaN()
+		for tick := range int(6 * time.Hour / interval) {
+			offered := 0.8 + 0.9*math.Sin(2*math.Pi*float64(tick)*interval.Hours())
+			score := pressed(max(0, offered)*(1+0.2*(2*random.Float64()-1)), limit)
+			if damped += (score - damped) * (1 - math.Cbrt(0.5)); math.IsNaN(damped) {
+				damped = score
+			}
+			step := p.Tick(limit, score, interval)
+			if limit = step.Limit; !step.Changed() {
+				continue
+			}
+			changes++
+			now, beyond := 1, 1-damped > 0.8
+			if step.Limit < step.Before {
+				now, beyond = -1, 1-damped < 0.3
+			}
+			if now == -way && tick-last < int(5*time.Minute/interval) && !beyond {
+				t.Errorf("seed %d: the other way within five minutes at tick %d, health is %.2f", seed, tick, 1-damped)
+			}
+			last, way = tick, now
+		}
+		if changes > 60 || changes == 0 {
+			t.Errorf("seed %d: %d changes in six hours", seed, changes)
+		}
+	}
+}
+
+// TestAPartWithoutAScore holds, and from the third look on goes back to all; a gap says nothing; what somebody else has set is the new start.
+func TestAPartWithoutAScore(t *testing.T) {
+	t.Parallel()
+	for _, controller := range []control.Controller{control.PID, control.Health} {
+		p, limit := newPart(t, control.PartConfig{Controller: controller}, 100), 100
+		for tick := range 600 {
+			step := p.Tick(limit, math.NaN(), interval)
+			if limit = step.Limit; tick < 2 && limit != 100 {
+				t.Errorf("%s: tick %d: %+v", controller, tick, step)
+			}
+		}
+		if limit != whole {
+			t.Errorf("%s: nothing is known, and %d is in force", controller, limit)
+		}
+		p = newPart(t, control.PartConfig{Controller: controller}, 100)
+		for _, over := range []time.Duration{5 * interval, 0, -interval} {
+			if step := p.Tick(100, 1, over); step.Changed() || step.Cause != control.CauseGap {
+				t.Errorf("%s: over %s: %+v", controller, over, step)
+			}
+		}
+		if step := p.Tick(5, 1, interval); step.Limit != 10 || step.Cause != control.CauseOutOfRange {
+			t.Errorf("%s: below the least: %+v", controller, step)
+		}
+		if step := p.Tick(400, 1, interval); step.Before != 400 || step.Limit > 400 {
+			t.Errorf("%s: set by somebody else: %+v", controller, step)
+		}
+	}
+}
+
+func TestABadPartNamesEveryField(t *testing.T) {
+	t.Parallel()
+	_, err := control.NewPart(control.PartConfig{Controller: control.AIMD, Max: -1, Interval: -1, Target: 1, MinChange: -1, Gains: control.Gains{Derivative: -1}}, 1)
+	told := admission.FieldErrors(errors.Unwrap(err))
+	fields := map[string]bool{}
+	for _, e := range told.(interface{ Unwrap() []error }).Unwrap() {
+		var bad *admission.FieldError
+		if errors.As(e, &bad) {
+			fields[bad.Field] = true
+		}
+	}
+	for _, field := range []string{"controller", "min", "max", "interval", "target_pressure", "min_change_interval", "kd"} {
+		if !fields[field] {
+			t.Errorf("%s is not named in %v", field, err)
+		}
+	}
+	for _, c := range []control.PartConfig{{Target: 0.5}, {Gains: control.Gains{Integral: 1}}} {
+		c.Controller, c.Min, c.Max, c.Interval = control.Health, 1, 2, time.Second
+		if _, err := control.NewPart(c, 1); err == nil {
+			t.Errorf("%+v is let pass", c)
+		}
+	}
+}

@@ -1,0 +1,150 @@
+package policy
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/control"
+)
+
+// Health is the controller of limits of admission that halves them while what they let in is ill, and brings them back by steps of a fifth.
+const Health = control.Health
+
+// Bounds of what moves limits of admission.
+const (
+	// MaxMinChange is the most of Adaptive.MinChange.
+	MaxMinChange = time.Hour
+	// MaxDependsOn is how many circuit breakers a limit may depend on.
+	MaxDependsOn = 16
+	// MinTargetPressure and MaxTargetPressure are the bounds of Adaptive.TargetPressure.
+	MinTargetPressure, MaxTargetPressure = 0.05, 0.95
+	// partUnit is how many of the units in which a part of limits moves are a percent, and partWhole all.
+	partUnit, partWhole = 10, 1000
+)
+
+// ofGlobal is Adaptive.Of of the global limit.
+const ofGlobal = "global"
+
+// limits returns of which queue's limits it is how much that moves, "" of the global one.
+func (a Adaptive) limits() (queue string, ok bool) {
+	if a.Of == ofGlobal {
+		return "", true
+	}
+	return strings.CutPrefix(a.Of, "queue ")
+}
+
+// part is by what a part of limits moves.
+func (a Adaptive) part() control.PartConfig {
+	return control.PartConfig{
+		Controller: a.Controller, Min: a.Min * partUnit, Max: cmp.Or(a.Max, 100) * partUnit, Interval: a.Interval, Target: a.TargetPressure, Gains: a.Gains,
+		MinChange: a.MinChange,
+	}
+}
+
+// withPartDefaults fills in what is left out of one that moves limits of admission.
+func (a Adaptive) withPartDefaults() Adaptive {
+	c := a.part().WithDefaults()
+	a.Controller, a.TargetPressure, a.Gains, a.MinChange = c.Controller, c.Target, c.Gains, c.MinChange
+	return a
+}
+
+// moving returns it as the scheduler takes it.
+func (a Adaptive) moving(name string) Moving {
+	queue, _ := a.limits()
+	return Moving{Name: name, Limits: true, Queue: queue, Part: a.part(), DependsOn: a.DependsOn}
+}
+
+// validateLimits checks one that moves limits of admission.
+func (p Policy) validateLimits(bad *problems, at, queue string, a Adaptive) {
+	if queue == "" {
+		if p.Global == (admission.Limit{}) || p.Global.Disabled || !slices.ContainsFunc(sortedKeys(p.Queues), func(name string) bool { return p.Queues[name].Pressure != nil }) {
+			bad.field(at+".of", strconv.Quote(a.Of), `"global" where there is a global limit, and a queue with a pressure by which it moves`)
+		}
+	} else if p.Queues[queue].Pressure == nil || !p.limitsQueue(queue) {
+		bad.field(at+".of", strconv.Quote(a.Of), `"queue NAME" with a pressure, and with limits: each_tenant, a tier's queues, queue_limits or priority_limits`)
+	}
+	bad.integer(at+".min", int64(a.Min), 1, 100)
+	if a.Max != 0 && (a.Max < a.Min || a.Max > 100) {
+		bad.field(at+".max", strconv.Itoa(a.Max), "min to 100 percent of what the policy says, or 0 for that")
+	}
+	bad.duration(at+".interval", a.Interval, MinAdaptiveInterval, MaxAdaptiveInterval)
+	c := a.part()
+	c.Min, c.Max, c.Interval = 1, 1, time.Second
+	if a.TargetPressure != 0 && a.Controller != Health {
+		if !(a.TargetPressure >= MinTargetPressure && a.TargetPressure <= MaxTargetPressure) {
+			bad.field(at+".target_pressure", strconv.FormatFloat(a.TargetPressure, 'g', -1, 64), "0.05 to 0.95")
+		}
+		c.Target = 0
+	}
+	if a.MinChange != 0 {
+		bad.duration(at+".min_change_interval", a.MinChange, time.Second, MaxMinChange)
+		c.MinChange = 0
+	}
+	bad.fields(at, c.Validate())
+	const allowed = "none: a part of limits goes by pressure"
+	for _, field := range []struct {
+		name, value string
+		there       bool
+	}{
+		{"moves", strconv.Quote(a.Moves), a.Moves != ""}, {"max_run_time", a.MaxRunTime.String(), a.MaxRunTime != 0},
+		{"max_failures", strconv.FormatFloat(a.MaxFailures, 'g', -1, 64), a.MaxFailures != 0}, {"target_run_time", a.TargetRunTime.String(), a.TargetRunTime != 0},
+	} {
+		if field.there {
+			bad.field(at+"."+field.name, field.value, allowed)
+		}
+	}
+}
+
+// limitsQueue reports whether anything says how much of a queue's jobs are admitted.
+func (p Policy) limitsQueue(queue string) bool {
+	for _, name := range []string{queue, Every} {
+		if each := p.Queues[name].EachTenant; !each.empty() {
+			return true
+		}
+		for _, tier := range p.Tiers {
+			if of, ok := tier.Queues[name]; ok {
+				if each := of.limits(); !each.empty() {
+					return true
+				}
+			}
+		}
+	}
+	for _, scopes := range [][]admission.Scope{sortedKeys(p.QueueLimits), sortedKeys(p.PriorityLimits)} {
+		if slices.ContainsFunc(scopes, func(s admission.Scope) bool {
+			parts := strings.Split(string(s), ":")
+			return len(parts) > 1 && parts[1] == queue
+		}) {
+			return true
+		}
+	}
+	return p.TenantRecords
+}
+
+// validateOfLimits refuses what is of limits of admission alone.
+func (a Adaptive) validateOfLimits(bad *problems, at string) {
+	const allowed = "none, but of global or a queue"
+	if a.TargetPressure != 0 {
+		bad.field(at+".target_pressure", strconv.FormatFloat(a.TargetPressure, 'g', -1, 64), allowed)
+	}
+	if a.MinChange != 0 {
+		bad.field(at+".min_change_interval", a.MinChange.String(), allowed)
+	}
+}
+
+// validateDependsOn checks the downstreams whose circuit breakers halve it.
+func (a Adaptive) validateDependsOn(bad *problems, at string) {
+	if n := len(a.DependsOn); n > MaxDependsOn {
+		bad.field(at+".depends_on", strconv.Itoa(n)+" downstreams", "up to "+strconv.Itoa(MaxDependsOn))
+	}
+	for i, name := range a.DependsOn {
+		if err := admission.ValidateName("depends_on", name, true); err != nil {
+			bad.field(at+".depends_on", strconv.Quote(name), "names of downstreams")
+		} else if slices.Contains(a.DependsOn[:i], name) {
+			bad.field(at+".depends_on", strconv.Quote(name), "each downstream once")
+		}
+	}
+}

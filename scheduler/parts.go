@@ -1,0 +1,121 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/internal/control"
+	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
+)
+
+// tripLook is how often the circuit breakers are looked at that limits depend on: a trip is to be heeded within a second.
+const tripLook = 400 * time.Millisecond
+
+// tripped is what a loop knows of the circuit breakers that its limit depends on.
+type tripped struct {
+	// open says which were open at the last look; nil before the first.
+	open map[string]bool
+	next time.Time
+}
+
+// watch looks at the breakers, if that is due, and reports whether one has opened since the last look. The first look opens none.
+func (t *tripped) watch(ctx context.Context, s store.Deployment, downstreams []string, now time.Time) (opened bool, err error) {
+	if len(downstreams) == 0 || now.Before(t.next) {
+		return false, nil
+	}
+	t.next = now.Add(tripLook)
+	open := map[string]bool{}
+	for _, name := range downstreams {
+		b, err := s.Breaker(ctx, name)
+		switch {
+		case errors.Is(err, store.ErrNoBreaker):
+		case err != nil:
+			return false, err
+		case b.State == breaker.Open:
+			open[name] = true
+			opened = opened || t.open != nil && !t.open[name]
+		}
+	}
+	t.open = open
+	return opened, nil
+}
+
+// any reports whether one is open.
+func (t *tripped) any() bool { return len(t.open) > 0 }
+
+// trips halves a limit whose breaker has opened, and reports whether it did.
+func (s *Scheduler) trips(ctx context.Context, l *loop, seen store.Adaptation, version int64) (did bool, err error) {
+	opened, err := l.tripped.watch(ctx, s.store, l.DependsOn, time.Now())
+	if err != nil || !opened || seen.Frozen != nil || seen.Override != nil {
+		return false, err
+	}
+	half := seen.Clamp(seen.Limit / 2)
+	if half == seen.Limit {
+		return false, nil
+	}
+	return true, s.put(ctx, l, control.Step{Limit: half, Before: seen.Limit, Cause: control.CauseTripped}, seen, version)
+}
+
+// scoreOf is how much the queues of a part are pressed by the last measurement: the one, or of all the one that is most; NaN where nobody knows.
+func scoreOf(m *policy.Moving, gauges []*gauge) float64 {
+	score := math.NaN()
+	for _, g := range gauges {
+		if (m.Queue == "" || m.Queue == g.Queue) && !g.blind && g.meter != nil && !(g.score <= score) {
+			score = g.score
+		}
+	}
+	return score
+}
+
+// movePart makes a step of how much queues are pressed.
+func (s *Scheduler) movePart(ctx context.Context, l *loop, seen store.Adaptation, gauges []*gauge, version int64) error {
+	last, now := l.looked, time.Now()
+	l.looked = now
+	if seen.Override != nil { // Redis says whether it is over.
+		l.next, l.part = now.Add(min(l.Interval(), time.Second)), nil
+		return s.nudge(ctx, version, seen, seen.Override.Back, store.CauseOverrideOver)
+	}
+	if seen.Frozen != nil {
+		l.part = nil
+		return nil
+	}
+	if l.part == nil {
+		var err error
+		if l.part, err = control.NewPart(l.Part, seen.Limit); err != nil {
+			return err
+		}
+		last = now.Add(-l.Interval())
+	}
+	return s.put(ctx, l, l.part.Tick(seen.Limit, scoreOf(&l.Moving, gauges), now.Sub(last)), seen, version)
+}
+
+// due returns the loops of which it is time to look at something: the limit, or what it depends on.
+func due(loops []*loop, now time.Time) bool {
+	return slices.ContainsFunc(loops, func(l *loop) bool {
+		return !now.Before(l.next) || len(l.DependsOn) > 0 && !now.Before(l.tripped.next)
+	})
+}
+
+// put brings a step into force.
+func (s *Scheduler) put(ctx context.Context, l *loop, step control.Step, seen store.Adaptation, version int64) error {
+	if l.tripped.any() && step.Limit > seen.Limit { // It does not grow meanwhile.
+		step.Limit, step.Cause = seen.Limit, control.CauseTripped
+	}
+	if !step.Changed() && string(step.Cause) == seen.Cause && !seen.Uneven {
+		return nil
+	}
+	_, err := s.store.Adapt(ctx, store.Adapt{Owner: s.owner, Version: version, Gate: seen.Gate, Limit: step.Limit, Cause: string(step.Cause)})
+	switch {
+	case errors.Is(err, store.ErrNotHolder), errors.Is(err, store.ErrStale), errors.Is(err, store.ErrNotAdaptive):
+		l.last, l.part = store.Adaptation{}, nil // Somebody else goes on, or by another policy.
+		return nil
+	case err == nil && step.Changed():
+		s.config.Logger.Info().Str("adaptive", l.Name).Int("from", step.Before).Int("to", step.Limit).Str("cause", string(step.Cause)).Msg("limit moved")
+	}
+	return err
+}

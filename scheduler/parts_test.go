@@ -1,0 +1,127 @@
+package scheduler_test
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/internal/rollout"
+	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/scheduler"
+	"github.com/headgate/headgate/store"
+)
+
+// partsBench is a deployment whose queue mail is pressed by how many jobs wait, of which 40 are as many as may, and whose limits move by that.
+func partsBench(t *testing.T, adaptive map[string]policy.Adaptive) (s store.Deployment, part func(store.GateName) store.Adaptation) {
+	t.Helper()
+	s = open(t, redistest.Shared(t).Client(t))
+	p := policy.Unlimited()
+	p.Global = admission.PerSecond(1000)
+	p.Queues = map[string]policy.Queue{"mail": {
+		EachTenant: policy.EachTenant{Limit: admission.PerSecond(100)}, Pressure: &policy.PressureRules{MaxDepth: 40, Interval: 200 * time.Millisecond},
+	}}
+	p.Downstreams = map[string]policy.Downstream{"smtp": {MaxRunning: 40}}
+	p.Adaptive = adaptive
+	if _, err := rollout.Put(t.Context(), s, p, rollout.Edit{Author: "ada", Reason: "test", Expected: rollout.AnyVersion}); err != nil {
+		t.Fatal(err)
+	}
+	return s, func(gate store.GateName) store.Adaptation {
+		t.Helper()
+		all, err := s.Adaptations(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range all {
+			if a.Gate == gate {
+				return a
+			}
+		}
+		t.Fatalf("nothing moves %s", gate)
+		return store.Adaptation{}
+	}
+}
+
+// fill enqueues jobs that wait, as no worker serves their queue.
+func fill(t *testing.T, s store.Deployment, n int) {
+	t.Helper()
+	version, err := s.PolicyInForce(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range n {
+		j := admission.NewJob("acme", "mail", "send", nil)
+		j.ID = strconv.Itoa(i)
+		none := admission.Limit{Disabled: true}
+		_, err := s.Partitions()[0].Admit(t.Context(), version, []store.Candidate{{Job: &j, Class: 1, Limits: &[admission.Levels]admission.Limit{none, none, none, none}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestLimitsMoveByPressure: those of a queue, and the global one, fall to their min while too many jobs wait, a scheduler that takes over goes on
+// from there, and they come back to all of what the policy says when the jobs are gone.
+func TestLimitsMoveByPressure(t *testing.T) {
+	t.Parallel()
+	s, part := partsBench(t, map[string]policy.Adaptive{
+		"mail-in": {Of: "queue mail", Min: 30, Interval: 200 * time.Millisecond}, "all-in": {Of: "global", Min: 50, Interval: 200 * time.Millisecond, Controller: policy.Health, MinChange: time.Second},
+	})
+	mail, global := store.QueueLimitsGate("mail"), store.GlobalLimitGate
+	fill(t, s, 60)
+	stop := run(t, s, scheduler.Config{TimerLease: time.Second})
+	await(t, "too many jobs to lower both to min", func() bool { return part(mail).Limit == 300 && part(global).Limit == 500 })
+	if cause := part(mail).Why; cause != "above_target" {
+		t.Errorf("the queue's fell for %q", cause)
+	}
+	if cause := part(global).Why; cause != "ill" {
+		t.Errorf("the global one fell for %q", cause)
+	}
+	stop()
+	run(t, s, scheduler.Config{TimerLease: time.Second})
+	for i := range 60 {
+		if _, _, err := s.Partitions()[0].Cancel(t.Context(), admission.Key{Tenant: "acme", ID: strconv.Itoa(i)}, store.Intervention{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	await(t, "all of it to be back", func() bool { return part(mail).Limit == store.PartWhole && part(global).Limit == store.PartWhole })
+}
+
+// TestATripHalvesWhatDependsOnIt: limits that depend on a circuit breaker are half of what they were within a second of its opening, whatever their
+// own loop finds and though the last change was a moment ago; they do not grow while it is open, and do after.
+func TestATripHalvesWhatDependsOnIt(t *testing.T) {
+	t.Parallel()
+	depends := []string{"smtp", "nobody"}
+	s, part := partsBench(t, map[string]policy.Adaptive{
+		"all-in": {Of: "global", Min: 10, Interval: time.Minute, Controller: policy.Health, DependsOn: depends},
+		"quick":  {Of: "queue mail", Min: 10, Interval: 200 * time.Millisecond, DependsOn: depends},
+		"out":    {Of: "downstream smtp", Min: 5, Interval: 200 * time.Millisecond, DependsOn: depends},
+	})
+	run(t, s, scheduler.Config{TimerLease: time.Minute})
+	quick, global, out := store.QueueLimitsGate("mail"), store.GlobalLimitGate, store.DownstreamGate("smtp")
+	await(t, "the first looks", func() bool { return !part(quick).At.IsZero() && !part(global).At.IsZero() && !part(out).At.IsZero() })
+	for _, of := range []store.GateName{quick, global, out} {
+		if a := part(of); a.Limit != a.Own {
+			t.Fatalf("before it: %+v", a)
+		}
+	}
+	if _, err := s.ForceBreaker(t.Context(), "smtp", breaker.Open, 0, store.Intervention{}); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	await(t, "halves", func() bool { return part(global).Limit == 500 && part(quick).Limit == 500 && part(out).Limit == 20 })
+	t.Logf("heeded after %s", time.Since(began))
+	if a := part(global); a.Why != "tripped" {
+		t.Errorf("for %q", a.Why)
+	}
+	time.Sleep(time.Second) //nolint:forbidigo // five looks, none of which may raise it
+	if a := part(quick); a.Limit != 500 || a.Cause != "tripped" {
+		t.Errorf("while it is open: %+v", a)
+	}
+	if _, err := s.ResetBreaker(t.Context(), "smtp", store.Intervention{}); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "what is not pressed to grow again", func() bool { return part(quick).Limit > 500 })
+}

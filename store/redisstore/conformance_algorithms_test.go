@@ -1,0 +1,13 @@
+package redisstore_test
+
+import (
+	"testing"
+
+	"github.com/headgate/headgate/internal/redistest"
+)
+
+// TestAlgorithmsEqualTheModel is about limits of all algorithms alone, which change from one to another, of few tenants whose buckets are seldom full.
+func TestAlgorithmsEqualTheModel(t *testing.T) {
+	t.Parallel()
+	conform(t, redistest.Shared(t), "", conformanceSteps, false, "algorithms")
+}
