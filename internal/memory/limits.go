@@ -110,7 +110,8 @@ func (p *Partition) Commit(_ context.Context, id string, receipt store.Taken, ac
 }
 
 func (m *model) commit(now int64, id string, receipt *store.Taken, actual admission.Tokens) store.Refund {
-	q, elapsed := &receipt.Question, m.bucketTime(now)-receipt.At.Time
+	q, elapsed, c := &receipt.Question, m.bucketTime(now)-receipt.At.Time, m.charging(&m.bank, now)
+	c.Enter([]store.Question{*q}) // Also of one that comes late or again: the script has read the buckets by then.
 	m.refunded.Passed(m.over(now))
 	until, again := m.refunded.Find(id)
 	switch {
@@ -120,13 +121,12 @@ func (m *model) commit(now int64, id string, receipt *store.Taken, actual admiss
 		return store.RefundedBefore
 	}
 	m.refunded.Put(id, now+store.RefundWindow.Microseconds())
-	c, since := m.charging(&m.bank, now), buckets.MicroOf(admission.Tokens(m.refunds-receipt.At.Refunds))
+	since := buckets.MicroOf(admission.Tokens(m.refunds - receipt.At.Refunds))
 	m.use(now, now-elapsed, q, counts.Settled(q.Cost, actual))
 	if actual < q.Cost && c.Changed(q.Tenant, receipt.At.Time) { // Limits are others since: the buckets may have been others.
 		m.advance(now)
 		return store.Refunded
 	}
-	c.Enter([]store.Question{*q})
 	c.TrueUp(c.WayOf(q), q.Cost, actual, buckets.Span(elapsed), func(step buckets.LevelLimit) buckets.Micro {
 		// What came in since may have found the bucket full had the tokens not been taken. Then it is not owed.
 		return step.Limit.Burst - buckets.Micro(receipt.Left[step.Scope.Level()]) - step.Limit.Came(buckets.Span(elapsed)) - since

@@ -2,7 +2,9 @@ package redisstore_test
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -73,5 +75,111 @@ func TestKeysThatAreFullMakeRoomAndOthersStay(t *testing.T) {
 			pass(5 * time.Second)
 			want("ten seconds ago", "later", false, 9)
 		})
+	}
+}
+
+// both are a partition in Redis and one in memory, whose time is ahead of the clock and passes by the third alone.
+func both(t *testing.T) (inRedis *redisstore.Partition, inMemory *memory.Partition, pass func(d time.Duration)) {
+	t.Helper()
+	s, err := redisstore.NewStore(redistest.Shared(t).Client(t), redisstore.Config{Prefix: redistest.Prefix(t)}, "")
+	check(t, err)
+	now := time.Now().Add(24 * time.Hour)
+	pass = func(d time.Duration) {
+		now = now.Add(d)
+		s.SetTime(now)
+	}
+	pass(0)
+	return s, memory.New(memory.Config{Now: func() time.Time { return now }}), pass
+}
+
+// bucketsOf tells which buckets a dump has, and when a dimension's are looked at.
+func bucketsOf(dump []string) (lines []string) {
+	for _, line := range dump {
+		if strings.HasPrefix(line, "bucket ") || strings.HasPrefix(line, "+") {
+			lines = append(lines, line)
+		}
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+// TestARefundThatChangesNothingMakesRoomToo: one that comes again reads the buckets of its way like any call, and takes out what is full.
+func TestARefundThatChangesNothingMakesRoomToo(t *testing.T) {
+	t.Parallel()
+	inRedis, inMemory, pass := both(t)
+	limit := admission.PerSecond(1).WithBurst(100)
+	question := func(key string, cost admission.Tokens) store.Question {
+		return store.Question{Tenant: "+user", Queue: key, Cost: cost, MaxKeys: 100, Limits: [admission.Levels]admission.Limit{{Disabled: true}, limit, limit, {Disabled: true}}}
+	}
+	each := func(do func(s store.Partition)) {
+		do(inRedis)
+		do(inMemory)
+	}
+	fill := func(name string) { // The first of them is full after 100 seconds, the others after one.
+		for n := range 40 {
+			each(func(s store.Partition) {
+				_, _, err := s.Check(t.Context(), 0, false, []store.Question{question(fmt.Sprint(name, n), admission.Tokens(max(1, 100-100*n)))})
+				check(t, err)
+			})
+		}
+	}
+	var receipts []store.Taken
+	each(func(s store.Partition) {
+		_, receipt, err := s.Take(t.Context(), 0, question("k", 1))
+		check(t, err)
+		receipts = append(receipts, receipt)
+	})
+	refund := func(want store.Refund) {
+		for i, s := range []store.Partition{inRedis, inMemory} {
+			done, err := s.Refund(t.Context(), "r", receipts[i])
+			check(t, err)
+			if done != want {
+				t.Errorf("%s, want %s", done, want)
+			}
+		}
+		if in, out := bucketsOf(dumpRedis(t.Context(), t, inRedis)), bucketsOf(inMemory.Dump()); !slices.Equal(in, out) {
+			t.Errorf("redis  %q\nmemory %q", in, out)
+		}
+	}
+	refund(store.Refunded)
+	fill("a")
+	pass(15 * time.Second)
+	fill("b") // That takes out k and all others that are full.
+	pass(15 * time.Second)
+	refund(store.RefundedBefore)
+	if left := bucketsOf(inMemory.Dump()); len(left) != 3 {
+		t.Errorf("%q, want two buckets that are not full, and when they are looked at again", left)
+	}
+}
+
+// TestACostToldAfterTheClockWasSetBackComesBack to the sliding window that it was taken of, in Redis as in memory.
+func TestACostToldAfterTheClockWasSetBackComesBack(t *testing.T) {
+	t.Parallel()
+	inRedis, inMemory, pass := both(t)
+	limit, err := admission.SlidingLog(10, "5s")
+	check(t, err)
+	limits := &[admission.Levels]admission.Limit{limit, {Disabled: true}, {Disabled: true}, {Disabled: true}}
+	pool := store.Pool{Queues: []store.QueueWeight{{Queue: "mail", Weight: 1}}}
+	var leases []store.Lease
+	for _, s := range []store.Partition{inRedis, inMemory} {
+		_, err := s.Register(t.Context(), "w", pool, 1, time.Hour)
+		check(t, err)
+		_, err = s.Admit(t.Context(), 0, []store.Candidate{{Job: &admission.Job{ID: "a", Tenant: "acme", Queue: "mail", Cost: 4}, Class: 1, Limits: limits}})
+		check(t, err)
+		read, err := s.Read(t.Context(), "w", pool.ID(), 1, -1, false)
+		check(t, err)
+		leases = append(leases, read...)
+	}
+	pass(-time.Second)
+	for i, s := range []store.Partition{inRedis, inMemory} {
+		f := leases[i].Finish(store.Complete)
+		f.Spent = &store.Spent{Cost: 1, Limits: limits}
+		_, _, err := s.Finish(t.Context(), pool.ID(), "w", []store.Finish{f})
+		check(t, err)
+		_, answers, err := s.Check(t.Context(), 0, true, []store.Question{{Cost: 1, Limits: *limits}})
+		check(t, err)
+		if left := answers[0].Left[admission.LevelGlobal].Tokens(); left != 9 {
+			t.Errorf("%T has %d left, want 9", s, left)
+		}
 	}
 }
