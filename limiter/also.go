@@ -10,6 +10,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/buckets"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/store"
 )
@@ -82,54 +83,6 @@ func spreadOver(requests []Request, inForce *policy.Compiled) (all []Request, er
 	return append(all, beside...), nil
 }
 
-// leader is the limiter of the first partition, whose policy says what is declared.
-func (l *Limiter) leader() *Limiter {
-	if l.parts != nil {
-		return l.parts[0]
-	}
-	return l
-}
-
-// known returns the policy in force, and reads it where there is none, unless Redis is known to be away.
-func (l *Limiter) known(ctx context.Context) (*policy.Compiled, error) {
-	if inForce := l.policy.Load(); inForce != nil {
-		return inForce, nil
-	}
-	if l.line.isClosed() {
-		return nil, ErrClosed
-	}
-	now := l.clock.now()
-	call, change, ok := l.breaker.TryAcquireAt(now)
-	l.tell(change)
-	if !ok {
-		l.notIn(now)
-		return nil, errShut
-	}
-	limited, cancel := context.WithTimeout(ctx, l.config.Timeout)
-	defer cancel()
-	inForce, err := l.current(limited)
-	if ctx.Err() != nil {
-		l.tell(call.IgnoreAt(l.clock.now()))
-		return nil, context.Cause(ctx)
-	}
-	l.leave(&call, err)
-	return inForce, err
-}
-
-// redeclared returns the policy in force where it is another than the one in which a dimension is missing: it asks once in heardLife, so that callers who
-// name what nobody declares cost no more.
-func (l *Limiter) redeclared(ctx context.Context, missing *policy.Compiled) *policy.Compiled {
-	now, due := l.clock.now(), l.declaredAt.Load()
-	if l.config.Policy == nil && int64(now) >= due && int64(now) >= l.shut.Load() && l.declaredAt.CompareAndSwap(due, int64(now.Add(heardLife))) {
-		limited, cancel := context.WithTimeout(ctx, l.config.Timeout)
-		defer cancel()
-		if version, err := l.store.PolicyInForce(limited); err == nil && version != missing.Version() {
-			_ = l.reload(limited, missing) // Without it the caller is told what it was.
-		}
-	}
-	return l.policy.Load()
-}
-
 // taking is what was taken of some requests, and what puts it back; nil where nothing can.
 type taking struct {
 	Together
@@ -138,45 +91,27 @@ type taking struct {
 }
 
 // allOrNone asks requests of which the first `own` are callers', of one partition, and the others are of dimensions, each of its own. Over several
-// partitions they are asked one after the other, in order, and where one refuses what the others gave goes back: what Redis gave by its receipt. So
-// tokens are missing for as long as a call takes where another one refuses, and for good, the cost at each way, where a process dies between or
-// the call that takes them back has no answer; no bucket ever admits more.
+// partitions they are asked one after the other, and where one refuses what the others gave goes back. Redis' tokens go back by their receipt, so they are
+// missing for as long as a call takes, and for good, the cost at each way, where a process dies between or the call that takes them back has no answer.
+// What is on lease is taken last, when Redis has answered: nobody waits for another partition with tokens in hand that a count, or the lease's end,
+// would take with them. No bucket ever admits more.
 func (l *Limiter) allOrNone(ctx context.Context, requests []Request, own int) (Together, error) {
 	if l.parts == nil {
-		made, err := l.together(ctx, requests, own, true)
+		made, err := l.together(ctx, requests, group{own: own, last: true})
 		return made.Together, err
 	}
-	home, err := l.partOf(requests[:own], requests[own:])
+	home, shares, err := l.sharesOf(requests, own)
 	if err != nil {
 		return Together{}, err
 	}
-	groups := make([][]int, len(l.parts))
-	for i := range requests {
-		at := home
-		if requests[i].beside() {
-			at = l.store.PartitionOf(requests[i].Tenant + ":" + requests[i].Queue)
-		}
-		groups[at] = append(groups[at], i)
-	}
-	last := len(groups) - 1
-	for len(groups[last]) == 0 {
-		last--
-	}
-	made := Together{Admitted: true, Source: Leased, Questions: make([]store.Question, len(requests)), Answers: make([]store.Answer, len(requests))}
+	made := togetherOf(Leased, make([]*way, len(requests)), requests)
+	made.Admitted = true
 	var backs []func(context.Context)
-	for at, group := range groups[:last+1] {
-		if len(group) == 0 {
-			continue
-		}
-		some, mine := make([]Request, len(group)), 0
-		for i, of := range group {
-			if some[i] = requests[of]; of < own {
-				mine++
-			}
-		}
-		got, err := l.parts[at].together(ctx, some, mine, at == last)
+	for i := range shares {
+		s := &shares[i]
+		got, err := s.part.together(ctx, s.requests, group{own: s.own, last: i == len(shares)-1, part: true})
 		if err == nil {
-			made.join(&got.Together, group)
+			made.join(&got.Together, s.of)
 		}
 		if err != nil || !got.Admitted {
 			undoing, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.config.Timeout)
@@ -184,13 +119,56 @@ func (l *Limiter) allOrNone(ctx context.Context, requests []Request, own int) (T
 				back(undoing)
 			}
 			cancel()
-			return made, err
+			if err != nil {
+				return made, err
+			}
+			break
 		}
 		if got.back != nil {
 			backs = append(backs, got.back)
 		}
 	}
+	if made.Source != Blind { // Else those who answered have counted.
+		home.countTogether(ctx, &made, home.ways.findAll(requests[:own]), group{own: own})
+	}
 	return made, nil
+}
+
+// share is what one partition is asked of some requests: those of the numbers in `of`.
+type share struct {
+	part     *Limiter
+	requests []Request
+	own      int
+	of       []int
+	standing standing
+}
+
+// sharesOf divides requests among partitions, in the order in which they are to be asked: one that is known to refuse, those of which Redis knows, and
+// those that have all on lease. home is the partition of callers' own.
+func (l *Limiter) sharesOf(requests []Request, own int) (home *Limiter, shares []share, err error) {
+	place, err := l.partOf(requests[:own], requests[own:])
+	if err != nil {
+		return nil, nil, err
+	}
+	shares = make([]share, len(l.parts))
+	for i := range requests {
+		at := place
+		if requests[i].beside() {
+			at = l.store.PartitionOf(requests[i].Tenant + ":" + requests[i].Queue)
+		}
+		s := &shares[at]
+		if s.requests, s.of = append(s.requests, requests[i]), append(s.of, i); i < own {
+			s.own++
+		}
+	}
+	for at := range shares {
+		s := &shares[at]
+		s.part = l.parts[at]
+		s.standing, _, _ = s.part.standing(s.part.ways.findAll(s.requests), s.requests, s.part.clock.now())
+	}
+	shares = slices.DeleteFunc(shares, func(s share) bool { return len(s.requests) == 0 })
+	slices.SortStableFunc(shares, func(a, b share) int { return cmp.Compare(a.standing, b.standing) })
+	return l.parts[place], shares, nil
 }
 
 // join notes what one partition has said of some of the requests. The source is that which knows least.
@@ -226,6 +204,8 @@ func (l *Limiter) takeEach(ctx context.Context, inForce *policy.Compiled, questi
 	for i := range questions {
 		verdict, receipt, err := l.part.Take(ctx, inForce.Version(), questions[i])
 		if answers[i].Verdict = verdict; err != nil || verdict.Decision != admission.Admitted {
+			answers[i].Left[verdict.Scope.Level()] = buckets.MicroOf(verdict.TokensLeft)
+			answers[i].Shared = questions[i].OfDimension() && verdict.Scope == admission.Scope(questions[i].Tenant)
 			back(ctx)
 			return false, answers, nil, err
 		}
@@ -295,33 +275,25 @@ func (l *Limiter) alsoLocally(ctx context.Context, r *Request) (v Verdict, ok bo
 	return v, ok
 }
 
-// takeAll takes cost on all ways or on none, and reports whether it knows the answer.
+// takeAll takes cost on all ways or on none, and reports whether it knows the answer. It takes nothing before all of them have it: tokens that go back
+// after a count are lost, so only those do that somebody else was quicker to take.
 func (l *Limiter) takeAll(ctx context.Context, ways []*way, cost admission.Tokens, remaining bool, v *Verdict) bool {
 	now := l.clock.now()
+	for _, w := range ways {
+		if !l.holds(w, now, cost) {
+			return l.refusesAll(ctx, ways, now, cost, v)
+		}
+	}
 	var at [1 + MaxAlso]epochs
 	var low [1 + MaxAlso]bool
-	var a answer
 	for i, w := range ways {
-		a = answer{}
-		if l.try(w, now, cost, &at[i], &a); a.outcome == taken {
-			low[i] = a.low
-			continue
-		}
-		for j := range i {
-			ways[j].putBack(cost, 0, &at[j])
-		}
-		for i++; a.outcome == asking && i < len(ways); i++ { // One of the others may be denied.
-			ways[i].deniedBy(now, cost, &a)
-		}
-		if a.outcome != denied {
+		var ok bool
+		if low[i], ok = w.take(now, cost, &at[i]); !ok {
+			for j := range i {
+				ways[j].putBack(cost, 0, &at[j])
+			}
 			return false
 		}
-		if l.counts.byDenial != nil {
-			l.counts.byDenial.Add(1)
-		}
-		l.note(ctx, ways[0], oneRefused, cost)
-		a.denial.tell(v, a.scope.name, a.wait)
-		return true
 	}
 	for i, w := range ways {
 		if low[i] && w.refill() || l.unheard(now) {
@@ -344,6 +316,33 @@ func (l *Limiter) takeAll(ctx context.Context, ways []*way, cost admission.Token
 		}
 	}
 	return true
+}
+
+// holds reports whether a way has cost on lease at every scope, as take would find it.
+func (l *Limiter) holds(w *way, now breaker.Instant, cost admission.Tokens) bool {
+	for _, s := range w.scopes {
+		if int64(now) >= l.heardUntil.Load() || !s.has(now, cost) {
+			return false
+		}
+	}
+	return true
+}
+
+// refusesAll answers by a denial on one of the ways, the first that has one, and reports whether there is one.
+func (l *Limiter) refusesAll(ctx context.Context, ways []*way, now breaker.Instant, cost admission.Tokens, v *Verdict) bool {
+	for _, w := range ways {
+		var a answer
+		if w.deniedBy(now, cost, &a); a.outcome != denied {
+			continue
+		}
+		if l.counts.byDenial != nil {
+			l.counts.byDenial.Add(1)
+		}
+		l.note(ctx, ways[0], oneRefused, cost)
+		a.denial.tell(v, a.scope.name, a.wait)
+		return true
+	}
+	return false
 }
 
 // verdict is the answer to requests that are the ways of one: where it is refused, that of the way which has to wait longest, and else of the
@@ -394,36 +393,4 @@ func (l *Limiter) shared(q *store.Question) {
 		l.config.Logger.Warn().Str("dimension", q.Tenant[len(admission.DimensionMark):]).Int("max_keys", q.MaxKeys).
 			Msg("a dimension has more keys than it may: those without a bucket of their own share one")
 	}
-}
-
-// errUndeclared is the error of a dimension that is no more.
-func errUndeclared(owner string) error {
-	return &admission.FieldError{Field: "also", Value: strconv.Quote(owner[len(admission.DimensionMark):]), Allowed: "dimensions that the policy declares"}
-}
-
-// openBeside is open for the scope of a dimension.
-func (m *ways) openBeside(now breaker.Instant, at route, inForce *policy.Compiled) (*way, error) {
-	w := &way{policy: inForce, asked: at, route: at, record: inForce.RecordVersion(at.tenant)}
-	var ok bool
-	if w.limits, w.maxKeys, ok = inForce.DimensionLimits(at.tenant, at.queue); !ok {
-		return nil, errUndeclared(at.tenant)
-	}
-	w.scopes = w.four[:0]
-	w.seen.Store(int64(now))
-	full := m.full()
-	if limit := &w.limits[admission.LevelQueue]; !limit.Disabled && limit.Tokens > 0 {
-		whole := *limit
-		most := leasable(limit, m.config, 1)
-		m.bound(inForce, admission.LevelQueue, &whole, m.config.beyond(most))
-		s, kept := m.scope(now, admission.ScopeAt(admission.LevelQueue, at.tenant, at.queue, ""), admission.LevelQueue, full)
-		if kept {
-			w.most[0], w.stock[0] = onLease(most), inStock(most, limit, 1)
-		}
-		w.scopes = append(w.scopes, s)
-	}
-	w.global = partOf(w.limits[admission.LevelGlobal], m.parts)
-	if !full {
-		m.remember(at, w)
-	}
-	return w, nil
 }

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
 	"github.com/headgate/headgate/admission"
@@ -144,31 +143,38 @@ func TestHotKeysAreAnsweredFromLeases(t *testing.T) {
 	check(t, l.Close(t.Context()))
 }
 
-// TestADimensionThatRefusesTakesNothingOfLeases: what is on lease of other ways is put back, so that in the end a burst is what was admitted and what
-// Redis holds.
+// TestADimensionThatRefusesTakesNothingOfLeases: what is on lease of other ways stays there, so that in the end a burst is what was admitted and what
+// Redis holds, to the token. The time is the test's own, and less of it passes than a lease lasts: what is not spent by then nobody gives back.
 func TestADimensionThatRefusesTakesNothingOfLeases(t *testing.T) {
 	t.Parallel()
-	const burst, each = 4000, 60
+	const burst, each, users = 4000, 60, 20
 	slowly := admission.Limit{Tokens: 12, Per: 24 * time.Hour, Burst: burst}
-	l := start(t, open(t, redistest.Shared(t).Client(t)), Config{
+	v := newVirtual()
+	v.scopes = []admission.Scope{"acme", "+route:pay"}
+	for user := range users {
+		v.scopes = append(v.scopes, admission.Scope(fmt.Sprint("+user:", user)))
+	}
+	l := start(t, open(t, v.client(t)), Config{
 		Policy:  beside(slowly, map[string]policy.DimensionRules{"route": {Limit: slowly}, "user": {Limit: daily(each)}}),
 		Timeout: patient,
 	})
+	l.clock.set = &v.process
 	admitted := admission.Tokens(0)
-	for user := range 20 {
+	for user := range users {
 		for n := range 4 * each {
-			v := ask(t, l, Request{Tenant: "acme", Also: also("route", "pay", "user", fmt.Sprint(user))})
+			v.pass(leaseLife / (8 * each * users))
+			got := ask(t, l, Request{Tenant: "acme", Also: also("route", "pay", "user", fmt.Sprint(user))})
 			switch {
-			case v.Admitted:
+			case got.Admitted:
 				admitted++
-			case v.Scope != admission.Scope(fmt.Sprint("+user:", user)) || n < each:
-				t.Fatalf("%+v", v)
+			case got.Scope != admission.Scope(fmt.Sprint("+user:", user)) || n < each:
+				t.Fatalf("%+v", got)
 			}
 		}
 	}
 	check(t, l.Close(t.Context()))
-	if grants := l.Stats().Grants; admitted != 20*each || grants == 0 {
-		t.Errorf("%d admitted of %d, with %d leases", admitted, 20*each, grants)
+	if grants := l.Stats().Grants; admitted != users*each || grants == 0 {
+		t.Errorf("%d admitted of %d, with %d leases", admitted, users*each, grants)
 	}
 	if left := leftOf(t, l, "acme"); left != burst-admitted {
 		t.Errorf("acme has %d left, want %d", left, burst-admitted)
@@ -178,8 +184,95 @@ func TestADimensionThatRefusesTakesNothingOfLeases(t *testing.T) {
 	}
 }
 
-// stores are those on which properties of dimensions are held.
-func stores(tb testing.TB, client *redis.Client) map[string]func(prefix string) store.Deployment {
+// TestNobodyWaitsForAPartitionWithTokensInHand: while Redis is asked of a user in one partition, what is on lease of the tenant's in another one lies
+// there. Taken first it would be lost to a count, or to the end of the lease, that comes before the user is refused.
+func TestNobodyWaitsForAPartitionWithTokensInHand(t *testing.T) {
+	t.Parallel()
+	v := newVirtual()
+	client := v.client(t)
+	s, err := redisstore.Open(t.Context(), client, redisstore.Config{Prefix: redistest.Prefix(t), Partitions: 3})
+	check(t, err)
+	const tenant = "acme"
+	user := "u"
+	for s.PartitionOf("+user:"+user) == s.PartitionOf(tenant) {
+		user += "u"
+	}
+	v.scopes = []admission.Scope{tenant}
+	other := redisstore.KeysOf(s.Partitions()[s.PartitionOf("+user:"+user)]).State()
+	l := start(t, s, Config{Policy: beside(admission.PerSecond(1000).WithBurst(1000), map[string]policy.DimensionRules{"user": {Limit: daily(2)}}), Timeout: patient})
+	for _, part := range l.parts {
+		part.clock.set = &v.process
+	}
+	home := l.parts[s.PartitionOf(tenant)]
+	onLease := func() admission.Tokens {
+		if of, ok := home.ways.scopes.Load(tenant); ok {
+			return of.held.tokens()
+		}
+		return 0
+	}
+	meanwhile := make(chan admission.Tokens, 100)
+	v.asked = func(state string) {
+		if state == other {
+			meanwhile <- onLease()
+		}
+	}
+	for range 100 {
+		v.pass(time.Millisecond)
+		if ask(t, l, Request{Tenant: tenant}).Source == Leased && onLease() > 10 {
+			break
+		}
+	}
+	for n, admitted := range []bool{true, true, false} {
+		for _, part := range l.parts { // What is fetched asks, too.
+			part.line.flying.Wait()
+		}
+		for len(meanwhile) > 0 {
+			<-meanwhile
+		}
+		before := onLease()
+		if got := ask(t, l, Request{Tenant: tenant, Also: also("user", user)}); got.Admitted != admitted || before < 3 {
+			t.Fatalf("check %d with %d on lease: %+v", n, before, got)
+		}
+		after := onLease()
+		if during := <-meanwhile; during != before || before-after != map[bool]admission.Tokens{true: 1}[admitted] {
+			t.Errorf("check %d: %d tokens on lease, %d while another partition was asked, then %d", n, before, during, after)
+		}
+	}
+}
+
+// TestTokensGoBackWhereSomebodyElseWasQuicker: what a way had a moment ago is gone, here because the way is asked twice.
+func TestTokensGoBackWhereSomebodyElseWasQuicker(t *testing.T) {
+	t.Parallel()
+	v := newVirtual()
+	l := start(t, open(t, v.client(t)), Config{Policy: limited(none, admission.PerSecond(1000).WithBurst(1000)), Timeout: patient})
+	l.clock.set = &v.process
+	r := Request{Tenant: "acme"}
+	onLease := func() admission.Tokens {
+		l.line.flying.Wait()
+		if w := l.ways.find(&r); w != nil {
+			return w.scopes[0].held.tokens()
+		}
+		return 0
+	}
+	for range 100 {
+		if v.pass(time.Millisecond); ask(t, l, r).Source == Leased && onLease() > 10 {
+			break
+		}
+	}
+	before, ways := onLease(), []*way{l.ways.find(&r), l.ways.find(&r)}
+	r.Cost = before/2 + 1
+	var verdict Verdict
+	if before < 10 || l.takeAll(t.Context(), ways, r.Cost, false, &verdict) || onLease() != before {
+		t.Errorf("of %d on lease %d were asked twice, and %d are left: %+v", before, r.Cost, onLease(), verdict)
+	}
+	if made, ok := l.locally(t.Context(), ways, []Request{r, r}, group{own: 2, last: true}); ok || onLease() != before {
+		t.Errorf("of %d on lease %d were asked twice together, and %d are left: %+v", before, r.Cost, onLease(), made)
+	}
+}
+
+// stores are those on which properties of dimensions are held, in the time of v.
+func stores(tb testing.TB, v *virtual) map[string]func(prefix string) store.Deployment {
+	client := v.client(tb)
 	onRedis := func(partitions int) func(string) store.Deployment {
 		return func(prefix string) store.Deployment {
 			s, err := redisstore.Open(tb.Context(), client, redisstore.Config{Prefix: prefix, Partitions: partitions})
@@ -189,75 +282,110 @@ func stores(tb testing.TB, client *redis.Client) map[string]func(prefix string) 
 	}
 	return map[string]func(prefix string) store.Deployment{
 		"redis": onRedis(1), "three partitions": onRedis(3),
-		"memory": func(string) store.Deployment { return store.Single(memory.New(memory.Config{}), nil) },
+		"memory": func(string) store.Deployment {
+			return store.Single(memory.New(memory.Config{Now: func() time.Time { return time.UnixMicro(v.redis.Load()) }}), nil)
+		},
 	}
 }
 
 // TestNoDimensionAdmitsMoreThanItsBurst: whatever ways requests take, exactly or from leases, each bucket loses what was admitted on its way and
 // nothing else: a request that is refused takes nothing anywhere. That is L1 of each dimension's bucket, of which there are as many as there is room for.
+// In the test's own time no lease ends: what is on one that does is lost to its bucket, with dimensions or without.
 func TestNoDimensionAdmitsMoreThanItsBurst(t *testing.T) {
 	t.Parallel()
-	client, prefix := redistest.Shared(t).Client(t), redistest.Prefix(t)
-	for on, openOne := range stores(t, client) {
+	prefix := redistest.Prefix(t)
+	for on := range stores(t, newVirtual()) {
 		t.Run(on, func(t *testing.T) {
 			t.Parallel()
-			run := 0
+			v := newVirtual()
+			v.scopes = append(v.scopes, "acme")
+			for _, name := range besideNames {
+				for key := range besideKeys {
+					v.scopes = append(v.scopes, admission.Scope(fmt.Sprintf("+%s:k%d", name, key+1)))
+				}
+			}
+			openOne, runs, grants := stores(t, v)[on], 0, uint64(0)
 			rapid.Check(t, func(rt *rapid.T) {
-				run++
-				bursts := map[string]admission.Tokens{}
-				rules := map[string]policy.DimensionRules{}
-				for _, name := range []string{"user", "route", "model", "region"} {
-					bursts[name] = admission.Tokens(rapid.IntRange(1, 60).Draw(rt, "burst of "+name))
-					rules[name] = policy.DimensionRules{Limit: daily(bursts[name])}
-				}
-				tenantBurst := admission.Tokens(rapid.IntRange(1, 100).Draw(rt, "burst"))
-				l := start(t, openOne(prefix+on[:1]+strconv.Itoa(run)), Config{Policy: beside(daily(tenantBurst), rules), Timeout: patient, Exact: rapid.Bool().Draw(rt, "exact")})
-				spent := map[string]admission.Tokens{}
-				for range rapid.IntRange(1, 40).Draw(rt, "requests") {
-					r := Request{Tenant: "acme", Cost: admission.Tokens(rapid.IntRange(1, 8).Draw(rt, "cost"))}
-					ways := map[string]admission.Tokens{"acme": tenantBurst}
-					for name := range bursts {
-						if key := rapid.IntRange(0, 3).Draw(rt, name); key > 0 {
-							r.Also = append(r.Also, Dimension{name, fmt.Sprint("k", key)})
-							ways[name+fmt.Sprint(key)] = bursts[name]
-						}
-					}
-					fits := true
-					for way, burst := range ways {
-						fits = fits && spent[way]+r.Cost <= burst
-					}
-					v, err := l.Check(t.Context(), r)
-					check(t, err)
-					if v.Admitted && !fits {
-						rt.Fatalf("%+v is admitted, spent is %v", r, spent)
-					}
-					if !v.Admitted && fits && l.config.Exact && v.RetryAfter > time.Minute { // Less is what came in between a taking and its refund.
-						rt.Fatalf("%+v is refused: %+v, spent is %v", r, v, spent)
-					}
-					for way := range ways {
-						if v.Admitted {
-							spent[way] += r.Cost
-						}
-					}
-				}
-				check(t, l.Close(t.Context()))
-				for name, burst := range bursts {
-					for key := 1; key <= 3; key++ {
-						if left := leftIn(t, l, name, fmt.Sprint("k", key), "acme"); left != burst-spent[name+fmt.Sprint(key)] {
-							rt.Fatalf("%s %d has %d left of %d, spent %d", name, key, left, burst, spent[name+fmt.Sprint(key)])
-						}
-					}
-				}
+				runs++
+				grants += besideRun(t, rt, v, openOne(prefix+on[:1]+strconv.Itoa(runs)))
 			})
+			if grants == 0 {
+				t.Errorf("%d runs without a lease", runs)
+			}
 		})
 	}
+}
+
+var besideNames = []string{"user", "route", "model", "region"}
+
+const (
+	besideKeys     = 3
+	besideRequests = 40
+)
+
+// besideRun makes random requests of one limiter, and returns how many leases it had.
+func besideRun(t *testing.T, rt *rapid.T, v *virtual, s store.Deployment) (grants uint64) {
+	bursts, rules := map[string]admission.Tokens{}, map[string]policy.DimensionRules{}
+	for _, name := range besideNames {
+		bursts[name] = admission.Tokens(rapid.IntRange(1, 60).Draw(rt, "burst of "+name))
+		rules[name] = policy.DimensionRules{Limit: daily(bursts[name])}
+	}
+	tenantBurst := admission.Tokens(rapid.IntRange(1, 100).Draw(rt, "burst"))
+	l := start(t, s, Config{Policy: beside(daily(tenantBurst), rules), Timeout: patient, Exact: rapid.Bool().Draw(rt, "exact"), Count: true})
+	for _, part := range units(l) {
+		part.clock.set = &v.process
+	}
+	spent, counted := map[string]admission.Tokens{}, map[bool]uint64{}
+	for range rapid.IntRange(1, besideRequests).Draw(rt, "requests") {
+		v.pass(time.Duration(rapid.Int64Range(0, int64(leaseLife)/besideRequests-1).Draw(rt, "pass")))
+		r := Request{Tenant: "acme", Cost: admission.Tokens(rapid.IntRange(1, 8).Draw(rt, "cost"))}
+		ways := map[string]admission.Tokens{"acme": tenantBurst}
+		for _, name := range besideNames {
+			if key := rapid.IntRange(0, besideKeys).Draw(rt, name); key > 0 {
+				r.Also = append(r.Also, Dimension{name, fmt.Sprint("k", key)})
+				ways[name+fmt.Sprint(key)] = bursts[name]
+			}
+		}
+		fits := true
+		for way, burst := range ways {
+			fits = fits && spent[way]+r.Cost <= burst
+		}
+		got, err := l.Check(t.Context(), r)
+		check(t, err)
+		if got.Admitted && !fits {
+			rt.Fatalf("%+v is admitted, spent is %v", r, spent)
+		}
+		if !got.Admitted && fits && l.config.Exact && got.RetryAfter > time.Minute { // Less is what came in between a taking and its refund.
+			rt.Fatalf("%+v is refused: %+v, spent is %v", r, got, spent)
+		}
+		counted[got.Admitted]++
+		for way := range ways {
+			if got.Admitted {
+				spent[way] += r.Cost
+			}
+		}
+	}
+	for _, c := range l.Stats().Checks {
+		counted[c.Admitted] -= c.N
+	}
+	if counted[true] != 0 || counted[false] != 0 {
+		rt.Errorf("checks that are not counted as what they were: %v", counted) // One that another partition refused is none that was admitted.
+	}
+	check(t, l.Close(t.Context()))
+	for _, name := range besideNames {
+		for key := 1; key <= besideKeys; key++ {
+			if left := leftIn(t, l, name, fmt.Sprint("k", key), "acme"); left != bursts[name]-spent[name+fmt.Sprint(key)] {
+				rt.Fatalf("%s %d has %d left of %d, spent %d", name, key, left, bursts[name], spent[name+fmt.Sprint(key)])
+			}
+		}
+	}
+	return l.Stats().Grants
 }
 
 // TestWhoVariesTheKeyFillsNoRedis: beyond max_keys new keys share one bucket, and those that have one keep what they have.
 func TestWhoVariesTheKeyFillsNoRedis(t *testing.T) {
 	t.Parallel()
-	client := redistest.Shared(t).Client(t)
-	for on, openOne := range stores(t, client) {
+	for on, openOne := range stores(t, newVirtual()) {
 		t.Run(on, func(t *testing.T) {
 			t.Parallel()
 			const most, burst = 300, 10

@@ -48,8 +48,16 @@ func (l *Limiter) CheckTogether(ctx context.Context, requests []Request) (Togeth
 	return l.allOrNone(ctx, all, own)
 }
 
-// together asks requests in one partition, of which so many are callers' own. last says that nothing follows that may have what was taken put back.
-func (l *Limiter) together(ctx context.Context, requests []Request, own int, last bool) (taking, error) {
+// group says how requests are asked in one partition.
+type group struct {
+	// own are how many of them, the first, are callers' own.
+	own int
+	// last says that nothing follows that may have what was taken put back, and part that other partitions are asked, too: who does that counts.
+	last, part bool
+}
+
+// together asks requests in one partition.
+func (l *Limiter) together(ctx context.Context, requests []Request, as group) (taking, error) {
 	ways := make([]*way, len(requests))
 	for i := range requests {
 		r := &requests[i]
@@ -63,10 +71,10 @@ func (l *Limiter) together(ctx context.Context, requests []Request, own int, las
 			}
 		}
 	}
-	if made, ok := l.locally(ctx, ways, requests, own); ok {
+	if made, ok := l.locally(ctx, ways, requests, as); ok {
 		return made, nil
 	}
-	return l.exactly(ctx, ways, requests, own, last)
+	return l.exactly(ctx, ways, requests, as)
 }
 
 // Decide is CheckTogether of questions as a store is asked: it fills in the limits of each and the name of its class, and source is who
@@ -110,7 +118,7 @@ func (l *Limiter) partOf(requests, beside []Request) (int, error) {
 }
 
 // locally answers by what is on lease for all requests, or by a denial of one of them.
-func (l *Limiter) locally(ctx context.Context, ways []*way, requests []Request, own int) (made taking, ok bool) {
+func (l *Limiter) locally(ctx context.Context, ways []*way, requests []Request, as group) (made taking, ok bool) {
 	if slices.Contains(ways, nil) {
 		return made, false
 	}
@@ -118,30 +126,19 @@ func (l *Limiter) locally(ctx context.Context, ways []*way, requests []Request, 
 	if slices.ContainsFunc(ways, func(w *way) bool { return w.asks(now) }) {
 		return made, false
 	}
+	switch all, a, of := l.standing(ways, requests, now); all {
+	case denying:
+		return l.deniedTogether(ctx, ways, requests, as, &a, of), true
+	case unknown:
+		return made, false
+	}
 	at, low := make([]epochs, len(ways)), false
 	for i, w := range ways {
-		var a answer
-		if l.try(w, now, requests[i].Cost, &at[i], &a); a.outcome == taken {
-			low = low || a.low
-			continue
-		}
-		l.putBackAll(ways[:i], requests, at)
-		for a.outcome == asking && i+1 < len(ways) { // One of the others may be denied.
-			i++
-			ways[i].deniedBy(now, requests[i].Cost, &a)
-		}
-		if a.outcome == asking {
+		lower, ok := w.take(now, requests[i].Cost, &at[i])
+		if low = low || lower; !ok {
+			l.putBackAll(ways[:i], requests, at)
 			return made, false
 		}
-		made.Together = togetherOf(Cached, ways, requests)
-		refused := &made.Answers[i]
-		refused.Verdict = admission.Verdict{
-			Decision: admission.Refused, Reason: a.denial.reason, Scope: a.scope.name, TokensLeft: a.denial.left.Tokens(), Burst: a.denial.burst, RetryAfter: a.wait,
-			Pressure: ways[i].pressure(),
-		}
-		refused.Left[a.scope.level] = a.denial.left
-		l.countTogether(ctx, &made.Together, ways, own)
-		return made, true
 	}
 	made.Together = togetherOf(Leased, ways, requests)
 	made.Admitted = true
@@ -151,8 +148,49 @@ func (l *Limiter) locally(ctx context.Context, ways []*way, requests []Request, 
 			l.fetch(ctx, w)
 		}
 	}
-	l.countTogether(ctx, &made.Together, ways, own)
+	l.countTogether(ctx, &made.Together, ways, as)
 	return made, true
+}
+
+// standing is what a process can say of requests by itself, before it takes anything of them.
+type standing uint8
+
+const (
+	denying standing = iota // One is denied.
+	unknown                 // Redis knows.
+	onHand                  // All was on lease a moment ago.
+)
+
+// standing also returns the denial, and which of the requests it is of.
+func (l *Limiter) standing(ways []*way, requests []Request, now breaker.Instant) (all standing, a answer, of int) {
+	all = onHand
+	for i, w := range ways {
+		if w != nil && w.policy == l.policy.Load() && l.holds(w, now, requests[i].Cost) {
+			continue
+		}
+		all = unknown
+		if w == nil {
+			continue
+		}
+		var a answer
+		if w.deniedBy(now, requests[i].Cost, &a); a.outcome == denied {
+			return denying, a, i
+		}
+	}
+	return all, a, 0
+}
+
+// deniedTogether answers by a denial of one of the requests.
+func (l *Limiter) deniedTogether(ctx context.Context, ways []*way, requests []Request, as group, a *answer, of int) (made taking) {
+	made.Together = togetherOf(Cached, ways, requests)
+	refused := &made.Answers[of]
+	refused.Verdict = admission.Verdict{
+		Decision: admission.Refused, Reason: a.denial.reason, Scope: a.scope.name, TokensLeft: a.denial.left.Tokens(), Burst: a.denial.burst, RetryAfter: a.wait,
+		Pressure: ways[of].pressure(),
+	}
+	refused.Left[a.scope.level] = a.denial.left
+	l.countTogether(ctx, &made.Together, ways, as)
+	return made
 }
 
 func (l *Limiter) putBackAll(ways []*way, requests []Request, at []epochs) {
@@ -188,7 +226,7 @@ func togetherOf(source Source, ways []*way, requests []Request) Together {
 }
 
 // exactly asks Redis, or answers without it.
-func (l *Limiter) exactly(ctx context.Context, ways []*way, requests []Request, own int, last bool) (taking, error) {
+func (l *Limiter) exactly(ctx context.Context, ways []*way, requests []Request, as group) (taking, error) {
 	now := l.clock.now()
 	if int64(now) < l.shut.Load() {
 		return l.takingBlind(ctx, ways, requests, now), nil
@@ -212,7 +250,7 @@ func (l *Limiter) exactly(ctx context.Context, ways []*way, requests []Request, 
 			from, _, _ := inForce.PressureFor(q.Tenant, q.Queue, q.Class)
 			q.Measured = from > 0
 		}
-		if last {
+		if as.last {
 			made.Admitted, made.Answers, err = l.store.Check(limited, inForce.Version(), false, made.Questions)
 		} else {
 			made.Admitted, made.Answers, made.back, err = l.takeEach(limited, inForce, made.Questions)
@@ -227,7 +265,7 @@ func (l *Limiter) exactly(ctx context.Context, ways []*way, requests []Request, 
 	switch {
 	case err == nil:
 		l.counts.calls.Add(1)
-		return made, l.learn(ctx, &made.Together, requests, own, cuts)
+		return made, l.learn(ctx, &made.Together, requests, as, cuts)
 	case isAway(err):
 		return l.takingBlind(ctx, ways, requests, l.clock.now()), nil
 	}
@@ -235,7 +273,7 @@ func (l *Limiter) exactly(ctx context.Context, ways []*way, requests []Request, 
 }
 
 // learn notes what Redis has answered, and fetches tokens on lease where that is worth it.
-func (l *Limiter) learn(ctx context.Context, made *Together, requests []Request, own int, cuts uint64) error {
+func (l *Limiter) learn(ctx context.Context, made *Together, requests []Request, as group, cuts uint64) error {
 	landed := l.clock.now()
 	ways := make([]*way, len(requests))
 	for i := range requests {
@@ -264,11 +302,11 @@ func (l *Limiter) learn(ctx context.Context, made *Together, requests []Request,
 			l.shared(&made.Questions[i])
 		}
 		// What one of several is told counts the tokens of those before it, which none has. Those of dimensions have buckets of their own.
-		if v := &made.Answers[i].Verdict; own <= 1 && (v.Reason == admission.ReasonLimited || v.Reason == admission.ReasonTooCostly) {
+		if v := &made.Answers[i].Verdict; as.own <= 1 && (v.Reason == admission.ReasonLimited || v.Reason == admission.ReasonTooCostly) {
 			l.denied(w.deny(landed, requests[i].Cost, v), cuts)
 		}
 	}
-	l.countTogether(ctx, made, ways, own)
+	l.countTogether(ctx, made, ways, as)
 	due := int64(landed) >= l.beatAt.Load() || l.blind.owes()
 	for _, w := range ways {
 		if claimed := made.Admitted && w.claim(landed, l.stocks(landed)); claimed || due {
@@ -280,8 +318,11 @@ func (l *Limiter) learn(ctx context.Context, made *Together, requests []Request,
 }
 
 // countTogether counts what was answered otherwise than blind of callers' own requests, which come first.
-func (l *Limiter) countTogether(ctx context.Context, made *Together, ways []*way, own int) {
-	n := uint64(own) //nolint:gosec // not below zero
+func (l *Limiter) countTogether(ctx context.Context, made *Together, ways []*way, as group) {
+	if as.part {
+		return
+	}
+	n := uint64(as.own) //nolint:gosec // not below zero
 	switch made.Source {
 	case Leased:
 		if l.counts.byLease != nil {
@@ -304,7 +345,7 @@ func (l *Limiter) noteTogether(ctx context.Context, made *Together, ways []*way)
 		one = oneAdmitted
 	}
 	for i, w := range ways {
-		if !made.Questions[i].OfDimension() {
+		if w != nil && !made.Questions[i].OfDimension() {
 			l.note(ctx, w, one, made.Questions[i].Cost)
 		}
 	}

@@ -48,6 +48,15 @@ func newWays(config *Config, parts int) ways {
 // find returns the way of a request, or nil.
 func (m *ways) find(r *Request) *way { return m.at(r.Tenant, r.Queue, r.Class) }
 
+// findAll is find of several.
+func (m *ways) findAll(requests []Request) []*way {
+	all := make([]*way, len(requests))
+	for i := range requests {
+		all[i] = m.find(&requests[i])
+	}
+	return all
+}
+
 // at returns the way of a route, or nil.
 func (m *ways) at(tenant, queue string, class admission.Priority) *way {
 	place := m.front.place(tenant, queue, class)
@@ -103,6 +112,33 @@ func (m *ways) open(now breaker.Instant, at route, inForce *policy.Compiled) (*w
 		for _, s := range w.scopes {
 			s.renewed(now)
 		}
+	}
+	w.global = partOf(w.limits[admission.LevelGlobal], m.parts)
+	if !full {
+		m.remember(at, w)
+	}
+	return w, nil
+}
+
+// openBeside is open for the scope of a dimension.
+func (m *ways) openBeside(now breaker.Instant, at route, inForce *policy.Compiled) (*way, error) {
+	w := &way{policy: inForce, asked: at, route: at, record: inForce.RecordVersion(at.tenant)}
+	var ok bool
+	if w.limits, w.maxKeys, ok = inForce.DimensionLimits(at.tenant, at.queue); !ok {
+		return nil, errUndeclared(at.tenant)
+	}
+	w.scopes = w.four[:0]
+	w.seen.Store(int64(now))
+	full := m.full()
+	if limit := &w.limits[admission.LevelQueue]; !limit.Disabled && limit.Tokens > 0 {
+		whole := *limit
+		most := leasable(limit, m.config, 1)
+		m.bound(inForce, admission.LevelQueue, &whole, m.config.beyond(most))
+		s, kept := m.scope(now, admission.ScopeAt(admission.LevelQueue, at.tenant, at.queue, ""), admission.LevelQueue, full)
+		if kept {
+			w.most[0], w.stock[0] = onLease(most), inStock(most, limit, 1)
+		}
+		w.scopes = append(w.scopes, s)
 	}
 	w.global = partOf(w.limits[admission.LevelGlobal], m.parts)
 	if !full {
