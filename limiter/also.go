@@ -219,16 +219,14 @@ func (l *Limiter) takeEach(ctx context.Context, inForce *policy.Compiled, questi
 }
 
 // checkAlso is Check of a request with dimensions: all of its ways have the tokens, or none.
-func (l *Limiter) checkAlso(ctx context.Context, r Request) (Verdict, error) {
-	if l.parts == nil {
-		if v, ok := l.alsoLocally(ctx, &r); ok {
-			return v, nil
-		}
+func (l *Limiter) checkAlso(ctx context.Context, r *Request) (v Verdict, err error) {
+	if l.parts == nil && l.alsoLocally(ctx, r, &v) {
+		return v, nil
 	}
-	requests, err := l.spreadAll(ctx, []Request{r})
+	requests, err := l.spreadAll(ctx, []Request{*r})
 	switch {
 	case err != nil && isAway(err):
-		made := l.leader().togetherBlind(ctx, []*way{nil}, []Request{r}, l.clock.now())
+		made := l.leader().togetherBlind(ctx, []*way{nil}, []Request{*r}, l.clock.now())
 		return made.verdict(1), nil
 	case err != nil:
 		return Verdict{}, err
@@ -237,42 +235,36 @@ func (l *Limiter) checkAlso(ctx context.Context, r Request) (Verdict, error) {
 	if err != nil {
 		return Verdict{}, err
 	}
-	v := made.verdict(len(l.store.Partitions()))
-	if v.Admitted && !r.Remaining {
+	if v = made.verdict(len(l.store.Partitions())); v.Admitted && !r.Remaining {
 		v = Verdict{Admitted: true, Source: v.Source}
 	}
 	return v, nil
 }
 
 // alsoLocally answers by what is on lease on all ways, or by a denial on one of them, without an allocation. What it cannot answer it leaves.
-func (l *Limiter) alsoLocally(ctx context.Context, r *Request) (v Verdict, ok bool) {
+func (l *Limiter) alsoLocally(ctx context.Context, r *Request, v *Verdict) bool {
 	inForce, cost := l.policy.Load(), cmp.Or(r.Cost, 1)
 	if inForce == nil || len(r.Also) > MaxAlso || r.beside() || uint64(cost) > uint64(admission.MaxCost) {
-		return v, false
+		return false
 	}
 	var room [1 + MaxAlso]*way
 	ways := room[:1+len(r.Also)]
 	ways[0] = l.ways.at(r.Tenant, r.Queue, r.Class)
+	if ways[0] == nil || ways[0].policy != inForce {
+		return false
+	}
 	for i := range r.Also {
 		d := &r.Also[i]
 		for j := range i {
 			if r.Also[j].Name == d.Name {
-				return v, false
+				return false
 			}
 		}
-		owner, key, err := inForce.Dimension(d.Name, d.Value, r.Tenant)
-		if err != nil {
-			return v, false
-		}
-		ways[i+1] = l.ways.at(owner, key, "")
-	}
-	for _, w := range ways {
-		if w == nil || w.policy != inForce {
-			return v, false
+		if ways[i+1] = l.ways.beside(inForce, d, r.Tenant); ways[i+1] == nil {
+			return false
 		}
 	}
-	ok = l.takeAll(ctx, ways, cost, r.Remaining, &v)
-	return v, ok
+	return l.takeAll(ctx, ways, cost, r.Remaining, v)
 }
 
 // takeAll takes cost on all ways or on none, and reports whether it knows the answer. It takes nothing before all of them have it: tokens that go back

@@ -344,3 +344,22 @@ func TestADimensionWithoutRedisGoesByTheOutageMode(t *testing.T) {
 		}
 	}
 }
+
+// TestAnAddressIsCountedByThePolicyInForce: what a value is counted by is kept, and is another where the policy is.
+func TestAnAddressIsCountedByThePolicyInForce(t *testing.T) {
+	t.Parallel()
+	s := open(t, redistest.Shared(t).Client(t))
+	l := start(t, s, Config{Timeout: patient, Exact: true})
+	address := func(value string) Request { return Request{Tenant: "acme", Also: also("ip", value)} }
+	for version, by := range []string{"/24", "/32"} {
+		p := beside(none, map[string]policy.DimensionRules{"ip": {Limit: daily(1), By: []string{by, "/64"}}})
+		p.Version = int64(version) + 1
+		put(t, s, p)
+		ask(t, l, address(fmt.Sprint("198.51.100.", version))) // By then the policy is known.
+		for n := range 3 {
+			if v := ask(t, l, address("203.0.113.7")); v.Admitted != (n == 0) || n > 0 && v.Scope != admission.Scope("+ip:203.0.113."+[]string{"0", "7"}[version]+by) {
+				t.Errorf("by %s, check %d: %+v", by, n, v)
+			}
+		}
+	}
+}

@@ -108,7 +108,7 @@ func (l *Limiter) prepare(parts int) (err error) {
 // the ctx's own, or what Redis said that is no answer. It returns within Config.Timeout, or when ctx ends.
 func (l *Limiter) Check(ctx context.Context, r Request) (v Verdict, err error) {
 	if len(r.Also) > 0 || r.beside() {
-		return l.checkAlso(ctx, r)
+		return l.checkAlso(ctx, &r)
 	}
 	if r.Cost == 0 {
 		r.Cost = 1

@@ -20,8 +20,10 @@ import (
 type ways struct {
 	config *Config
 	// parts is how many partitions divide the global limit among them.
-	parts  admission.Tokens
-	front  *front
+	parts admission.Tokens
+	front *front
+	// named are the ways of dimensions' values by the values themselves, nil as long as nobody has asked for one.
+	named  atomic.Pointer[named]
 	known  *xsync.Map[route, *way]
 	scopes *xsync.Map[admission.Scope, *scope]
 	// sweepAt is when to look for idle ones next, a breaker.Instant.
@@ -66,6 +68,30 @@ func (m *ways) at(tenant, queue string, class admission.Priority) *way {
 	w, _ := m.known.Load(route{tenant, queue, class})
 	if w != nil {
 		place.Store(w)
+	}
+	return w
+}
+
+// beside returns the way of a dimension's value for requests of a tenant, nil where there is none under the policy.
+func (m *ways) beside(inForce *policy.Compiled, d *Dimension, tenant string) *way {
+	table := m.named.Load()
+	if table == nil {
+		return nil
+	}
+	place := table.place(d)
+	if a := place.Load(); a != nil && a.way.policy == inForce && a.of == *d {
+		return a.way
+	}
+	owner, key, err := inForce.Dimension(d.Name, d.Value, tenant)
+	if err != nil {
+		return nil
+	}
+	w := m.at(owner, key, "")
+	if w == nil || w.policy != inForce {
+		return nil
+	}
+	if len(d.Value) <= longestNamed && !inForce.DimensionTiered(d.Name) {
+		place.Store(&namedWay{Dimension{strings.Clone(d.Name), strings.Clone(d.Value)}, w})
 	}
 	return w
 }
@@ -124,6 +150,9 @@ func (m *ways) open(now breaker.Instant, at route, inForce *policy.Compiled) (*w
 func (m *ways) openBeside(now breaker.Instant, at route, inForce *policy.Compiled) (*way, error) {
 	w := &way{policy: inForce, asked: at, route: at, record: inForce.RecordVersion(at.tenant)}
 	var ok bool
+	if m.named.Load() == nil {
+		m.named.CompareAndSwap(nil, &named{})
+	}
 	if w.limits, w.maxKeys, ok = inForce.DimensionLimits(at.tenant, at.queue); !ok {
 		return nil, errUndeclared(at.tenant)
 	}
@@ -280,6 +309,9 @@ func (m *ways) sweep(now breaker.Instant) {
 		return
 	}
 	defer m.front.clear()
+	if m.named.Load() != nil {
+		defer m.named.Store(&named{})
+	}
 	for name, s := range m.scopes.All() {
 		if s.forget(now, idleAfter) {
 			m.scopes.Delete(name)
@@ -318,6 +350,26 @@ func tail[S ~string](s S) uint32 {
 		h = h<<8 | uint32(s[i])
 	}
 	return h
+}
+
+// named is a cache before policy.Compiled.Dimension, which reads an address and writes its prefix: of dimensions of which no tier has a limit of its
+// own, for there the way depends on the tenant.
+type named [1 << 13]atomic.Pointer[namedWay]
+
+// namedWay is the way of a value.
+type namedWay struct {
+	of  Dimension
+	way *way
+}
+
+// longestNamed is the longest value that is kept, in bytes.
+const longestNamed = 64
+
+func (n *named) place(d *Dimension) *atomic.Pointer[namedWay] {
+	const odd = 0x9e3779b1
+	h := tail(d.Name) * odd
+	h = (h ^ h>>15 ^ tail(d.Value)) * odd
+	return &n[h>>19]
 }
 
 // clear forgets all.

@@ -268,6 +268,11 @@ func (c *Compiled) Dimension(name, value, tenant string) (owner, key string, err
 	return owner, key, nil
 }
 
+// DimensionTiered reports whether the limits of a dimension's values depend on the tier of a request's tenant.
+func (c *Compiled) DimensionTiered(name string) bool {
+	return slices.ContainsFunc(c.dimensions, func(d *dimension) bool { return d.name == name && len(d.owners) > 0 })
+}
+
 // Dimensions returns the names of those that the policy declares, in order.
 func (c *Compiled) Dimensions() (names []string) {
 	for _, d := range c.dimensions {
