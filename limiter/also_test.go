@@ -3,6 +3,7 @@ package limiter
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -89,6 +90,7 @@ func TestARequestTakesTokensOfAllItsDimensionsOrOfNone(t *testing.T) {
 	}
 	left("ip", "2001:db8::ffff:1", "acme", 4)
 	left("ip", "2001:db8:0:1::1", "acme", 8) // of another /64
+	ask(t, l, Request{Tenant: "gold"})       // So that its own way is known.
 	if v := ask(t, l, Request{Tenant: "gold", Cost: 6, Also: also("user", "123")}); !v.Admitted {
 		t.Errorf("of a tier with another limit: %+v", v)
 	}
@@ -360,6 +362,9 @@ func TestAnAddressIsCountedByThePolicyInForce(t *testing.T) {
 			if v := ask(t, l, address("203.0.113.7")); v.Admitted != (n == 0) || n > 0 && v.Scope != admission.Scope("+ip:203.0.113."+[]string{"0", "7"}[version]+by) {
 				t.Errorf("by %s, check %d: %+v", by, n, v)
 			}
+		}
+		if w := l.ways.beside(l.policy.Load(), &Dimension{"ip", "203.0.113.7"}, "acme"); w == nil || !strings.HasSuffix(w.route.queue, by) {
+			t.Errorf("by %s: %+v", by, w)
 		}
 	}
 }
