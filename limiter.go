@@ -30,6 +30,9 @@ type Limiter struct {
 // Request is what Check is asked. Which of the names are given decides which limits are asked, from the outermost on.
 type Request = limiter.Request
 
+// Dimension is one more way that a Request takes, beside its tenant's: such as a user, an address or a route, whose limits the policy declares.
+type Dimension = limiter.Dimension
+
 // Limiter returns a limiter, one for a whole process or a few. Close gives back what it has on lease; until then the client keeps it, for what it counts.
 func (c *Client) Limiter(config LimiterConfig) (*Limiter, error) {
 	outage := limiter.Outage(config.WithoutRedis)

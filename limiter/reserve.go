@@ -43,6 +43,9 @@ const reserveAttempts = 3
 // where store.InDoubt is true of it the tokens may have been taken.
 func (l *Limiter) Reserve(ctx context.Context, r Request) (Reservation, error) {
 	at, learned := r.route(), r.Cost == 0
+	if len(r.Also) > 0 || r.beside() {
+		return Reservation{}, &admission.FieldError{Field: "also", Value: strconv.Itoa(len(r.Also)) + " dimensions", Allowed: "none: a reservation is of the limits on its way"}
+	}
 	if err := errors.Join(at.validate(), checkEstimate(r.Cost)); err != nil {
 		return Reservation{}, err
 	}
@@ -172,6 +175,14 @@ func (l *Limiter) with(ctx context.Context, do func(inForce *policy.Compiled) er
 // questionOf asks for tokens of every limit of a valid route.
 func questionOf(inForce *policy.Compiled, at route, cost admission.Tokens) (store.Question, error) {
 	q := store.Question{Tenant: at.tenant, Queue: at.queue, Cost: cost}
+	if q.OfDimension() {
+		var ok bool
+		if q.Limits, q.MaxKeys, ok = inForce.DimensionLimits(at.tenant, at.queue); !ok {
+			return q, errUndeclared(at.tenant)
+		}
+		q.Record = inForce.RecordVersion(at.tenant)
+		return q, nil
+	}
 	if at.class != "" {
 		var ok bool
 		if q.Class, ok = inForce.ClassNamed(at.queue, at.class); !ok {

@@ -60,6 +60,9 @@ type Compiled struct {
 	load       *LoadRules
 	anomalies  *AnomalyRules
 	semaphores map[string]SemaphoreRules
+	// dimensions are those that are declared, and dimensionOwners what values have by what their scopes begin with; nil for none.
+	dimensions      []*dimension
+	dimensionOwners map[string]dimensionOwner
 	// each is what each tenant has in a queue, Every in those for which nothing says more; queues that say nothing are not there.
 	each map[string]*EachTenant
 	// tierBounds are the bounds of each tenant of a tier in a queue, by both; tiers that say nothing are not there.
@@ -117,6 +120,7 @@ func (p Policy) Prepare() (*Compiled, error) {
 		c.observed[scope] = true
 	}
 	c.resolve(p)
+	c.resolveDimensions(p.Dimensions)
 	c.ranked = sortedKeys(c.tenants)
 	if p.Rollout != nil && p.Rollout.Shadow {
 		var err error

@@ -39,6 +39,14 @@ func (p Policy) LongestFill() time.Duration {
 			see(*tenant.Limit)
 		}
 	}
+	for _, d := range p.Dimensions {
+		see(d.Limit)
+		for _, limits := range []map[string]admission.Limit{d.Tiers, d.Keys} {
+			for _, l := range limits {
+				see(l)
+			}
+		}
+	}
 	for _, limits := range []map[admission.Scope]admission.Limit{p.QueueLimits, p.PriorityLimits} {
 		for _, l := range limits {
 			see(l)

@@ -241,6 +241,9 @@ func (w limitJSON) windows(algorithm, name string, bad *problems) admission.Limi
 // LimitPath returns where the JSON of a policy has the limit of a scope, for At and With. A bad scope is a
 // *headgate.FieldError.
 func LimitPath(scope admission.Scope) ([]string, error) {
+	if scope.OfDimension() {
+		return dimensionPath(scope)
+	}
 	tenant, _, _, err := scope.Parts()
 	if err != nil {
 		return nil, err

@@ -65,6 +65,7 @@ func (p Policy) Validate() error {
 	p.Load.validate(&bad)
 	p.Anomalies.validate(&bad)
 	p.validateSemaphores(&bad)
+	p.validateDimensions(&bad)
 	for _, name := range sortedKeys(p.Queues) {
 		if name != Every {
 			bad.add(admission.ValidateName("queue", name, true))

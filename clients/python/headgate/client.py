@@ -165,15 +165,16 @@ class Client:
         *,
         checks: Optional[Sequence[Mapping[str, Any]]] = None,
         priority: Optional[str] = None,
+        also: Optional[Mapping[str, str]] = None,
         peek: bool = False,
         metadata: Optional[Mapping[str, str]] = None,
     ) -> Decision:
-        """Ask for tokens of a scope, or of several together. A refusal is an answer, with allowed false.
+        """Ask for tokens of a scope, or of several together. A refusal is an answer, with allowed false. also are values of dimensions, by name.
 
         It is sent again only where nothing can have been charged: a check that is sent twice is charged twice.
         """
         body: Dict[str, Any] = {"peek": peek} if peek else {}
-        asked = (("scope", scope), ("tokens", tokens), ("checks", checks), ("priority", priority), ("metadata", metadata))
+        asked = (("scope", scope), ("tokens", tokens), ("checks", checks), ("priority", priority), ("also", also), ("metadata", metadata))
         body.update((name, value) for name, value in asked if value is not None)
         return cast(Decision, self._call("POST", "/api/v1/rate-limit/check", body, safe=peek)[0])
 

@@ -12,12 +12,14 @@ export type AcquireSemaphore = {
 
 export type ActualCost = number;
 
+export type Also = Record<string, string>;
+
 export type Answer = {
   allowed: boolean;
-  /** On the way, outermost first; those without a limit are not there */
+  /** On the way, outermost first, then those of dimensions; those without a limit are not there */
   buckets: Array<Bucket>;
   reason?: "limited" | "too_costly" | "buckets";
-  /** The scope whose bucket holds too little */
+  /** The scope whose bucket holds too little; of a dimension +NAME:KEY, or +NAME where keys beyond max_keys share one */
   refused_by?: string;
   scope: string;
   tokens: Tokens;
@@ -84,6 +86,7 @@ export type Cancellations = Array<{
 }>;
 
 export type Check = {
+  also?: Also;
   checks?: Array<Question>;
   metadata?: CallMetadata;
   /** Charge nothing */
@@ -307,6 +310,7 @@ export type Problem = {
 };
 
 export type Question = {
+  also?: Also;
   priority?: CheckPriority;
   scope: Scope;
   tokens?: Tokens;
