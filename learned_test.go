@@ -1,9 +1,7 @@
 package headgate_test
 
 import (
-	"context"
 	"errors"
-	"sync"
 	"testing"
 	"time"
 
@@ -49,27 +47,8 @@ func TestFiveCallsWithoutACostSpendNoMoreThanTheLimitAndOneDebt(t *testing.T) {
 	t.Parallel()
 	perMinute(t, func(t *testing.T, _ *headgate.Client, limiter *headgate.Limiter) {
 		t.Helper()
-		var mu sync.Mutex
-		var going []headgate.Reservation
-		var all sync.WaitGroup
-		for range 5 {
-			all.Go(func() {
-				r, err := limiter.Reserve(t.Context(), headgate.Request{Tenant: "acme"})
-				if errors.Is(err, headgate.ErrLimited) {
-					return
-				}
-				mu.Lock()
-				defer mu.Unlock()
-				if going = append(going, r); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		all.Wait()
-		if len(going) != 1 {
-			t.Fatalf("%d calls passed", len(going))
-		}
-		check(t, going[0].Commit(t.Context(), 133))
+		going := oneOfFive(t, limiter, headgate.Request{Tenant: "acme"})
+		check(t, going.Commit(t.Context(), 133))
 		_, err := limiter.Reserve(t.Context(), headgate.Request{Tenant: "acme"})
 		no, refused := errors.AsType[*headgate.Refusal](err)
 		if want := 133 * time.Minute / 100; !refused || no.Reason != headgate.ReasonLimited || no.RetryAfter > want || no.RetryAfter < want-10*time.Second {
@@ -117,23 +96,8 @@ func TestAJobsCostIsLearned(t *testing.T) {
 			}
 		}
 		enqueue("acme", 100, 0)
-		enqueue("small", 7, 0) // Its record is not known here before the first job.
-		ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-		var running sync.WaitGroup
-		w := hg.Worker(headgate.WorkerConfig{Queues: headgate.Weights{"llm": 1}})
-		headgate.Handle(w, func(_ context.Context, job *headgate.Run[completion]) error { return job.SetCost(3) })
-		running.Go(func() { check(t, w.Run(ctx)) })
-		defer running.Wait()
-		defer stop()
-		for left := 1; left > 0; {
-			left = 0
-			for _, err := range hg.Inspect().Jobs(t.Context(), headgate.Filter{Queue: "llm"}) {
-				check(t, err)
-				left++
-			}
-		}
-		stop()
-		running.Wait()           // Then it has learned.
+		enqueue("small", 7, 0)   // Its record is not known here before the first job.
+		workOff(t, hg, 3)        // Then it has learned.
 		enqueue("acme", 100, 94) // 97 came back.
 	})
 }

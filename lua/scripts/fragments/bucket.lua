@@ -232,12 +232,7 @@ end
 -- bucket_settle returns level and stamp of a bucket, stored or false, of a rate and a burst as it stands at `now`.
 local function bucket_settle(stored, rate, burst, changed_at, now)
   if not stored then return burst, now end
-  local level, stamp, span, old
-  if #stored == PACKED_SIZE then -- nearly all of them
-    stamp, level, span, old = struct_unpack(PACKED_BUCKET, stored)
-    span = (span * 1000000 - level) / old
-  end
-  if not stamp or stamp >= STAMP_OF_TEXT then level, stamp, span, old = bucket_parse(stored, changed_at) end
+  local level, stamp, span, old = bucket_parse(stored, changed_at)
   if stamp > now then stamp = now end
   local passed = now - stamp
   if passed >= span and rate >= old then return burst, now end

@@ -113,7 +113,7 @@ end
 local LIMITS = memory(limits_unpack)
 
 -- buckets_of notes the buckets of a path of a tenant, one for each level that its limits have. FIELDS are their fields by level. The buckets of one
--- path are never the same, so only those that the tenant had before are looked through.
+-- path are never the same, so only those that the tenant had before are looked through; it makes rows as row_new does, for all levels in one go.
 local FIELDS = { '' }
 local function buckets_of(path, t, limits)
   local before, first, row = t.first, t.first, call.rows
@@ -552,8 +552,7 @@ local function buckets_write(now)
         local level, stamp, rate, burst = levels[b], stamps[b], rates[b], bursts[b]
         local full, text
         if rate > 0 then
-          full = stamp + (burst - level) / rate
-          text = packs and burst % 1000000 == 0 and struct_pack(PACKED_BUCKET, stamp, level, burst / 1000000, rate) or bucket_stored(level, stamp, burst, rate, packs)
+          full, text = stamp + (burst - level) / rate, bucket_stored(level, stamp, burst, rate, packs)
         else
           text, full = window_stored(level, stamp, bucket_windows[b], burst, call.filled_to - call.calendar)
         end
