@@ -95,6 +95,10 @@ func TestARequestTakesTokensOfAllItsDimensionsOrOfNone(t *testing.T) {
 		t.Errorf("of a tier with another limit: %+v", v)
 	}
 	left("user", "123", "gold", 44)
+	user, inForce := Dimension{"user", "123"}, l.policy.Load()
+	if standard, premium := l.ways.beside(inForce, &user, "acme"), l.ways.beside(inForce, &user, "gold"); standard == nil || premium == nil || standard == premium {
+		t.Errorf("the ways of a value for two tiers: %p, %p", standard, premium)
+	}
 	if v := ask(t, l, Request{Tenant: "gold", Cost: 3, Also: also("user", "root")}); v.Admitted || v.Scope != "+user:root" || v.Reason != admission.ReasonTooCostly {
 		t.Errorf("of a value with its own limit: %+v", v)
 	}
@@ -353,6 +357,7 @@ func TestAnAddressIsCountedByThePolicyInForce(t *testing.T) {
 	s := open(t, redistest.Shared(t).Client(t))
 	l := start(t, s, Config{Timeout: patient, Exact: true})
 	address := func(value string) Request { return Request{Tenant: "acme", Also: also("ip", value)} }
+	var before *way
 	for version, by := range []string{"/24", "/32"} {
 		p := beside(none, map[string]policy.DimensionRules{"ip": {Limit: daily(1), By: []string{by, "/64"}}})
 		p.Version = int64(version) + 1
@@ -363,8 +368,13 @@ func TestAnAddressIsCountedByThePolicyInForce(t *testing.T) {
 				t.Errorf("by %s, check %d: %+v", by, n, v)
 			}
 		}
-		if w := l.ways.beside(l.policy.Load(), &Dimension{"ip", "203.0.113.7"}, "acme"); w == nil || !strings.HasSuffix(w.route.queue, by) {
-			t.Errorf("by %s: %+v", by, w)
+		d := Dimension{"ip", "203.0.113.7"}
+		if before != nil { // Nobody has cleared the cache since the policy changed.
+			l.ways.named.Load().place(&d).Store(&namedWay{d, before})
+		}
+		before = l.ways.beside(l.policy.Load(), &d, "acme")
+		if before == nil || !strings.HasSuffix(before.route.queue, by) {
+			t.Errorf("by %s: %+v", by, before)
 		}
 	}
 }
