@@ -41,6 +41,7 @@ type Compiled struct {
 	sheds      [admission.PressureCritical + 1]int
 	load       *LoadRules
 	anomalies  *AnomalyRules
+	triggers   map[string]Trigger
 	semaphores map[string]SemaphoreRules
 	// each is what each tenant has in a queue, Every in those for which nothing says more; queues that say nothing are not there.
 	each map[string]*EachTenant
@@ -83,7 +84,7 @@ func (p Policy) Prepare() (*Compiled, error) {
 		version: p.Version, dedupWindow: p.DedupWindow, global: p.Global, rollout: p.Rollout.inForce(),
 		tenants: make(map[string]*tenantView), queues: p.Queues, other: p.Queues[Every].withDefaults(),
 		overflows: make(map[admission.Scope]Overflow), maxRunning: make(map[admission.Scope]int),
-		downstreams: p.Downstreams, anyDownstream: p.AnyDownstream, adaptive: p.Adaptive, shedding: p.Shedding, load: p.Load, anomalies: p.Anomalies, semaphores: p.Semaphores,
+		downstreams: p.Downstreams, anyDownstream: p.AnyDownstream, adaptive: p.Adaptive, shedding: p.Shedding, load: p.Load, anomalies: p.Anomalies, triggers: p.Triggers, semaphores: p.Semaphores,
 	}
 	if p.Usage != nil {
 		c.usage = p.Usage.Tenants

@@ -23,6 +23,8 @@ type adapting struct {
 	told    chan struct{}
 	// watching says that rates are watched.
 	watching atomic.Bool
+	// pulling says that there are triggers, or were.
+	pulling atomic.Bool
 }
 
 // note takes down what Promote has told.
@@ -48,6 +50,9 @@ type loop struct {
 	part    *control.Part
 	looked  time.Time
 	tripped tripped
+	// uncut is what was in force before triggers reduced it, 0 where none does; renewed is when what they leave was last put in force.
+	uncut   int
+	renewed time.Time
 }
 
 // ticker is a control.Loop or a control.Rate.
@@ -79,14 +84,15 @@ func (l *loop) gate() store.GateName {
 
 // duties are what the holder of the first partition's timer lease does beside timers, by a version of the policy.
 type duties struct {
-	loops  []*loop
-	gauges []*gauge
-	diary  *diary
-	sentry *sentry
+	loops    []*loop
+	gauges   []*gauge
+	diary    *diary
+	sentry   *sentry
+	triggers *triggers
 }
 
 func (d *duties) none() bool {
-	return len(d.loops)+len(d.gauges) == 0 && d.diary == nil && d.sentry == nil
+	return len(d.loops)+len(d.gauges) == 0 && d.diary == nil && d.sentry == nil && d.triggers == nil
 }
 
 // adapt moves limits, measures queues and keeps how busy they are, until ctx ends.
@@ -117,8 +123,11 @@ func (s *Scheduler) adapt(ctx context.Context) {
 				wait.Reset(0)
 				continue
 			}
-			to, known = duties{loopsOf(compiled, to.loops), gaugesOf(compiled, to.gauges), diaryOf(compiled, to.diary), sentryOf(compiled, to.sentry)}, version
+			to, known = duties{loopsOf(compiled, to.loops), gaugesOf(compiled, to.gauges), diaryOf(compiled, to.diary), sentryOf(compiled, to.sentry), triggersOf(compiled, to.triggers)}, version
 			s.adapting.watching.Store(to.sentry != nil)
+			if to.triggers != nil {
+				s.adapting.pulling.Store(true)
+			}
 		}
 		if err := s.turn(ctx, &to, version); err != nil {
 			trouble.Failed(ctx, err)
@@ -146,6 +155,9 @@ func (d *duties) until() time.Duration {
 	}
 	if d.sentry != nil {
 		wait = min(wait, time.Until(d.sentry.next))
+	}
+	if d.triggers != nil {
+		wait = min(wait, time.Until(d.triggers.next))
 	}
 	return max(wait, 10*time.Millisecond)
 }
@@ -183,7 +195,7 @@ func (s *Scheduler) turn(ctx context.Context, to *duties, version int64) error {
 	defer cancel()
 	if !s.holds() {
 		for _, l := range to.loops {
-			l.last, l.part, l.next = store.Adaptation{}, nil, time.Now().Add(s.config.TimerLease)
+			l.last, l.part, l.next, l.uncut = store.Adaptation{}, nil, time.Now().Add(s.config.TimerLease), 0
 			l.tripped = tripped{next: l.next}
 		}
 		for _, g := range to.gauges {
@@ -195,15 +207,19 @@ func (s *Scheduler) turn(ctx context.Context, to *duties, version int64) error {
 		if to.sentry != nil {
 			*to.sentry = sentry{next: time.Now().Add(s.config.TimerLease)}
 		}
+		if to.triggers != nil {
+			to.triggers.forget(time.Now().Add(s.config.TimerLease))
+		}
 		return nil
 	}
-	return errors.Join(s.measure(ctx, to.gauges, version), s.moveAll(ctx, to.loops, to.gauges, version), s.write(ctx, to.diary), s.watchRates(ctx, to.sentry))
+	err := s.pull(ctx, to, version)
+	return errors.Join(err, s.measure(ctx, to, version), s.moveAll(ctx, to, version), s.write(ctx, to.diary), s.watchRates(ctx, to.sentry))
 }
 
 // moveAll looks at the limits that are due and moves them.
-func (s *Scheduler) moveAll(ctx context.Context, loops []*loop, gauges []*gauge, version int64) error {
+func (s *Scheduler) moveAll(ctx context.Context, to *duties, version int64) error {
 	now := time.Now()
-	if !due(loops, now) {
+	if !due(to.loops, now) {
 		return nil
 	}
 	all, err := s.store.Adaptations(ctx)
@@ -211,7 +227,7 @@ func (s *Scheduler) moveAll(ctx context.Context, loops []*loop, gauges []*gauge,
 		return err
 	}
 	var errs []error
-	for _, l := range loops {
+	for _, l := range to.loops {
 		i := slices.IndexFunc(all, func(a store.Adaptation) bool { return a.Gate == l.gate() })
 		if i < 0 {
 			continue
@@ -220,14 +236,19 @@ func (s *Scheduler) moveAll(ctx context.Context, loops []*loop, gauges []*gauge,
 		errs = append(errs, err)
 		if did { // What is in force is another one now.
 			l.next = now.Add(l.Interval())
+			l.uncut = (l.uncut + 1) / 2
 		}
 		if now.Before(l.next) {
 			continue
 		}
 		l.next = now.Add(l.Interval())
-		if l.Limits {
-			errs = append(errs, s.movePart(ctx, l, all[i], gauges, version))
-		} else {
+		cut, cutting := to.triggers.cuts(&l.Moving)
+		switch {
+		case cutting || l.uncut > 0 || l.Driven:
+			errs = append(errs, s.cut(ctx, l, all[i], cut, cutting, version))
+		case l.Limits:
+			errs = append(errs, s.movePart(ctx, l, all[i], to.gauges, version))
+		default:
 			errs = append(errs, s.move(ctx, l, all[i], version))
 		}
 	}
@@ -259,7 +280,7 @@ func (s *Scheduler) move(ctx context.Context, l *loop, seen store.Adaptation, ve
 			return err
 		}
 	}
-	return s.put(ctx, l, l.control.Tick(seen.Limit, sampleOf(last, seen)), seen, version)
+	return s.put(ctx, l, l.control.Tick(seen.Limit, sampleOf(last, seen)), seen, version, 0)
 }
 
 // nudge lets Redis see what is due of a limit that its loop leaves alone.

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -58,7 +59,7 @@ func (s *Scheduler) trips(ctx context.Context, l *loop, seen store.Adaptation, v
 	if half == seen.Limit {
 		return false, nil
 	}
-	return true, s.put(ctx, l, control.Step{Limit: half, Before: seen.Limit, Cause: control.CauseTripped}, seen, version)
+	return true, s.put(ctx, l, control.Step{Limit: half, Before: seen.Limit, Cause: control.CauseTripped}, seen, version, 0)
 }
 
 // scoreOf is how much the queues of a part are pressed by the last measurement: the one, or of all the one that is most; NaN where nobody knows.
@@ -91,7 +92,37 @@ func (s *Scheduler) movePart(ctx context.Context, l *loop, seen store.Adaptation
 		}
 		last = now.Add(-l.Interval())
 	}
-	return s.put(ctx, l, l.part.Tick(seen.Limit, scoreOf(&l.Moving, gauges), now.Sub(last)), seen, version)
+	return s.put(ctx, l, l.part.Tick(seen.Limit, scoreOf(&l.Moving, gauges), now.Sub(last)), seen, version, 0)
+}
+
+// cut puts in force what triggers leave of a limit, and what was before when none acts on it any more: of one that nothing else moves what the policy
+// says. Its own controller begins anew then.
+func (s *Scheduler) cut(ctx context.Context, l *loop, seen store.Adaptation, cut control.Cut, cutting bool, version int64) error {
+	l.last, l.control, l.part = store.Adaptation{}, nil, nil
+	switch {
+	case seen.Push > 0:
+		return s.nudge(ctx, version, seen, seen.Limit, string(control.CausePushback))
+	case seen.Override != nil:
+		return s.nudge(ctx, version, seen, seen.Override.Back, store.CauseOverrideOver)
+	case seen.Frozen != nil:
+		return nil
+	}
+	l.uncut = cmp.Or(l.uncut, seen.Limit)
+	if l.Driven {
+		l.uncut = seen.Own
+	}
+	step, life := control.Step{Limit: seen.Clamp(l.uncut), Before: seen.Limit, Cause: control.CauseCleared}, time.Duration(0)
+	if cutting {
+		step.Limit, step.Cause = min(step.Limit, cut.Of(seen.Least, seen.Own)), control.CauseTrigger+control.Cause(cut.Name)
+		if l.Limits {
+			life = store.TriggerLife
+		}
+	}
+	err := s.put(ctx, l, step, seen, version, life)
+	if err == nil && !cutting {
+		l.uncut = 0
+	}
+	return err
 }
 
 // due returns the loops of which it is time to look at something: the limit, or what it depends on.
@@ -101,15 +132,17 @@ func due(loops []*loop, now time.Time) bool {
 	})
 }
 
-// put brings a step into force.
-func (s *Scheduler) put(ctx context.Context, l *loop, step control.Step, seen store.Adaptation, version int64) error {
+// put brings a step into force, of limits of admission for a life, if there is one.
+func (s *Scheduler) put(ctx context.Context, l *loop, step control.Step, seen store.Adaptation, version int64, life time.Duration) error {
 	if l.tripped.any() && step.Limit > seen.Limit { // It does not grow meanwhile.
 		step.Limit, step.Cause = seen.Limit, control.CauseTripped
 	}
-	if !step.Changed() && string(step.Cause) == seen.Cause && !seen.Uneven {
+	lasts := life == 0 || time.Since(l.renewed) < renewEvery
+	if !step.Changed() && string(step.Cause) == seen.Cause && !seen.Uneven && lasts {
 		return nil
 	}
-	_, err := s.store.Adapt(ctx, store.Adapt{Owner: s.owner, Version: version, Gate: seen.Gate, Limit: step.Limit, Cause: string(step.Cause)})
+	l.renewed = time.Now()
+	_, err := s.store.Adapt(ctx, store.Adapt{Owner: s.owner, Version: version, Gate: seen.Gate, Limit: step.Limit, Cause: string(step.Cause), Life: life})
 	switch {
 	case errors.Is(err, store.ErrNotHolder), errors.Is(err, store.ErrStale), errors.Is(err, store.ErrNotAdaptive):
 		l.last, l.part = store.Adaptation{}, nil // Somebody else goes on, or by another policy.

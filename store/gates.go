@@ -361,6 +361,8 @@ type Adapt struct {
 	Cause string
 	// Number fences: a partition beside the first, which numbers them, takes none that is older than the last. Zero is for the first.
 	Number int64
+	// Life is for how long limits of admission are so unless they are moved anew, zero for until they are.
+	Life time.Duration
 }
 
 // AuditAdapt is a limit that moved by itself, AuditFreeze and AuditThaw an operator who stops that, and lets it go on.

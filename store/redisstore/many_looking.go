@@ -106,6 +106,11 @@ func (d *many) WorkerLoads(ctx context.Context) ([]store.WorkerLoad, error) {
 	return slices.Concat(all...), err
 }
 
+// Triggers implements Deployment: the first partition has them.
+func (d *many) Triggers(ctx context.Context) ([]store.TriggerState, error) {
+	return d.parts[0].Triggers(ctx)
+}
+
 // LoadHistory implements Deployment: the first partition has it.
 func (d *many) LoadHistory(ctx context.Context, service string, since time.Time) ([]store.LoadPoint, error) {
 	return d.parts[0].LoadHistory(ctx, service, since)

@@ -176,15 +176,24 @@ end
 local LIMITS_WHOLE = 1000
 local function limits_move(gate_name) return byte(gate_name) == 108 end
 
--- limits_apply puts a part of limits in force, in thousandths; nil for all of what the policy says.
-local function limits_apply(gate_name, limit)
+-- limits_apply puts a part of limits in force, in thousandths; nil for all of what the policy says. life is for how many microseconds, 0 for until
+-- it is changed, nil for as long as what was. One that lasts longer has not changed the limits.
+local function limits_apply(gate_name, limit, life)
   local at = state_num('bt')
-  local scales = scales_read(at) or {}
-  local text = limit and limit < LIMITS_WHOLE and format('%.6g|0|', limit / LIMITS_WHOLE) or nil
-  local before = scales[gate_name]
+  local scales, changed_at = scales_read(at)
+  scales = scales or {}
+  local before, ends = scales[gate_name], 0
+  if life then
+    ends = life > 0 and at + life or 0
+  elseif before and not before.stays then
+    ends = before.ends
+  end
+  local part = limit and limit < LIMITS_WHOLE and format('%.6g', limit / LIMITS_WHOLE) or nil
+  local text = part and format('%s|%d|', part, ends)
   if (before and before.text) == text then return end
-  scales[gate_name] = text and { ends = 0, text = text, loop = true }
+  scales[gate_name] = text and { part = tonumber(part), ends = ends, text = text, loop = true, stays = ends == 0 }
   scales_write(at, scales)
+  if before and part and before.part == tonumber(part) then state_set('pat', changed_at + 0.5) end
 end
 
 local function adaptive_clamp(a, limit) return math.max(a.least, math.min(limit, a.most)) end

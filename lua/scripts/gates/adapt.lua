@@ -7,6 +7,7 @@
 -- ARGV[5] owner  of the timer lease, where number is 0
 -- ARGV[6] version  of the policy by which the loop goes, where number is 0
 -- ARGV[7] number  0 in the first partition, which counts; in others what it replied there
+-- ARGV[8] life  microseconds for which limits of admission are so unless they are moved anew, 0 for until they are
 -- Reply {"moved" | "more", number} or {"kept", 0}, {"held", 0}, {"stale", version in force} or {"none", 0}; kept is of one that an operator has frozen
 --   or set otherwise, or of a number that is older than the last
 -- A rate whose receiver pushes back is eased by a step where that is due; of one that is frozen that is all, for the limit that it has.
@@ -30,7 +31,7 @@ end
 
 function scripts.adapt(KEYS, ARGV)
   local STATE, NOW, NAME, LIMIT, CAUSE = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
-  local OWNER, VERSION, NUMBER = ARGV[5], ARGV[6], tonumber(ARGV[7])
+  local OWNER, VERSION, NUMBER, LIFE = ARGV[5], ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8])
   local TELL_EVERY, EASE_EVERY = 60000000, 1000000
   local now = now_us(NOW)
   call_begin(now, { 'promoter', 'pools', 'na' })
@@ -59,13 +60,14 @@ function scripts.adapt(KEYS, ARGV)
       freed_wake(now)
       return { fill(now) and 'more' or 'moved', format('%d', a.number) }
     end
+    if limits_move(NAME) then limits_apply(NAME, limit, LIFE) end
     state_write()
     return { 'moved', format('%d', a.number) }
   end
   local way = limit > a.limit and 'raised' or 'lowered'
   a[way] = a[way] + 1
   a.before, a.limit, a.why, a.changed = a.limit, limit, CAUSE, now
-  adaptive_apply(NAME, a, g, s)
+  adaptive_apply(NAME, a, g, s, LIFE)
   if NUMBER == 0 and now - a.told_at >= TELL_EVERY then
     local by = { action = 'adapt', act = format('%d %s', now, NAME), author = 'headgate', reason = format('%s to %s: %s', adaptive_told(NAME, a, a.told), adaptive_told(NAME, a, limit), CAUSE) }
     audit_act(now, by, NAME, g and g.held or 0, 0)
