@@ -36,36 +36,62 @@ func perMinute(t *testing.T, do func(t *testing.T, hg *headgate.Client, limiter 
 	}
 }
 
+// oneOfFive reserves five times at once, and returns the only one that is let in.
+func oneOfFive(t *testing.T, limiter *headgate.Limiter, r headgate.Request) headgate.Reservation {
+	t.Helper()
+	var mu sync.Mutex
+	var going []headgate.Reservation
+	var all sync.WaitGroup
+	for range 5 {
+		all.Go(func() {
+			one, err := limiter.Reserve(t.Context(), r)
+			if no, refused := errors.AsType[*headgate.Refusal](err); refused {
+				if no.Reason != headgate.ReasonLimited || no.RetryAfter <= 0 {
+					t.Errorf("refused: %+v", no)
+				}
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if going = append(going, one); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if len(going) != 1 {
+		t.Fatalf("%d calls of %d tokens passed a limit of 100", len(going), r.Cost)
+	}
+	return going[0]
+}
+
+// workOff runs the jobs of queue llm, each of which costs so much, until none is left.
+func workOff(t *testing.T, hg *headgate.Client, actual headgate.Tokens) {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	var running sync.WaitGroup
+	w := hg.Worker(headgate.WorkerConfig{Queues: headgate.Weights{"llm": 1}})
+	headgate.Handle(w, func(_ context.Context, job *headgate.Run[completion]) error { return job.SetCost(actual) })
+	running.Go(func() { check(t, w.Run(ctx)) })
+	defer running.Wait()
+	defer stop()
+	for left := 1; left > 0; {
+		left = 0
+		for _, err := range hg.Inspect().Jobs(t.Context(), headgate.Filter{Queue: "llm"}) {
+			check(t, err)
+			left++
+		}
+	}
+}
+
 // TestFiveCallsAtOnceSpendNoMoreThanTheLimitAndOneDebt: 663 tokens of 100 elsewhere.
 func TestFiveCallsAtOnceSpendNoMoreThanTheLimitAndOneDebt(t *testing.T) {
 	t.Parallel()
 	perMinute(t, func(t *testing.T, _ *headgate.Client, limiter *headgate.Limiter) {
 		t.Helper()
-		const calls, estimate, actual = 5, 60, 133
-		var mu sync.Mutex
-		var going []headgate.Reservation
-		var all sync.WaitGroup
-		for range calls {
-			all.Go(func() {
-				r, err := limiter.Reserve(t.Context(), headgate.Request{Tenant: "acme", Cost: estimate})
-				if no, refused := errors.AsType[*headgate.Refusal](err); refused {
-					if no.Reason != headgate.ReasonLimited || no.RetryAfter <= 0 {
-						t.Errorf("refused: %+v", no)
-					}
-					return
-				}
-				mu.Lock()
-				defer mu.Unlock()
-				if going = append(going, r); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		all.Wait()
-		if len(going) != 1 {
-			t.Fatalf("%d calls of %d tokens passed a limit of 100", len(going), estimate)
-		}
-		check(t, going[0].Commit(t.Context(), actual))
+		const estimate, actual = 60, 133
+		going := oneOfFive(t, limiter, headgate.Request{Tenant: "acme", Cost: estimate})
+		check(t, going.Commit(t.Context(), actual))
 		// 133 of 100 are spent: 33 below zero, and one more at 100 a minute.
 		_, err := limiter.Reserve(t.Context(), headgate.Request{Tenant: "acme", Cost: 1})
 		no, refused := errors.AsType[*headgate.Refusal](err)

@@ -30,6 +30,9 @@ type Limiter struct {
 // Request is what Check is asked. Which of the names are given decides which limits are asked, from the outermost on.
 type Request = limiter.Request
 
+// Dimension is one more way that a Request takes, beside its tenant's: such as a user, an address or a route, whose limits the policy declares.
+type Dimension = limiter.Dimension
+
 // Limiter returns a limiter, one for a whole process or a few. Close gives back what it has on lease; until then the client keeps it, for what it counts.
 func (c *Client) Limiter(config LimiterConfig) (*Limiter, error) {
 	outage := limiter.Outage(config.WithoutRedis)
@@ -86,7 +89,7 @@ func (l *Limiter) Wait(ctx context.Context, r Request) error {
 	return told(err)
 }
 
-// ReserveWait is Reserve that waits as Wait does.
+// ReserveWait is Reserve that waits as Wait does; without a Cost, for what is learned: at first for 1,000 tokens or the least burst.
 func (l *Limiter) ReserveWait(ctx context.Context, r Request) (Reservation, error) {
 	inner, err := l.inner.ReserveWait(ctx, r)
 	return Reservation{inner}, told(err)
@@ -101,13 +104,17 @@ var ErrReservationStands = limiter.ErrReservationStands
 // Reservation is tokens that were taken for work whose cost is known only afterwards. The zero Reservation has nothing reserved.
 type Reservation struct{ inner limiter.Reservation }
 
-// Reserve takes the tokens of a request, all or none, for work whose cost is known only afterwards: Request.Cost is the estimate. Errors are
-// those of Check. Commit tells the cost within a minute, else what was reserved stands. It always asks Redis, and does not go by
+// Reserve takes the tokens of a request, all or none, for work whose cost is known only afterwards: Request.Cost is the estimate. Without
+// one it is learned from what this Limiter was told of the tenant and its queue: nine in ten of the last 32 costs were not above it, at first it is
+// 1,000 tokens, and it is never above the least burst on the way, so that no limit refuses it for good. Errors are those of Check. Commit tells the cost within a minute, else what was reserved stands. It always asks Redis, and does not go by
 // LimiterConfig.WithoutRedis.
 func (l *Limiter) Reserve(ctx context.Context, r Request) (Reservation, error) {
 	inner, err := l.inner.Reserve(ctx, r)
 	return Reservation{inner}, told(err)
 }
+
+// Reserved returns how many tokens were, by the request or as learned.
+func (r Reservation) Reserved() Tokens { return r.inner.Reserved() }
 
 // Commit tells what the work has cost, 0 to MaxActualCost tokens: what it did not need goes back to the limits, what it lacked is taken, up to
 // one burst below zero. It counts once; after an error that is not ErrReservationStands nor a *FieldError the same call may be made again.

@@ -1,9 +1,7 @@
 package headgate_test
 
 import (
-	"context"
 	"errors"
-	"sync"
 	"testing"
 	"time"
 
@@ -127,22 +125,9 @@ func TestCostsThatAreToldAfterAChangeOfARecord(t *testing.T) {
 		}
 
 		own(t, hg, "acme", 300)
-		ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-		var running sync.WaitGroup
-		w := hg.Worker(headgate.WorkerConfig{Queues: headgate.Weights{"llm": 1}})
-		headgate.Handle(w, func(_ context.Context, job *headgate.Run[completion]) error { return job.SetCost(250) })
-		running.Go(func() { check(t, w.Run(ctx)) })
 		_, err = hg.Enqueue(t.Context(), headgate.Job{Tenant: "acme", Queue: "llm", Cost: 50, Args: completion{"why"}})
 		check(t, err)
-		for left := 1; left > 0; {
-			left = 0
-			for _, err := range hg.Inspect().Jobs(t.Context(), headgate.Filter{Tenant: "acme"}) {
-				check(t, err)
-				left++
-			}
-		}
-		stop()
-		running.Wait()
+		workOff(t, hg, 250)
 		reserve("acme", 50)
 		if _, err = checks.Reserve(t.Context(), headgate.Request{Tenant: "acme", Cost: 1}); !errors.Is(err, headgate.ErrLimited) {
 			t.Errorf("a job that cost 250 of 300, and 50: %v", err)

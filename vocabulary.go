@@ -59,6 +59,7 @@ const (
 	MaxNameLength      = admission.MaxNameLength
 	MaxCost            = admission.MaxCost
 	MaxActualCost      = admission.MaxActualCost
+	LearnedCost        = admission.LearnedCost
 	DefaultMaxPayload  = admission.DefaultMaxPayload
 	MaxAttemptsLimit   = admission.MaxAttemptsLimit
 	DefaultMaxAttempts = admission.DefaultMaxAttempts

@@ -68,7 +68,7 @@ func (w *Worker) fault(kind string) {
 func (c *Client) Worker(config WorkerConfig) *Worker {
 	full := worker.Config{
 		Logger: c.log, Concurrency: config.Concurrency, Lease: config.Lease, DrainTimeout: config.DrainTimeout, DefaultTimeout: config.Timeout,
-		Backoff: config.Backoff, Breaker: config.Breaker, Breakers: config.Breakers, Guard: config.Guard, Observer: c.observed.worker(),
+		Backoff: config.Backoff, Breaker: config.Breaker, Breakers: config.Breakers, Guard: config.Guard, Observer: c.observed.worker(), Learn: c.producer.Learn,
 	}
 	for _, queue := range slices.Sorted(maps.Keys(config.Queues)) {
 		full.Queues = append(full.Queues, store.QueueWeight{Queue: queue, Weight: config.Queues[queue]})

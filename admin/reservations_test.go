@@ -135,3 +135,70 @@ func TestReservationsAreATenantsOwn(t *testing.T) {
 		}
 	}
 }
+
+// TestAReservationWithoutTokensIsLearned from what commits have told, is within the burst, and is found again under its id whatever is learned meanwhile.
+// Nor may a body say two things: a cost of 1 in one member and of 10,000 in another reserved 2 elsewhere (BerriAI/litellm#37001).
+func TestAReservationWithoutTokensIsLearned(t *testing.T) {
+	t.Parallel()
+	everywhere(t, func(t *testing.T, p *plant) {
+		t.Helper()
+		p.limitTenant("acme", 100)
+		reserve := func(id string, want float64, again bool) {
+			t.Helper()
+			got := p.want(http.StatusOK, "producer", reserved("reserve", "acme:llm", `,"reservation":%q`, id)).object(t)
+			if got["tokens"] != want || got["again"] != again {
+				t.Errorf("%s: %v, want %v tokens", id, got, want)
+			}
+		}
+		commit := func(id string, tokens int) {
+			t.Helper()
+			p.want(http.StatusOK, "producer", reserved("commit", "acme:llm", `,"reservation":%q,"tokens":%d`, id, tokens))
+		}
+		reserve("one", 100, false)
+		commit("one", 30)
+		commit("one", 70) // It counts once, so it is learned of once.
+		reserve("one", 100, true)
+		p.want(http.StatusConflict, "producer", reserved("reserve", "acme:llm", `,"reservation":"one","tokens":30`))
+		p.want(http.StatusConflict, "producer", reserved("reserve", "acme:mail", `,"reservation":"one"`))
+		reserve("two", 30, false)
+		p.want(http.StatusOK, "producer", reserved("cancel", "acme:llm", `,"reservation":"two"`))
+		reserve("three", 30, false)
+		if left := p.left("acme"); left != 40 {
+			t.Errorf("%d tokens are left, want 40", left)
+		}
+		for _, twice := range []string{`,"tokens":1,"tokens":10000`, `,"max_tokens":1,"tokens":10000`} {
+			p.want(http.StatusBadRequest, "producer", reserved("reserve", "acme:llm", "%s", twice))
+		}
+	})
+}
+
+// TestAJobsCostIsLearnedByItsServer, from what clients tell as they end jobs.
+func TestAJobsCostIsLearnedByItsServer(t *testing.T) {
+	t.Parallel()
+	everywhere(t, func(t *testing.T, p *plant) {
+		t.Helper()
+		p.limitTenant("acme", 100)
+		enqueue := func(id string, want float64) {
+			t.Helper()
+			p.want(http.StatusCreated, "operator", ask{op: "POST /api/v1/jobs", body: fmt.Sprintf(`{"tenant":"acme","queue":"mail","type":"t","id":%q,"cost":"learned"}`, id)})
+			job := p.want(http.StatusOK, "operator", ask{op: "GET /api/v1/jobs/{tenant}/{id}", path: map[string]string{"tenant": "acme", "id": id}}).object(t)
+			if job["cost"] != want {
+				t.Errorf("%s costs %v, want %v", id, job["cost"], want)
+			}
+		}
+		enqueue("one", 100)
+		c := p.client("1m")
+		c.end(http.StatusOK, "complete", c.collect(1)[0], `,"cost":12`)
+		enqueue("two", 12)
+		c.end(http.StatusOK, "fail", c.collect(1)[0], `,"error":"no","delay":"1h","cost":90`) // It comes back, so that is not its cost.
+		enqueue("three", 12)
+		c.end(http.StatusOK, "fail", c.collect(1)[0], `,"error":"no","discard":true,"cost":15`)
+		enqueue("four", 15)
+		for _, bad := range []string{`"guessed"`, `""`, "0", "1.5", "true"} {
+			got := p.want(http.StatusBadRequest, "operator", ask{op: "POST /api/v1/jobs", body: fmt.Sprintf(`{"tenant":"acme","queue":"mail","type":"t","cost":%s}`, bad)})
+			if !strings.Contains(string(got.body), "/cost") {
+				t.Errorf("%s: %s", bad, got.body)
+			}
+		}
+	})
+}

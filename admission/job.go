@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"math"
 	"time"
 )
 
@@ -12,6 +13,8 @@ const (
 	DefaultMaxPayload = 1 << 20
 	// MaxCost is the largest cost of one job, in whole tokens.
 	MaxCost Tokens = 1_000_000
+	// LearnedCost in the place of a job's cost has a producer guess it, from what its Learn was told of the tenant's jobs of the type in the queue.
+	LearnedCost = Tokens(math.MinInt64)
 	// MaxActualCost is the largest cost that may be told of work once it is known, in whole tokens: what was reserved is an estimate.
 	MaxActualCost = 10 * MaxCost
 	// MaxAttemptsLimit is the largest value of Job.MaxAttempts.
@@ -50,7 +53,7 @@ type Job struct {
 	Priority Priority
 	// Deadline is the latest time at which the job may start, by the clock of Redis; zero means none.
 	Deadline time.Time
-	// Cost is what the job takes from every bucket and from its tenant's share, 1 to MaxCost whole tokens.
+	// Cost is what the job takes from every bucket and from its tenant's share, 1 to MaxCost whole tokens, or LearnedCost.
 	Cost Tokens
 	// Downstream is what the handler calls, the key of its circuit breaker; it may be empty.
 	Downstream string

@@ -135,6 +135,25 @@ type Scope string
 // Global is the outermost scope.
 const Global Scope = "global"
 
+// DimensionMark begins the scopes of dimensions, and no name: "+user:123" is that of user 123, and "+user" that of users whose keys are too many for
+// buckets of their own. In Parts there are none of these.
+const DimensionMark = "+"
+
+// OfDimension reports whether the scope is one of a dimension, beside the hierarchy.
+func (s Scope) OfDimension() bool { return len(s) > 0 && s[0] == DimensionMark[0] }
+
+// Kind is what clients are told of whose limit it is, without a name of anybody: the level's name, or the dimension's. It does not allocate.
+func (s Scope) Kind() string {
+	if !s.OfDimension() {
+		return s.Level().String()
+	}
+	name := string(s[len(DimensionMark):])
+	if at := strings.IndexAny(name, "@:"); at >= 0 {
+		name = name[:at]
+	}
+	return name
+}
+
 // ScopeAt returns the scope at a level of the given tenant, queue and class.
 func ScopeAt(level Level, tenant, queue string, class Priority) Scope {
 	switch level {

@@ -2,7 +2,6 @@ package fairqueue
 
 import (
 	"math"
-	"slices"
 	"strconv"
 )
 
@@ -55,49 +54,12 @@ func (q *queue) runs() bool {
 	return false
 }
 
-// JoinedAlone notes a job that came alone, owns nothing but its record, and stands behind another one of its lane, no gate on its
-// way: where no worker serves the queue, its wait begins to count for the pace.
-func (c *Pass) JoinedAlone(j *Job) {
-	q := c.room.queue(j.Queue)
-	t := q.classes[j.Class].tenants[j.Tenant]
-	if t == nil || t.mode != runnable || t.only() != t.lanes[j.LaneName()] || t.only() == nil || t.only().jobs.Len() < 2 || c.gated(j) {
-		return
-	}
-	for _, p := range c.room.Pools {
-		if slices.Contains(p.Queues, q.name) {
-			return
-		}
-	}
-	q.pace.busy = true
-}
-
 // only returns the only open lane of a tenant, nil for none or several.
 func (t *tenant) only() *lane {
 	if t.open.Len() != 1 {
 		return nil
 	}
 	return t.head()
-}
-
-// gated reports whether a gate may stand on a job's way.
-func (c *Pass) gated(j *Job) bool {
-	r := c.room
-	if !r.gatesAny() {
-		return false
-	}
-	if r.shelved() {
-		return true
-	}
-	if r.Gates[ReserveGate(j.Queue)] != nil {
-		return true
-	}
-	for _, name := range gateNames(j.Queue, j.Tenant, j.Downstream) {
-		_, covered := r.Defaults[DefaultOf(name)]
-		if covered || r.Gates[name] != nil {
-			return true
-		}
-	}
-	return false
 }
 
 func (r *Room) gatesAny() bool { return len(r.Gates)+len(r.Defaults) > 0 }

@@ -351,3 +351,28 @@ func TestConfigIsChecked(t *testing.T) {
 		t.Error("a class without a queue")
 	}
 }
+
+// TestACallIsChargedForItsDimensions: each user has two calls, whoever's tenant it is, and the refusal names the dimension alone.
+func TestACallIsChargedForItsDimensions(t *testing.T) {
+	t.Parallel()
+	p := policy.Unlimited()
+	p.Dimensions = map[string]policy.DimensionRules{"user": {Limit: slow}}
+	l, err := limiter.New(store.Single(memory.New(memory.Config{}), nil), limiter.Config{Policy: &p, Timeout: 10 * time.Second})
+	check(t, err)
+	user := func(ctx context.Context, _ string) string {
+		md, _ := metadata.FromIncomingContext(ctx)
+		return only(md, "user")
+	}
+	s := serve(t, l, grpclimit.Config{Also: []grpclimit.Also{{Dimension: "user", Value: user}}})
+	for i, want := range []codes.Code{codes.OK, codes.OK, codes.ResourceExhausted} {
+		if got := s.unary(t, "user", "123"); got.code != want || want != codes.OK && (got.violated != "user" || got.retry <= 0 || only(got.header, "ratelimit") != `"user";r=0;t=60`) {
+			t.Errorf("%d: %+v", i, got)
+		}
+	}
+	if got := s.unary(t); got.code != codes.OK {
+		t.Errorf("a call without a user: %+v", got)
+	}
+	if _, err := grpclimit.New(l, grpclimit.Config{Also: []grpclimit.Also{{Dimension: "user"}}}); err == nil {
+		t.Error("a dimension without a key is taken")
+	}
+}

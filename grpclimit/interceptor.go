@@ -111,6 +111,11 @@ func (i *Interceptor) requestOf(ctx context.Context, method string, message any)
 	if c.Class != nil && asked.Queue != "" {
 		asked.Class = c.Class(ctx, method)
 	}
+	for i := range c.Also {
+		if value := c.Also[i].Value(ctx, method); value != "" {
+			asked.Also = append(asked.Also, limiter.Dimension{Name: c.Also[i].Dimension, Value: value})
+		}
+	}
 	if c.Cost != nil {
 		asked.Cost = c.Cost(ctx, method, message)
 	}
@@ -152,11 +157,10 @@ func (i *Interceptor) tell(ctx context.Context, verdict limiter.Verdict, retryAf
 	if c.Shadow || c.NoMetadata || verdict.Rate == 0 {
 		return
 	}
-	level := verdict.Scope.Level()
-	if level == admission.LevelGlobal && c.Tenant != nil {
+	if verdict.Scope == admission.Global && c.Tenant != nil {
 		return
 	}
-	b := limitheader.Bucket{Name: level.String(), Rate: verdict.Rate, Burst: verdict.Burst, Left: float64(verdict.TokensLeft), Window: verdict.Window}
+	b := limitheader.Bucket{Name: verdict.Scope.Kind(), Rate: verdict.Rate, Burst: verdict.Burst, Left: float64(verdict.TokensLeft), Window: verdict.Window}
 	_ = grpc.SetHeader(ctx, metadata.Pairs(policyName, b.Policy(), limitName, b.Limit(retryAfter))) // Whoever went away hears nothing.
 }
 

@@ -59,7 +59,7 @@ func (r *Refusal) status() error {
 	}
 	if r.Code == codes.ResourceExhausted {
 		details = append(details, &errdetails.QuotaFailure{Violations: []*errdetails.QuotaFailure_Violation{{
-			Subject: r.Verdict.Scope.Level().String(), Description: string(r.Verdict.Reason),
+			Subject: r.Verdict.Scope.Kind(), Description: string(r.Verdict.Reason),
 		}}})
 	}
 	plain := status.New(r.Code, text)

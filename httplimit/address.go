@@ -26,6 +26,25 @@ func FromForwarded(trusted []netip.Prefix) KeyFunc {
 	return proxies{field: "Forwarded", cut: lastComma, read: forwardedFor}.key(trusted)
 }
 
+// FromAddress is the client's whole address as FromIP finds it, for a dimension of the policy whose "by" cuts it to a prefix; "" for a connection
+// without one.
+func FromAddress(trusted []netip.Prefix) KeyFunc {
+	p := proxies{field: "X-Forwarded-For", cut: func(line string) int { return strings.LastIndexByte(line, ',') }, read: addressOf}.trusting(trusted)
+	names := newMemo[[16]byte, string]()
+	return func(r *http.Request) string {
+		addr := p.client(r)
+		if !addr.IsValid() {
+			return ""
+		}
+		name, ok := names.get(addr.As16())
+		if !ok {
+			name = addr.String()
+			names.put(addr.As16(), name)
+		}
+		return name
+	}
+}
+
 // proxies says whose word on a client's address is believed, and how it is read.
 type proxies struct {
 	field   string
@@ -43,13 +62,18 @@ const (
 	longestMember = 256
 )
 
-func (p proxies) key(trusted []netip.Prefix) KeyFunc {
+func (p proxies) trusting(trusted []netip.Prefix) proxies {
 	p.trusted = slices.Clone(trusted)
 	for i, prefix := range p.trusted {
 		if addr := prefix.Addr(); addr.Is4In6() && prefix.Bits() >= 96 {
 			p.trusted[i] = netip.PrefixFrom(addr.Unmap(), prefix.Bits()-96)
 		}
 	}
+	return p
+}
+
+func (p proxies) key(trusted []netip.Prefix) KeyFunc {
+	p = p.trusting(trusted)
 	names := newMemo[[16]byte, string]()
 	return func(r *http.Request) string {
 		addr := p.client(r)

@@ -59,13 +59,13 @@ const (
 	reducedTitle       = "Request cannot be satisfied due to temporary server capacity constraints"
 )
 
-// Problem answers with application/problem+json (RFC 9457) of the draft's types: quota-exceeded for 429, with the level that refuses in
+// Problem answers with application/problem+json (RFC 9457) of the draft's types: quota-exceeded for 429, with the level or the dimension that refuses in
 // violated-policies, and temporary-reduced-capacity for 503. It names nobody and tells no error.
 func Problem(w http.ResponseWriter, r *http.Request, refusal Refusal) {
 	p := problem{Type: "about:blank", Title: http.StatusText(refusal.Status), Status: refusal.Status, Reason: refusal.Verdict.Reason}
 	switch refusal.Status {
 	case http.StatusTooManyRequests:
-		level := refusal.Verdict.Scope.Level().String()
+		level := refusal.Verdict.Scope.Kind()
 		p.Type, p.Title, p.Violated = quotaExceeded, quotaExceededTitle, []string{level}
 		p.Detail = "the request costs more than the " + level + " limit ever holds"
 		if refusal.RetryAfter > 0 {
@@ -96,7 +96,7 @@ type (
 // reason and retry_after_seconds, the reason also in X-Throttle-Reason.
 func ErrorObject(w http.ResponseWriter, r *http.Request, refusal Refusal) {
 	if refusal.Status == http.StatusTooManyRequests {
-		message := "Rate limit exceeded for key: " + refusal.Verdict.Scope.Level().String()
+		message := "Rate limit exceeded for key: " + refusal.Verdict.Scope.Kind()
 		write(w, r, refusal.Status, "application/json", throttled{refusal.Status, http.StatusText(refusal.Status), message, time.Now().UTC()})
 		return
 	}

@@ -24,6 +24,9 @@ type Config struct {
 	Queue KeyFunc
 	// Class is the request's class in its queue, a name or a number as of jobs; nil or empty asks no further than the queue's limit.
 	Class func(*http.Request) admission.Priority
+	// Also are up to limiter.MaxAlso dimensions of the policy, such as users, addresses and routes: a request passes if its way and all of these have the
+	// tokens, and takes them of all or of none. A key that is empty leaves its dimension out.
+	Also []Also
 	// Cost is 1 to headgate.MaxCost tokens; nil or zero means 1.
 	Cost func(*http.Request) admission.Tokens
 	// Skip lets a request pass unasked and uncharged, such as a probe of the server's health.
@@ -44,6 +47,12 @@ type Config struct {
 	InContext bool
 }
 
+// Also is a dimension of requests, and what names a request's value of it: any text of up to policy.MaxDimensionValue bytes.
+type Also struct {
+	Dimension string
+	Value     KeyFunc
+}
+
 // Reset is how X-RateLimit-Reset is written.
 type Reset string
 
@@ -62,6 +71,14 @@ func (c *Config) validate() error {
 	}
 	if c.Class != nil && c.Queue == nil {
 		bad = append(bad, &admission.FieldError{Field: "queue", Value: "nil", Allowed: "a key where there is a class"})
+	}
+	if n := len(c.Also); n > limiter.MaxAlso {
+		bad = append(bad, &admission.FieldError{Field: "also", Value: strconv.Itoa(n) + " dimensions", Allowed: "up to " + strconv.Itoa(limiter.MaxAlso)})
+	}
+	for i := range c.Also {
+		if also := &c.Also[i]; also.Dimension == "" || also.Value == nil {
+			bad = append(bad, &admission.FieldError{Field: "also", Value: strconv.Quote(also.Dimension), Allowed: "the name of a dimension, with a key for its value"})
+		}
 	}
 	switch c.XRateLimit {
 	case "", ResetDelta, ResetEpoch:

@@ -14,7 +14,7 @@ import (
 
 // toldKey is what the headers of an admitted request follow from.
 type toldKey struct {
-	level       admission.Level
+	kind        string // admission.Scope.Kind
 	rate        admission.TokensPerSecond
 	burst, left admission.Tokens
 }
@@ -28,7 +28,7 @@ type told struct {
 func one(value string) []string { return []string{value} }
 
 func (k *toldKey) text(window admission.Window, retryAfter time.Duration) *told {
-	bucket := limitheader.Bucket{Name: k.level.String(), Rate: k.rate, Burst: k.burst, Left: float64(k.left), Window: window}
+	bucket := limitheader.Bucket{Name: k.kind, Rate: k.rate, Burst: k.burst, Left: float64(k.left), Window: window}
 	full := bucket.UntilFull()
 	return &told{
 		policy: one(bucket.Policy()), limit: one(bucket.Limit(retryAfter)),
@@ -43,10 +43,10 @@ func (m *Middleware) tell(w http.ResponseWriter, verdict limiter.Verdict, retryA
 	if c.Shadow || verdict.Rate == 0 || c.NoRateLimit && c.XRateLimit == "" {
 		return
 	}
-	key := toldKey{verdict.Scope.Level(), verdict.Rate, verdict.Burst, verdict.TokensLeft}
-	if key.level == admission.LevelGlobal && c.Tenant != nil {
+	if verdict.Scope == admission.Global && c.Tenant != nil {
 		return
 	}
+	key := toldKey{verdict.Scope.Kind(), verdict.Rate, verdict.Burst, verdict.TokensLeft}
 	if verdict.Source == limiter.Leased {
 		key.left = coarse(key.left)
 	}

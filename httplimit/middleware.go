@@ -90,6 +90,14 @@ func (m *Middleware) requestOf(r *http.Request) limiter.Request {
 	if c.Class != nil && asked.Queue != "" {
 		asked.Class = c.Class(r)
 	}
+	if len(c.Also) > 0 {
+		asked.Also = make([]limiter.Dimension, 0, len(c.Also))
+	}
+	for i := range c.Also {
+		if value := c.Also[i].Value(r); value != "" {
+			asked.Also = append(asked.Also, limiter.Dimension{Name: c.Also[i].Dimension, Value: value})
+		}
+	}
 	if c.Cost != nil {
 		asked.Cost = c.Cost(r)
 	}

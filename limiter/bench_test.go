@@ -17,26 +17,45 @@ func fourLevels(global, rest admission.Limit) *policy.Policy {
 	return p
 }
 
+// leasedChecks measures checks that are admitted, and how many of them by a lease.
+func leasedChecks(b *testing.B, l *Limiter, r Request) {
+	b.Helper()
+	ctx, leased := b.Context(), 0
+	warm(b, l, r)
+	b.ReportAllocs()
+	for b.Loop() {
+		v, err := l.Check(ctx, r)
+		if err != nil || !v.Admitted {
+			b.Fatal(v, err)
+		}
+		if v.Source == Leased {
+			leased++
+		}
+	}
+	b.ReportMetric(float64(leased)/float64(b.N), "leased/op")
+}
+
 // T3 and T4: a leased check, and a denied one while the denial is cached. loadtest/peers has what they are divided by.
 func BenchmarkLocal(b *testing.B) {
 	b.Run("check=admitted/by=lease", func(b *testing.B) {
 		limit := admission.PerSecond(1e9)
 		l := start(b, open(b, redistest.Shared(b).Client(b)), Config{Policy: fourLevels(limit, limit), Timeout: patient})
 		r := Request{Tenant: "acme", Queue: "mail", Class: admission.High, Cost: 1}
-		ctx, leased := b.Context(), 0
-		warm(b, l, r)
-		b.ReportAllocs()
-		for b.Loop() {
-			v, err := l.Check(ctx, r)
-			if err != nil || !v.Admitted {
-				b.Fatal(v, err)
-			}
-			if v.Source == Leased {
-				leased++
-			}
-		}
-		b.ReportMetric(float64(leased)/float64(b.N), "leased/op")
+		leasedChecks(b, l, r)
 	})
+	limit := admission.PerSecond(1e9)
+	for limits, r := range map[string]Request{"7": {Tenant: "acme", Queue: "mail", Class: admission.High}, "4": {Tenant: "acme"}} {
+		b.Run("check=admitted/by=lease-also/limits="+limits, func(b *testing.B) { // B3.4: loadtest/peers has as many limiters of x/time/rate.
+			p := fourLevels(limit, limit)
+			if limits == "4" {
+				p = limited(none, limit)
+			}
+			p.Dimensions = map[string]policy.DimensionRules{"user": {Limit: limit}, "route": {Limit: limit}, "ip": {Limit: limit, By: []string{"/24", "/64"}}}
+			l := start(b, open(b, redistest.Shared(b).Client(b)), Config{Policy: p, Timeout: patient})
+			r.Cost, r.Also = 1, also("user", "123", "route", "GET-/v1/pay", "ip", "203.0.113.7")
+			leasedChecks(b, l, r)
+		})
+	}
 	b.Run("check=denied/by=cache", func(b *testing.B) {
 		proxy := redistest.NewProxy(b, redistest.Shared(b).Addr())
 		day := admission.Limit{Tokens: 1, Per: 24 * time.Hour, Burst: 1}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/internal/estimate"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/store"
 )
@@ -47,8 +48,12 @@ type Limiter struct {
 	// changed is when limits last changed, as last heard, and cuts how often stocks and denials were ended.
 	changed atomic.Int64
 	cuts    atomic.Uint64
-	blind   blind
-	counts  *counts
+	// declaredAt is from when on the policy is looked for again in which a dimension is declared that is missing, a breaker.Instant.
+	declaredAt atomic.Int64
+	blind      blind
+	counts     *counts
+	// costs are those that Commit was told.
+	costs   estimate.Book
 	reports reports
 }
 
@@ -105,6 +110,9 @@ func (l *Limiter) prepare(parts int) (err error) {
 // Check asks whether a request may pass now. A refusal is a Verdict; the error is a *headgate.FieldError for bad input, ErrClosed,
 // the ctx's own, or what Redis said that is no answer. It returns within Config.Timeout, or when ctx ends.
 func (l *Limiter) Check(ctx context.Context, r Request) (v Verdict, err error) {
+	if len(r.Also) > 0 || r.beside() {
+		return l.checkAlso(ctx, &r)
+	}
 	if r.Cost == 0 {
 		r.Cost = 1
 	}

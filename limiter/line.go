@@ -266,7 +266,7 @@ func (l *Limiter) Wait(ctx context.Context, r Request) (v Verdict, err error) {
 	return v, err
 }
 
-// ReserveWait is Reserve that waits as Wait does.
+// ReserveWait is Reserve that waits as Wait does; without a Cost, for what is learned: at first for 1,000 tokens or the least burst.
 func (l *Limiter) ReserveWait(ctx context.Context, r Request) (reservation Reservation, err error) {
 	err = l.inTurn(ctx, &r, func() (v Verdict, err error) {
 		reservation, err = l.Reserve(ctx, r)

@@ -105,7 +105,13 @@ func put(tb testing.TB, s store.Deployment, p *policy.Policy) {
 const patient = 10 * time.Second
 
 // virtual is the time of Redis and of limiters, as a test wants it.
-type virtual struct{ redis, process atomic.Int64 }
+type virtual struct {
+	redis, process atomic.Int64
+	// scopes are those whose leases stay for the script to end them, beside the global one's: Redis itself ends keys by a clock of its own.
+	scopes []admission.Scope
+	// asked hears of each script before it is sent, by the key of the state; nil for nobody.
+	asked func(state string)
+}
 
 func newVirtual() *virtual {
 	v := &virtual{}
@@ -137,8 +143,7 @@ func (hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPip
 	return next
 }
 
-// ProcessHook sets the first argument of a script where it is empty, which stands for the time of Redis. Redis itself ends
-// keys by a clock of its own, so leases of the global limit stay for the script to end them.
+// ProcessHook sets the first argument of a script where it is empty, which stands for the time of Redis.
 func (h hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		name := cmd.Name()
@@ -146,10 +151,18 @@ func (h hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 			return next(ctx, cmd)
 		}
 		cmd.Args()[4] = strconv.FormatInt(h.redis.Load(), 10)
+		state := cmd.Args()[3].(string)
+		if h.asked != nil {
+			h.asked(state)
+		}
 		if err := next(ctx, cmd); err != nil {
 			return err
 		}
-		base := strings.TrimSuffix(cmd.Args()[3].(string), "state")
-		return next(ctx, redis.NewCmd(ctx, "persist", base+"lease:global"))
+		for _, scope := range append([]admission.Scope{admission.Global}, h.scopes...) {
+			if err := next(ctx, redis.NewCmd(ctx, "persist", strings.TrimSuffix(state, "state")+"lease:"+string(scope))); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 }

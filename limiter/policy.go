@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"strconv"
 	"sync"
 
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/store"
 )
@@ -74,4 +76,57 @@ func (e *editions) prepare(text []byte) (*policy.Compiled, error) {
 		e.mu.text, e.mu.last = text, fresh
 	}
 	return fresh, err
+}
+
+// leader is the limiter of the first partition, whose policy says what is declared.
+func (l *Limiter) leader() *Limiter {
+	if l.parts != nil {
+		return l.parts[0]
+	}
+	return l
+}
+
+// known returns the policy in force, and reads it where there is none, unless Redis is known to be away.
+func (l *Limiter) known(ctx context.Context) (*policy.Compiled, error) {
+	if inForce := l.policy.Load(); inForce != nil {
+		return inForce, nil
+	}
+	if l.line.isClosed() {
+		return nil, ErrClosed
+	}
+	now := l.clock.now()
+	call, change, ok := l.breaker.TryAcquireAt(now)
+	l.tell(change)
+	if !ok {
+		l.notIn(now)
+		return nil, errShut
+	}
+	limited, cancel := context.WithTimeout(ctx, l.config.Timeout)
+	defer cancel()
+	inForce, err := l.current(limited)
+	if ctx.Err() != nil {
+		l.tell(call.IgnoreAt(l.clock.now()))
+		return nil, context.Cause(ctx)
+	}
+	l.leave(&call, err)
+	return inForce, err
+}
+
+// redeclared returns the policy in force where it is another than the one in which a dimension is missing: it asks once in heardLife, so that callers who
+// name what nobody declares cost no more.
+func (l *Limiter) redeclared(ctx context.Context, missing *policy.Compiled) *policy.Compiled {
+	now, due := l.clock.now(), l.declaredAt.Load()
+	if l.config.Policy == nil && int64(now) >= due && int64(now) >= l.shut.Load() && l.declaredAt.CompareAndSwap(due, int64(now.Add(heardLife))) {
+		limited, cancel := context.WithTimeout(ctx, l.config.Timeout)
+		defer cancel()
+		if version, err := l.store.PolicyInForce(limited); err == nil && version != missing.Version() {
+			_ = l.reload(limited, missing) // Without it the caller is told what it was.
+		}
+	}
+	return l.policy.Load()
+}
+
+// errUndeclared is the error of a dimension that is no more.
+func errUndeclared(owner string) error {
+	return &admission.FieldError{Field: "also", Value: strconv.Quote(owner[len(admission.DimensionMark):]), Allowed: "dimensions that the policy declares"}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/headgate/headgate/admission"
@@ -15,8 +16,11 @@ type Request struct {
 	// choice: an endpoint, a downstream, a kind of work.
 	Tenant, Queue string
 	Class         admission.Priority
-	// Cost is 1 to headgate.MaxCost tokens; zero means 1.
+	// Cost is 1 to headgate.MaxCost tokens; zero means 1, and of a Reserve what work of this kind has cost of late.
 	Cost admission.Tokens
+	// Also are up to MaxAlso dimensions of the request, each of another name that the policy declares: it is admitted if its way and all of them have
+	// the tokens, and takes them of all or of none. Reserve takes none.
+	Also []Dimension
 	// Remaining asks to be told what is left where the request is admitted: in Verdict Scope, TokensLeft, Burst and Rate. A check that
 	// Redis answers has some 20 bytes more for it; one by lease takes some 10 ns longer.
 	Remaining bool
@@ -31,6 +35,9 @@ type route struct {
 func (r *Request) route() route { return route{r.Tenant, r.Queue, r.Class} }
 
 func (r *route) validate() error {
+	if strings.HasPrefix(r.tenant, admission.DimensionMark) { // One that spread has made.
+		return nil
+	}
 	var bad []error
 	if r.tenant != "" {
 		bad = append(bad, admission.ValidateTenant(r.tenant))

@@ -23,7 +23,9 @@ type Stats struct {
 	// Returns is how many leases were given back on closing, and Returned how many tokens.
 	Returns  uint64
 	Returned admission.Tokens
-	// Levels are those that have a limit, of which somebody has asked.
+	// Shared is how many checks found no room for the bucket of a dimension's key, and were answered by the one that such keys share.
+	Shared uint64
+	// Levels are those that have a limit, of which somebody has asked. Keys of dimensions count at admission.LevelQueue.
 	Levels []LevelStats
 }
 
@@ -58,6 +60,7 @@ func (l *Limiter) Stats() Stats {
 	s := Stats{
 		Calls: c.calls.Load(), Grants: c.grants.Load(), Leased: admission.Tokens(c.leased.Load()),
 		Returns: c.returns.Load(), Returned: admission.Tokens(c.returned.Load()), BlindTokens: admission.Tokens(c.blindTokens.Load()),
+		Shared: c.shared.Load(),
 		Checks: []CheckCount{{Exact, true, c.exact[index(true)].Load()}, {Exact, false, c.exact[index(false)].Load()}},
 	}
 	if l.config.Count {
@@ -87,6 +90,7 @@ func (s Stats) Plus(other Stats) Stats {
 	sum.Returns += other.Returns
 	sum.Returned += other.Returned
 	sum.BlindTokens += other.BlindTokens
+	sum.Shared += other.Shared
 	sum.Checks = plus(s.Checks, other.Checks, func(a, b CheckCount) bool { return a.Source == b.Source && a.Admitted == b.Admitted },
 		func(to *CheckCount, c CheckCount) { to.N += c.N })
 	sum.Blind = plus(s.Blind, other.Blind, func(a, b BlindCount) bool { return a.Mode == b.Mode && a.Admitted == b.Admitted },
@@ -130,7 +134,10 @@ var blindModes = [...]Outage{"", OutageShare, OutageOpen, OutageClosed, OutageGr
 
 // counts are what a limiter counts, in all of its partitions together.
 type counts struct {
-	calls, grants, returns        atomic.Uint64
+	calls, grants, returns atomic.Uint64
+	// shared are the answers of buckets that keys of dimensions share, and sharedAt is when the log hears of them next, a breaker.Instant.
+	shared                        atomic.Uint64
+	sharedAt                      atomic.Int64
 	leased, returned, blindTokens atomic.Int64 // tokens
 	// byLease and byDenial are the checks that cost no call. All callers would write the same line of memory, so they are nil
 	// where nobody would read them.

@@ -33,13 +33,31 @@ const MaxTogether = store.MaxBatchJobs
 // several. It differs from Check in that what is not on lease is asked of Redis in one call for these requests alone, which tells what every bucket
 // holds; Request.Remaining is of no account. A call that is under way is waited for up to Config.Timeout even if ctx is cancelled. The errors are those of Check, and headgate.ErrOutOfMemory of a Redis that is full.
 func (l *Limiter) CheckTogether(ctx context.Context, requests []Request) (Together, error) {
-	if len(requests) < 1 || len(requests) > MaxTogether {
-		return Together{}, &admission.FieldError{Field: "requests", Value: strconv.Itoa(len(requests)), Allowed: "1 to " + strconv.Itoa(MaxTogether)}
+	own, all := len(requests), requests
+	if slices.ContainsFunc(requests, func(r Request) bool { return len(r.Also) > 0 || r.beside() }) {
+		var err error
+		if all, err = l.spreadAll(ctx, requests); err != nil && isAway(err) {
+			return l.leader().togetherBlind(ctx, make([]*way, own), requests, l.clock.now()), nil
+		} else if err != nil {
+			return Together{}, err
+		}
 	}
-	l, err := l.partOf(requests)
-	if err != nil {
-		return Together{}, err
+	if own < 1 || len(all) > MaxTogether {
+		return Together{}, &admission.FieldError{Field: "requests", Value: strconv.Itoa(len(all)), Allowed: "1 to " + strconv.Itoa(MaxTogether) + ", their dimensions included"}
 	}
+	return l.allOrNone(ctx, all, own)
+}
+
+// group says how requests are asked in one partition.
+type group struct {
+	// own are how many of them, the first, are callers' own.
+	own int
+	// last says that nothing follows that may have what was taken put back, and part that other partitions are asked, too: who does that counts.
+	last, part bool
+}
+
+// together asks requests in one partition.
+func (l *Limiter) together(ctx context.Context, requests []Request, as group) (taking, error) {
 	ways := make([]*way, len(requests))
 	for i := range requests {
 		r := &requests[i]
@@ -47,51 +65,60 @@ func (l *Limiter) CheckTogether(ctx context.Context, requests []Request) (Togeth
 			r.Cost = 1
 		}
 		if ways[i] = l.ways.find(r); ways[i] == nil || ways[i].policy != l.policy.Load() || uint64(r.Cost) > uint64(admission.MaxCost) {
+			var err error
 			if ways[i], err = l.first(r.route(), r.Cost); err != nil {
-				return Together{}, err
+				return taking{}, err
 			}
 		}
 	}
-	if made, ok := l.locally(ctx, ways, requests); ok {
+	if made, ok := l.locally(ctx, ways, requests, as); ok {
 		return made, nil
 	}
-	return l.exactly(ctx, ways, requests)
+	return l.exactly(ctx, ways, requests, as)
 }
 
 // Decide is CheckTogether of questions as a store is asked: it fills in the limits of each and the name of its class, and source is who
-// answered, the text of a Source. A nil error with a granted of false is a refusal.
+// answered, the text of a Source. A nil error with a granted of false is a refusal. Those of dimensions (store.Question.OfDimension), as
+// policy.Compiled.Dimension names them, stand behind all others.
 func (l *Limiter) Decide(ctx context.Context, questions []store.Question) (granted bool, source string, answers []store.Answer, err error) {
-	requests := make([]Request, len(questions))
+	requests, own := make([]Request, len(questions)), 0
 	for i := range questions {
 		q := &questions[i]
-		requests[i] = Request{Tenant: q.Tenant, Queue: q.Queue, Class: q.Class, Cost: q.Cost}
+		if requests[i] = (Request{Tenant: q.Tenant, Queue: q.Queue, Class: q.Class, Cost: q.Cost}); !q.OfDimension() {
+			own++
+		}
 	}
-	made, err := l.CheckTogether(ctx, requests)
+	var made Together
+	if own == len(questions) {
+		made, err = l.CheckTogether(ctx, requests)
+	} else {
+		made, err = l.allOrNone(ctx, requests, own)
+	}
 	copy(questions, made.Questions)
 	return made.Admitted, made.Source.String(), made.Answers, err
 }
 
-// partOf is the limiter of the partition that knows all tenants of the requests.
-func (l *Limiter) partOf(requests []Request) (*Limiter, error) {
-	if l.parts == nil {
-		return l, nil
-	}
+// partOf is the partition that knows all tenants of the requests; where they name none, that of the first dimension asked beside them, else the next.
+func (l *Limiter) partOf(requests, beside []Request) (int, error) {
 	part, named := int(l.turn.Add(1)%uint64(len(l.parts))), false //nolint:gosec // partitions are few
+	if len(beside) > 0 {
+		part = l.store.PartitionOf(beside[0].Tenant + ":" + beside[0].Queue)
+	}
 	for i := range requests {
 		if requests[i].Tenant == "" {
 			continue
 		}
 		of := l.store.PartitionOf(requests[i].Tenant)
 		if named && of != part {
-			return nil, &admission.FieldError{Field: "tenant", Value: strconv.Quote(requests[i].Tenant), Allowed: "tenants of one partition in one call"}
+			return 0, &admission.FieldError{Field: "tenant", Value: strconv.Quote(requests[i].Tenant), Allowed: "tenants of one partition in one call"}
 		}
 		part, named = of, true
 	}
-	return l.parts[part], nil
+	return part, nil
 }
 
 // locally answers by what is on lease for all requests, or by a denial of one of them.
-func (l *Limiter) locally(ctx context.Context, ways []*way, requests []Request) (made Together, ok bool) {
+func (l *Limiter) locally(ctx context.Context, ways []*way, requests []Request, as group) (made taking, ok bool) {
 	if slices.Contains(ways, nil) {
 		return made, false
 	}
@@ -99,40 +126,71 @@ func (l *Limiter) locally(ctx context.Context, ways []*way, requests []Request) 
 	if slices.ContainsFunc(ways, func(w *way) bool { return w.asks(now) }) {
 		return made, false
 	}
+	switch all, a, of := l.standing(ways, requests, now); all {
+	case denying:
+		return l.deniedTogether(ctx, ways, requests, as, &a, of), true
+	case unknown:
+		return made, false
+	}
 	at, low := make([]epochs, len(ways)), false
 	for i, w := range ways {
-		var a answer
-		if l.try(w, now, requests[i].Cost, &at[i], &a); a.outcome == taken {
-			low = low || a.low
-			continue
-		}
-		l.putBackAll(ways[:i], requests, at)
-		for a.outcome == asking && i+1 < len(ways) { // One of the others may be denied.
-			i++
-			ways[i].deniedBy(now, requests[i].Cost, &a)
-		}
-		if a.outcome == asking {
+		lower, ok := w.take(now, requests[i].Cost, &at[i])
+		if low = low || lower; !ok {
+			l.putBackAll(ways[:i], requests, at)
 			return made, false
 		}
-		made = togetherOf(Cached, ways, requests)
-		refused := &made.Answers[i]
-		refused.Verdict = admission.Verdict{
-			Decision: admission.Refused, Reason: a.denial.reason, Scope: a.scope.name, TokensLeft: a.denial.left.Tokens(), Burst: a.denial.burst, RetryAfter: a.wait,
-			Pressure: ways[i].pressure(),
-		}
-		refused.Left[a.scope.level] = a.denial.left
-		l.countTogether(ctx, &made, ways)
-		return made, true
 	}
-	made = togetherOf(Leased, ways, requests)
+	made.Together = togetherOf(Leased, ways, requests)
 	made.Admitted = true
+	made.back = func(context.Context) { l.putBackAll(ways, requests, at) }
 	for _, w := range ways {
 		if low && w.refill() || l.unheard(now) {
 			l.fetch(ctx, w)
 		}
 	}
-	l.countTogether(ctx, &made, ways)
+	l.countTogether(ctx, &made.Together, ways, as)
 	return made, true
+}
+
+// standing is what a process can say of requests by itself, before it takes anything of them.
+type standing uint8
+
+const (
+	denying standing = iota // One is denied.
+	unknown                 // Redis knows.
+	onHand                  // All was on lease a moment ago.
+)
+
+// standing also returns the denial, and which of the requests it is of.
+func (l *Limiter) standing(ways []*way, requests []Request, now breaker.Instant) (all standing, a answer, of int) {
+	all = onHand
+	for i, w := range ways {
+		if w != nil && w.policy == l.policy.Load() && l.holds(w, now, requests[i].Cost) {
+			continue
+		}
+		all = unknown
+		if w == nil {
+			continue
+		}
+		var a answer
+		if w.deniedBy(now, requests[i].Cost, &a); a.outcome == denied {
+			return denying, a, i
+		}
+	}
+	return all, a, 0
+}
+
+// deniedTogether answers by a denial of one of the requests.
+func (l *Limiter) deniedTogether(ctx context.Context, ways []*way, requests []Request, as group, a *answer, of int) (made taking) {
+	made.Together = togetherOf(Cached, ways, requests)
+	refused := &made.Answers[of]
+	refused.Verdict = admission.Verdict{
+		Decision: admission.Refused, Reason: a.denial.reason, Scope: a.scope.name, TokensLeft: a.denial.left.Tokens(), Burst: a.denial.burst, RetryAfter: a.wait,
+		Pressure: ways[of].pressure(),
+	}
+	refused.Left[a.scope.level] = a.denial.left
+	l.countTogether(ctx, &made.Together, ways, as)
+	return made
 }
 
 func (l *Limiter) putBackAll(ways []*way, requests []Request, at []epochs) {
@@ -168,20 +226,20 @@ func togetherOf(source Source, ways []*way, requests []Request) Together {
 }
 
 // exactly asks Redis, or answers without it.
-func (l *Limiter) exactly(ctx context.Context, ways []*way, requests []Request) (Together, error) {
+func (l *Limiter) exactly(ctx context.Context, ways []*way, requests []Request, as group) (taking, error) {
 	now := l.clock.now()
 	if int64(now) < l.shut.Load() {
-		return l.togetherBlind(ctx, ways, requests, now), nil
+		return l.takingBlind(ctx, ways, requests, now), nil
 	}
 	call, change, ok := l.breaker.TryAcquireAt(now)
 	l.tell(change)
 	if !ok {
 		l.notIn(now)
-		return l.togetherBlind(ctx, ways, requests, now), nil
+		return l.takingBlind(ctx, ways, requests, now), nil
 	}
 	limited, cancel := context.WithTimeout(ctx, l.config.Timeout)
 	defer cancel()
-	made, cuts := Together{Source: Exact}, l.cuts.Load()
+	made, cuts := taking{Together: Together{Source: Exact}}, l.cuts.Load()
 	err := l.with(limited, func(inForce *policy.Compiled) (err error) {
 		made.Policy, made.Questions = inForce, make([]store.Question, len(requests))
 		for i := range requests {
@@ -192,26 +250,30 @@ func (l *Limiter) exactly(ctx context.Context, ways []*way, requests []Request) 
 			from, _, _ := inForce.PressureFor(q.Tenant, q.Queue, q.Class)
 			q.Measured = from > 0
 		}
-		made.Admitted, made.Answers, err = l.store.Check(limited, inForce.Version(), false, made.Questions)
+		if as.last {
+			made.Admitted, made.Answers, err = l.store.Check(limited, inForce.Version(), false, made.Questions)
+		} else {
+			made.Admitted, made.Answers, made.back, err = l.takeEach(limited, inForce, made.Questions)
+		}
 		return err
 	})
 	if ctx.Err() != nil {
 		l.tell(call.IgnoreAt(l.clock.now()))
-		return Together{}, context.Cause(ctx)
+		return taking{}, context.Cause(ctx)
 	}
 	l.leave(&call, err)
 	switch {
 	case err == nil:
 		l.counts.calls.Add(1)
-		return made, l.learn(ctx, &made, requests, cuts)
+		return made, l.learn(ctx, &made.Together, requests, as, cuts)
 	case isAway(err):
-		return l.togetherBlind(ctx, ways, requests, l.clock.now()), nil
+		return l.takingBlind(ctx, ways, requests, l.clock.now()), nil
 	}
-	return Together{}, err
+	return taking{}, err
 }
 
 // learn notes what Redis has answered, and fetches tokens on lease where that is worth it.
-func (l *Limiter) learn(ctx context.Context, made *Together, requests []Request, cuts uint64) error {
+func (l *Limiter) learn(ctx context.Context, made *Together, requests []Request, as group, cuts uint64) error {
 	landed := l.clock.now()
 	ways := make([]*way, len(requests))
 	for i := range requests {
@@ -236,12 +298,15 @@ func (l *Limiter) learn(ctx context.Context, made *Together, requests []Request,
 		for _, s := range w.scopes {
 			s.used(landed, took)
 		}
-		// What one of several is told counts the tokens of those before it, which none has.
-		if v := &made.Answers[i].Verdict; len(requests) == 1 && (v.Reason == admission.ReasonLimited || v.Reason == admission.ReasonTooCostly) {
+		if made.Answers[i].Shared {
+			l.shared(&made.Questions[i])
+		}
+		// What one of several is told counts the tokens of those before it, which none has. Those of dimensions have buckets of their own.
+		if v := &made.Answers[i].Verdict; as.own <= 1 && (v.Reason == admission.ReasonLimited || v.Reason == admission.ReasonTooCostly) {
 			l.denied(w.deny(landed, requests[i].Cost, v), cuts)
 		}
 	}
-	l.countTogether(ctx, made, ways)
+	l.countTogether(ctx, made, ways, as)
 	due := int64(landed) >= l.beatAt.Load() || l.blind.owes()
 	for _, w := range ways {
 		if claimed := made.Admitted && w.claim(landed, l.stocks(landed)); claimed || due {
@@ -252,9 +317,12 @@ func (l *Limiter) learn(ctx context.Context, made *Together, requests []Request,
 	return nil
 }
 
-// countTogether counts what was answered otherwise than blind.
-func (l *Limiter) countTogether(ctx context.Context, made *Together, ways []*way) {
-	n := uint64(len(ways))
+// countTogether counts what was answered otherwise than blind of callers' own requests, which come first.
+func (l *Limiter) countTogether(ctx context.Context, made *Together, ways []*way, as group) {
+	if as.part {
+		return
+	}
+	n := uint64(as.own) //nolint:gosec // not below zero
 	switch made.Source {
 	case Leased:
 		if l.counts.byLease != nil {
@@ -277,13 +345,25 @@ func (l *Limiter) noteTogether(ctx context.Context, made *Together, ways []*way)
 		one = oneAdmitted
 	}
 	for i, w := range ways {
-		l.note(ctx, w, one, made.Questions[i].Cost)
+		if w != nil && !made.Questions[i].OfDimension() {
+			l.note(ctx, w, one, made.Questions[i].Cost)
+		}
 	}
 }
 
-// togetherBlind answers without Redis: each request by what is on lease and the modes of its scopes, and none where one is refused.
+func (l *Limiter) takingBlind(ctx context.Context, ways []*way, requests []Request, now breaker.Instant) taking {
+	made, back := l.answersBlind(ctx, ways, requests, now)
+	return taking{made, back}
+}
+
 func (l *Limiter) togetherBlind(ctx context.Context, ways []*way, requests []Request, now breaker.Instant) Together {
-	made := togetherOf(Blind, ways, requests)
+	made, _ := l.answersBlind(ctx, ways, requests, now)
+	return made
+}
+
+// answersBlind answers without Redis: each request by what is on lease and the modes of its scopes, and none where one is refused.
+func (l *Limiter) answersBlind(ctx context.Context, ways []*way, requests []Request, now breaker.Instant) (made Together, back func(context.Context)) {
+	made = togetherOf(Blind, ways, requests)
 	made.Admitted = true
 	mode := l.config.Outage
 	if slices.Contains(ways, nil) { // The policy was never read.
@@ -292,7 +372,7 @@ func (l *Limiter) togetherBlind(ctx context.Context, ways []*way, requests []Req
 			made.Answers[0].Verdict = admission.Verdict{Decision: admission.Refused, Reason: admission.ReasonUnavailable}
 		}
 	} else {
-		mode = l.blind.answerAll(&made, ways, now, l.members.Load(), l.config.MaxScopes)
+		mode, back = l.blind.answerAll(&made, ways, now, l.members.Load(), l.config.MaxScopes)
 		decided := made.Admitted
 		for i := range made.Answers {
 			decided = decided || made.Answers[i].Verdict.Reason == admission.ReasonLimited
@@ -305,16 +385,23 @@ func (l *Limiter) togetherBlind(ctx context.Context, ways []*way, requests []Req
 		if v := &made.Answers[i].Verdict; v.Reason == admission.ReasonUnavailable {
 			v.RetryAfter = max(l.config.Timeout, breaker.Instant(l.shut.Load()).Sub(now))
 		}
-		l.counts.answeredBlind(mode, made.Admitted, requests[i].Cost)
+		if !requests[i].beside() {
+			l.counts.answeredBlind(mode, made.Admitted, requests[i].Cost)
+		}
 	}
-	return made
+	return made, back
 }
 
 // answerAll is answer for requests that are asked together. The mode is that of the one that was refused, or of the last.
-func (b *blind) answerAll(made *Together, ways []*way, now breaker.Instant, members int64, maxShares int) (mode Outage) {
+func (b *blind) answerAll(made *Together, ways []*way, now breaker.Instant, members int64, maxShares int) (mode Outage, back func(context.Context)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var undone []undo
+	undoAll := func() {
+		for _, u := range slices.Backward(undone) {
+			u()
+		}
+	}
 	for i, w := range ways {
 		var verdict Verdict
 		var back undo
@@ -327,12 +414,14 @@ func (b *blind) answerAll(made *Together, ways []*way, now breaker.Instant, memb
 		made.Answers[i].Verdict = admission.Verdict{
 			Decision: admission.Refused, Reason: verdict.Reason, Scope: verdict.Scope, TokensLeft: verdict.TokensLeft, Burst: verdict.Burst, RetryAfter: verdict.RetryAfter,
 		}
-		for _, u := range slices.Backward(undone) {
-			u()
-		}
-		return mode
+		undoAll()
+		return mode, nil
 	}
-	return mode
+	return mode, func(context.Context) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		undoAll()
+	}
 }
 
 // owes reports whether something was admitted blind that Redis has not heard of.

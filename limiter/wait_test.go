@@ -79,7 +79,7 @@ func TestAWaitEndsAtOnceWhereItIsOfNoUse(t *testing.T) {
 	if _, err = l.Wait(t.Context(), Request{Queue: "mail"}); !errors.Is(err, admission.ErrInvalid) {
 		t.Errorf("no tenant: %v", err)
 	}
-	r, err := l.ReserveWait(t.Context(), Request{Tenant: "acme"})
+	r, err := l.ReserveWait(t.Context(), Request{Tenant: "acme", Cost: 1})
 	check(t, err)
 	check(t, r.Cancel(t.Context()))
 	if v, err = l.Wait(t.Context(), Request{Tenant: "acme"}); err != nil || !v.Admitted {

@@ -29,6 +29,8 @@ type way struct {
 	most, stock [admission.Levels]admission.Tokens
 	// record is the version of the tenant's record that limits come from, zero where the policy has no records.
 	record int64
+	// maxKeys is store.Question.MaxKeys of the way of a dimension.
+	maxKeys int
 	// seen is when a call last asked on this way, a breaker.Instant.
 	seen    atomic.Int64
 	decided decided
@@ -173,7 +175,7 @@ func (w *way) limit(level admission.Level) *admission.Limit {
 
 // question is what Redis is asked on the way.
 func (w *way) question(cost admission.Tokens) store.Question {
-	return store.Question{Tenant: w.route.tenant, Queue: w.route.queue, Class: w.route.class, Cost: cost, Limits: w.limits, Record: w.record}
+	return store.Question{Tenant: w.route.tenant, Queue: w.route.queue, Class: w.route.class, Cost: cost, Limits: w.limits, MaxKeys: w.maxKeys, Record: w.record}
 }
 
 // verdictOf is what Redis says of a check on the way; what it leaves is told if it was asked for.

@@ -3,6 +3,7 @@ package limiter
 import (
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,8 +20,10 @@ import (
 type ways struct {
 	config *Config
 	// parts is how many partitions divide the global limit among them.
-	parts  admission.Tokens
-	front  *front
+	parts admission.Tokens
+	front *front
+	// named are the ways of dimensions' values by the values themselves, nil as long as nobody has asked for one.
+	named  atomic.Pointer[named]
 	known  *xsync.Map[route, *way]
 	scopes *xsync.Map[admission.Scope, *scope]
 	// sweepAt is when to look for idle ones next, a breaker.Instant.
@@ -45,20 +48,59 @@ func newWays(config *Config, parts int) ways {
 }
 
 // find returns the way of a request, or nil.
-func (m *ways) find(r *Request) *way {
-	place := m.front.place(r.Tenant, r.Queue, r.Class)
-	if w := place.Load(); w != nil && w.asked.tenant == r.Tenant && w.asked.queue == r.Queue && w.asked.class == r.Class {
+func (m *ways) find(r *Request) *way { return m.at(r.Tenant, r.Queue, r.Class) }
+
+// findAll is find of several.
+func (m *ways) findAll(requests []Request) []*way {
+	all := make([]*way, len(requests))
+	for i := range requests {
+		all[i] = m.find(&requests[i])
+	}
+	return all
+}
+
+// at returns the way of a route, or nil.
+func (m *ways) at(tenant, queue string, class admission.Priority) *way {
+	place := m.front.place(tenant, queue, class)
+	if w := place.Load(); w != nil && w.asked.tenant == tenant && w.asked.queue == queue && w.asked.class == class {
 		return w
 	}
-	w, _ := m.known.Load(r.route())
+	w, _ := m.known.Load(route{tenant, queue, class})
 	if w != nil {
 		place.Store(w)
 	}
 	return w
 }
 
+// beside returns the way of a dimension's value for requests of a tenant, nil where there is none under the policy.
+func (m *ways) beside(inForce *policy.Compiled, d *Dimension, tenant string) *way {
+	table := m.named.Load()
+	if table == nil {
+		return nil
+	}
+	place := table.place(d)
+	if a := place.Load(); a != nil && a.way.policy == inForce && a.of == *d {
+		return a.way
+	}
+	owner, key, err := inForce.Dimension(d.Name, d.Value, tenant)
+	if err != nil {
+		return nil
+	}
+	w := m.at(owner, key, "")
+	if w == nil || w.policy != inForce {
+		return nil
+	}
+	if len(d.Value) <= longestNamed && !inForce.DimensionTiered(d.Name) {
+		place.Store(&namedWay{Dimension{strings.Clone(d.Name), strings.Clone(d.Value)}, w})
+	}
+	return w
+}
+
 // open returns the way of a valid route under a policy. The error is a *headgate.FieldError for a class that its queue has not.
 func (m *ways) open(now breaker.Instant, at route, inForce *policy.Compiled) (*way, error) {
+	if strings.HasPrefix(at.tenant, admission.DimensionMark) {
+		return m.openBeside(now, at, inForce)
+	}
 	class := at.class
 	if class != "" {
 		var ok bool
@@ -73,7 +115,7 @@ func (m *ways) open(now breaker.Instant, at route, inForce *policy.Compiled) (*w
 	if from, _, _ := inForce.PressureFor(at.tenant, at.queue, class); from > 0 {
 		w.pressed = &pressed{}
 	}
-	full := m.known.Size() >= m.config.MaxScopes || m.scopes.Size() >= m.config.MaxScopes
+	full := m.full()
 	for level := range admission.Levels {
 		limit := &w.limits[level]
 		if level > at.depth() {
@@ -99,10 +141,50 @@ func (m *ways) open(now breaker.Instant, at route, inForce *policy.Compiled) (*w
 	}
 	w.global = partOf(w.limits[admission.LevelGlobal], m.parts)
 	if !full {
-		m.known.Store(at, w)
-		m.front.place(at.tenant, at.queue, at.class).Store(w) // In the place of one under an older policy.
+		m.remember(at, w)
 	}
 	return w, nil
+}
+
+// openBeside is open for the scope of a dimension.
+func (m *ways) openBeside(now breaker.Instant, at route, inForce *policy.Compiled) (*way, error) {
+	w := &way{policy: inForce, asked: at, route: at, record: inForce.RecordVersion(at.tenant)}
+	var ok bool
+	if m.named.Load() == nil {
+		m.named.CompareAndSwap(nil, &named{})
+	}
+	if w.limits, w.maxKeys, ok = inForce.DimensionLimits(at.tenant, at.queue); !ok {
+		return nil, errUndeclared(at.tenant)
+	}
+	w.scopes = w.four[:0]
+	w.seen.Store(int64(now))
+	full := m.full()
+	if limit := &w.limits[admission.LevelQueue]; !limit.Disabled && limit.Tokens > 0 {
+		whole := *limit
+		most := leasable(limit, m.config, 1)
+		m.bound(inForce, admission.LevelQueue, &whole, m.config.beyond(most))
+		s, kept := m.scope(now, admission.ScopeAt(admission.LevelQueue, at.tenant, at.queue, ""), admission.LevelQueue, full)
+		if kept {
+			w.most[0], w.stock[0] = onLease(most), inStock(most, limit, 1)
+		}
+		w.scopes = append(w.scopes, s)
+	}
+	w.global = partOf(w.limits[admission.LevelGlobal], m.parts)
+	if !full {
+		m.remember(at, w)
+	}
+	return w, nil
+}
+
+// full reports whether there is no room to keep another way.
+func (m *ways) full() bool {
+	return m.known.Size() >= m.config.MaxScopes || m.scopes.Size() >= m.config.MaxScopes
+}
+
+// remember has a route found again, in the place of its way under an older policy.
+func (m *ways) remember(at route, w *way) {
+	m.known.Store(at, w)
+	m.front.place(at.tenant, at.queue, at.class).Store(w)
 }
 
 // depth is the innermost level that a route names.
@@ -227,6 +309,9 @@ func (m *ways) sweep(now breaker.Instant) {
 		return
 	}
 	defer m.front.clear()
+	if m.named.Load() != nil {
+		defer m.named.Store(&named{})
+	}
 	for name, s := range m.scopes.All() {
 		if s.forget(now, idleAfter) {
 			m.scopes.Delete(name)
@@ -265,6 +350,26 @@ func tail[S ~string](s S) uint32 {
 		h = h<<8 | uint32(s[i])
 	}
 	return h
+}
+
+// named is a cache before policy.Compiled.Dimension, which reads an address and writes its prefix: of dimensions of which no tier has a limit of its
+// own, for there the way depends on the tenant.
+type named [1 << 13]atomic.Pointer[namedWay]
+
+// namedWay is the way of a value.
+type namedWay struct {
+	of  Dimension
+	way *way
+}
+
+// longestNamed is the longest value that is kept, in bytes.
+const longestNamed = 64
+
+func (n *named) place(d *Dimension) *atomic.Pointer[namedWay] {
+	const odd = 0x9e3779b1
+	h := tail(d.Name) * odd
+	h = (h ^ h>>15 ^ tail(d.Value)) * odd
+	return &n[h>>19]
 }
 
 // clear forgets all.

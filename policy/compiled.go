@@ -15,6 +15,24 @@ import (
 // Limits are the limits on one job's way, by headgate.Level; Disabled where the scope has none.
 type Limits [admission.Levels]admission.Limit
 
+// LeastBurst returns the least burst on the way, above which a cost is refused for good; 0 where nothing is limited. Of the global limit one of several
+// partitions has an even part.
+func (l *Limits) LeastBurst(partitions int) (least admission.Tokens) {
+	for level, limit := range l {
+		if limit.Disabled || limit.Tokens == 0 {
+			continue
+		}
+		burst := cmp.Or(limit.Burst, limit.DefaultBurst())
+		if admission.Level(level) == admission.LevelGlobal {
+			burst = max(1, burst/admission.Tokens(max(partitions, 1)))
+		}
+		if least == 0 || burst < least {
+			least = burst
+		}
+	}
+	return least
+}
+
 // Compiled is a valid policy prepared for lookups. It never changes but for what it learns of tenants' records, and any number of goroutines
 // may use it.
 type Compiled struct {
@@ -43,6 +61,9 @@ type Compiled struct {
 	anomalies  *AnomalyRules
 	triggers   map[string]Trigger
 	semaphores map[string]SemaphoreRules
+	// dimensions are those that are declared, and dimensionOwners what values have by what their scopes begin with; nil for none.
+	dimensions      []*dimension
+	dimensionOwners map[string]dimensionOwner
 	// each is what each tenant has in a queue, Every in those for which nothing says more; queues that say nothing are not there.
 	each map[string]*EachTenant
 	// tierBounds are the bounds of each tenant of a tier in a queue, by both; tiers that say nothing are not there.
@@ -100,6 +121,7 @@ func (p Policy) Prepare() (*Compiled, error) {
 		c.observed[scope] = true
 	}
 	c.resolve(p)
+	c.resolveDimensions(p.Dimensions)
 	c.ranked = sortedKeys(c.tenants)
 	if p.Rollout != nil && p.Rollout.Shadow {
 		var err error

@@ -36,16 +36,18 @@ func (p Policy) OwnLimit(scope admission.Scope) (json.RawMessage, error) {
 	}
 	var limit admission.Limit
 	found := false
-	switch scope.Level() {
-	case admission.LevelGlobal:
+	switch level := scope.Level(); {
+	case scope.OfDimension():
+		limit, found, _ = p.ownDimension(scope)
+	case level == admission.LevelGlobal:
 		limit, found = p.Global, p.Global != noLimit && p.Global != (admission.Limit{})
-	case admission.LevelTenant:
+	case level == admission.LevelTenant:
 		if own := p.Tenants[string(scope)].Limit; own != nil {
 			limit, found = *own, true
 		}
-	case admission.LevelQueue:
+	case level == admission.LevelQueue:
 		limit, found = p.QueueLimits[scope]
-	case admission.LevelPriority:
+	case level == admission.LevelPriority:
 		limit, found = p.PriorityLimits[scope]
 	}
 	if !found {

@@ -28,6 +28,7 @@ type (
 		Anomalies     *anomalyJSON              `json:"anomalies,omitempty"`
 		Triggers      map[string]triggerJSON    `json:"triggers,omitempty"`
 		Semaphores    map[string]semaphoreJSON  `json:"semaphores,omitempty"`
+		Dimensions    map[string]dimensionJSON  `json:"dimensions,omitempty"`
 		Observe       []admission.Scope         `json:"observe,omitempty"`
 		Usage         *usageJSON                `json:"usage,omitempty"`
 		TenantRecords bool                      `json:"tenant_records,omitempty"`
@@ -244,6 +245,7 @@ func (p Policy) wire() policyJSON {
 	wire.Adaptive = convert(p.Adaptive, func(_ string, a Adaptive) adaptiveJSON { return a.wire() })
 	wire.Triggers = convert(p.Triggers, func(_ string, t Trigger) triggerJSON { return t.wire() })
 	wire.Semaphores = convert(p.Semaphores, func(_ string, s SemaphoreRules) semaphoreJSON { return semaphoreJSON(s) })
+	wire.Dimensions = convert(p.Dimensions, func(_ string, d DimensionRules) dimensionJSON { return d.wire() })
 	return wire
 }
 
@@ -291,6 +293,7 @@ func (w *policyJSON) policy(bad *problems) Policy {
 	p.Adaptive = convert(w.Adaptive, func(name string, a adaptiveJSON) Adaptive { return a.adaptive("adaptive."+name, bad) })
 	p.Triggers = convert(w.Triggers, func(name string, t triggerJSON) Trigger { return t.trigger("triggers."+name, bad) })
 	p.Semaphores = convert(w.Semaphores, func(_ string, s semaphoreJSON) SemaphoreRules { return SemaphoreRules(s) })
+	p.Dimensions = convert(w.Dimensions, func(name string, d dimensionJSON) DimensionRules { return d.dimension("dimensions."+name, bad) })
 	return p
 }
 

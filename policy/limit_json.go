@@ -241,6 +241,9 @@ func (w limitJSON) windows(algorithm, name string, bad *problems) admission.Limi
 // LimitPath returns where the JSON of a policy has the limit of a scope, for At and With. A bad scope is a
 // *headgate.FieldError.
 func LimitPath(scope admission.Scope) ([]string, error) {
+	if scope.OfDimension() {
+		return dimensionPath(scope)
+	}
 	tenant, _, _, err := scope.Parts()
 	if err != nil {
 		return nil, err
@@ -288,6 +291,14 @@ func (p Policy) LongestFill() time.Duration {
 	for _, tenant := range p.Tenants {
 		if tenant.Limit != nil {
 			see(*tenant.Limit)
+		}
+	}
+	for _, d := range p.Dimensions {
+		see(d.Limit)
+		for _, limits := range []map[string]admission.Limit{d.Tiers, d.Keys} {
+			for _, l := range limits {
+				see(l)
+			}
 		}
 	}
 	for _, limits := range []map[admission.Scope]admission.Limit{p.QueueLimits, p.PriorityLimits} {

@@ -54,6 +54,8 @@ type Policy struct {
 	// Semaphores are limits of what is done at a time outside of jobs, by "NAME" or "TENANT:NAME"; "*" is of each that is not named, and
 	// "TENANT:*" of each of a tenant.
 	Semaphores map[string]SemaphoreRules
+	// Dimensions are limits beside the hierarchy, by the dimension's name, up to MaxDimensions: of users, addresses, routes.
+	Dimensions map[string]DimensionRules
 	// Observe are scopes whose decisions are always counted, up to MaxObserved; others are while they are among those with
 	// the most.
 	Observe []admission.Scope
@@ -281,6 +283,7 @@ func (p Policy) withDefaults() Policy {
 	if p.Usage != nil {
 		p.Usage = &UsageRules{cmp.Or(p.Usage.Tenants, DefaultUsageTenants)}
 	}
+	p.Dimensions = dimensionsWithDefaults(p.Dimensions)
 	p.Adaptive = maps.Clone(p.Adaptive)
 	for name, a := range p.Adaptive {
 		p.Adaptive[name] = a.withDefaults()

@@ -66,6 +66,7 @@ func (p Policy) Validate() error {
 	p.Anomalies.validate(&bad)
 	p.validateTriggers(&bad)
 	p.validateSemaphores(&bad)
+	p.validateDimensions(&bad)
 	for _, name := range sortedKeys(p.Queues) {
 		if name != Every {
 			bad.add(admission.ValidateName("queue", name, true))

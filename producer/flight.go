@@ -143,6 +143,7 @@ func (p *Producer) attempt(ctx context.Context, f *flight) error {
 		if len(entries) == 0 {
 			return nil
 		}
+		p.limits.clamp(entries, candidates)
 		if f.sentFirst.IsZero() {
 			f.sentFirst = time.Now()
 		}

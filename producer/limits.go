@@ -1,6 +1,7 @@
 package producer
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/estimate"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/store"
 )
@@ -20,6 +22,8 @@ type limits struct {
 	config Config
 	// snapshot is nil until it was first read.
 	snapshot atomic.Pointer[policy.Compiled]
+	// costs are those that Learn was told.
+	costs estimate.Book
 }
 
 func newLimits(store store.Deployment, config Config) (*limits, error) {
@@ -161,6 +165,51 @@ func checkAttempts(snapshot *policy.Compiled, job *admission.Job) error {
 	}
 	return nil
 }
+
+// Learn notes what a job has cost, for those of the same tenant, queue and type whose cost is headgate.LearnedCost: 0 to
+// headgate.MaxActualCost tokens. A worker's Config.Learn may be this. Nothing is kept beyond this Producer, which knows 10,000 kinds of jobs.
+func (p *Producer) Learn(tenant, queue, jobType string, actual admission.Tokens) {
+	p.limits.costs.Learn(tenant, queue, jobType, actual)
+}
+
+// Guess returns what a job will cost whose cost is headgate.LearnedCost, by what Learn was told: 1 to headgate.MaxCost tokens, not more than burst where
+// that is above zero.
+func (p *Producer) Guess(tenant, queue, jobType string, burst admission.Tokens) admission.Tokens {
+	return p.limits.costs.Guess(tenant, queue, jobType, burst)
+}
+
+// guess gives jobs whose cost is to be learned one that no limit on their way refuses for good.
+func (l *limits) guess(entries []entry) {
+	for i := range entries {
+		e := &entries[i]
+		if e.job.Cost != admission.LearnedCost || e.err != nil {
+			continue
+		}
+		own, _ := l.snapshot.Load().WayFor(e.job.Tenant, e.job.Queue, e.job.Priority)
+		e.learned = true
+		e.job.Cost = l.costs.Guess(e.job.Tenant, e.job.Queue, e.job.Type, own.LeastBurst(len(l.store.Partitions())))
+	}
+}
+
+// clamp cuts guesses to the limits that a call goes by, as the policy or a tenant's record may be another one since. Callers may read their
+// entries meanwhile, so the jobs that are cut are copies.
+func (l *limits) clamp(entries []*entry, candidates []store.Candidate) {
+	for i, e := range entries {
+		if !e.learned {
+			continue
+		}
+		c := &candidates[i]
+		e.cut = 0 // By an attempt before, the limits may have been others.
+		if least := (*policy.Limits)(c.Limits).LeastBurst(len(l.store.Partitions())); least > 0 && least < e.job.Cost {
+			job := e.job
+			job.Cost, e.cut = least, least
+			c.Job = &job
+		}
+	}
+}
+
+// cost returns what the entry's job asks for.
+func (e *entry) cost() admission.Tokens { return cmp.Or(e.cut, e.job.Cost) }
 
 // candidates returns the flight's jobs as the store takes them, with the limits of one snapshot. An entry that
 // the snapshot does not allow gets its error instead.

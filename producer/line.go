@@ -16,6 +16,9 @@ type entry struct {
 	job     admission.Job
 	verdict admission.Verdict
 	err     error
+	// learned says that the job's cost is a guess, and cut what the pilot has cut it to, zero for nothing.
+	learned bool
+	cut     admission.Tokens
 	// ended, if not nil, is told what the caller of a batch is.
 	ended func(admission.Verdict, error)
 }

@@ -166,7 +166,13 @@ func (p *Producer) validate(job *admission.Job) error {
 	if job.Priority == "" {
 		job.Priority = admission.Medium
 	}
-	return job.Validate(p.config.MaxPayload)
+	if job.Cost != admission.LearnedCost {
+		return job.Validate(p.config.MaxPayload)
+	}
+	job.Cost = 1
+	err := job.Validate(p.config.MaxPayload)
+	job.Cost = admission.LearnedCost
+	return err
 }
 
 // identify gives a job that has none an ID.
@@ -184,12 +190,15 @@ func identify(job *admission.Job) error {
 
 // check is that of limits, within the time-out of a whole call.
 func (p *Producer) check(ctx context.Context, end time.Time, entries []entry) error {
-	if p.limits.know(entries) {
-		return nil
+	if !p.limits.know(entries) {
+		ctx, cancel := context.WithDeadlineCause(ctx, end, p.overtime)
+		defer cancel()
+		if err := p.limits.check(ctx, entries); err != nil {
+			return err
+		}
 	}
-	ctx, cancel := context.WithDeadlineCause(ctx, end, p.overtime)
-	defer cancel()
-	return p.limits.check(ctx, entries)
+	p.limits.guess(entries)
+	return nil
 }
 
 // bound gives ctx the time-out of a whole call.

@@ -34,7 +34,7 @@ func (p *Producer) note(ctx context.Context, entries []*entry) {
 	}
 	p.counting.NoteAlone(func(add func(tally.Path, tally.Sum)) {
 		for _, e := range entries {
-			one := tally.Sum{Tokens: e.job.Cost}
+			one := tally.Sum{Tokens: e.cost()}
 			switch {
 			case e.verdict.Decision == admission.Admitted:
 				one.Allowed = 1

@@ -6,6 +6,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 
 	"go.yaml.in/yaml/v3"
@@ -37,7 +39,9 @@ type DescriptorRule struct {
 	Queue      string             `yaml:"queue"`
 	QueueFrom  string             `yaml:"queue_from"`
 	Class      admission.Priority `yaml:"class"`
-	Shadow     bool               `yaml:"shadow"`
+	// Also are dimensions of the policy, each the key of the entry whose value it has, up to limiter.MaxAlso.
+	Also   map[string]string `yaml:"also"`
+	Shadow bool              `yaml:"shadow"`
 }
 
 // Match is an entry; an empty Value is any.
@@ -91,6 +95,10 @@ func (r *DescriptorRule) validate() error {
 	queued := r.Queue != "" || r.QueueFrom != ""
 	field(!queued || r.Tenant != "" || r.TenantFrom != "", "queue", r.Queue+r.QueueFrom, "none without a tenant")
 	field(r.Class == "" || queued && admission.ValidateName("class", string(r.Class), true) == nil, "class", string(r.Class), "a class, with a queue")
+	field(len(r.Also) <= limiter.MaxAlso, "also", strconv.Itoa(len(r.Also))+" dimensions", fmt.Sprintf("up to %d", limiter.MaxAlso))
+	for name, key := range r.Also {
+		field(name != "" && r.has(key), "also."+name, key, "a key of match")
+	}
 	return errors.Join(bad...)
 }
 
@@ -135,6 +143,14 @@ func (r *DescriptorRule) request(entries []Match, cost uint64) limiter.Request {
 			asked.Queue = e.Value
 			if admission.ValidateName("queue", e.Value, true) != nil {
 				asked.Queue = hashed(e.Value)
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Also)) {
+		for _, e := range entries {
+			if e.Key == r.Also[name] && e.Value != "" {
+				asked.Also = append(asked.Also, limiter.Dimension{Name: name, Value: e.Value})
+				break
 			}
 		}
 	}

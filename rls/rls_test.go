@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -30,6 +31,8 @@ domains:
       - {match: [{key: tenant}, {key: path, value: /search}], tenant_from: tenant, queue: search}
       - {match: [{key: api_key}], tenant_from: api_key, hash_tenant: true}
       - {match: [{key: probe}], tenant_from: probe, shadow: true}
+      - {match: [{key: user}], also: {user: user}}
+      - {match: [{key: tenant}, {key: user}], tenant_from: tenant, also: {user: user}}
 `
 
 func check(tb testing.TB, err error) {
@@ -51,6 +54,7 @@ func newEnvoy(tb testing.TB) *envoy {
 	tb.Helper()
 	p := policy.Unlimited()
 	p.Tiers[policy.StandardTier] = policy.Tier{Limit: admission.Limit{Tokens: 10, Per: 24 * time.Hour, Burst: 10}}
+	p.Dimensions = map[string]policy.DimensionRules{"user": {Limit: admission.Limit{Tokens: 4, Per: 24 * time.Hour, Burst: 4}}}
 	limits, err := limiter.New(store.Single(memory.New(memory.Config{}), nil), limiter.Config{Policy: &p, Timeout: 10 * time.Second})
 	check(tb, err)
 	m, err := ReadMapping([]byte(mapping))
@@ -168,6 +172,24 @@ func (e *envoy) limit(domain string, hits uint64, descriptors ...[]byte) (t told
 		return nil
 	}))
 	return t
+}
+
+// TestADescriptorIsChargedForItsDimensions, all or nothing with the others, and told of the one that refuses.
+func TestADescriptorIsChargedForItsDimensions(t *testing.T) {
+	t.Parallel()
+	e := newEnvoy(t)
+	both := asked(-1, "tenant", "acme", "user", "1")
+	got := e.limit("edge", 3, asked(-1, "tenant", "zeta"), both, asked(1, "user", "2"))
+	if got.overall != codeOK || !slices.Equal(got.remaining, []uint64{7, 7, 3}) || got.perUnit[2] != 4 {
+		t.Fatalf("%+v", got)
+	}
+	got = e.limit("edge", 2, asked(-1, "tenant", "zeta"), both)
+	if got.overall != codeOverLimit || got.codes[0] != codeOK || got.codes[1] != codeOverLimit || got.remaining[1] != 1 || got.perUnit[1] != 4 || got.headers["retry-after"] == "" {
+		t.Errorf("%+v", got)
+	}
+	if got = e.limit("edge", 1, asked(-1, "tenant", "zeta"), asked(-1, "tenant", "acme")); !slices.Equal(got.remaining, []uint64{6, 6}) {
+		t.Errorf("a refusal by a dimension has charged others: %+v", got)
+	}
 }
 
 // TestADeniedDescriptorChargesNoneOfTheOthers, each asks for its own addend or the call's, and a refusal says when to come back.
@@ -295,6 +317,7 @@ func TestAMappingWithMistakesIsRefused(t *testing.T) {
 		"domains: {a: {rules: [{match: [{key: k}], tenant: t, class: high}]}}":        "class",
 		"domains: {a: {rules: [{match: [{key: k}], tenant: t, tenant_from: k}]}}":     "tenant",
 		"domains: {a: {rules: [{match: [{key: k}], tenant_from: k, queue_from: x}]}}": "queue_from",
+		"domains: {a: {rules: [{match: [{key: k}], also: {user: x}}]}}":               "also.user",
 	} {
 		if _, err := ReadMapping([]byte(text)); err == nil || !strings.Contains(err.Error(), field) {
 			t.Errorf("%s: %v, want one of %s", text, err, field)

@@ -165,13 +165,33 @@ func (s *Service) shouldLimit(ctx context.Context, asked *call) ([]byte, error) 
 			overall = codeOverLimit
 			s.counts.refused.Add(1)
 		}
+		beside := len(requests)
 		for n, i := range at {
-			statuses[i] = statusOf(&made, n)
+			next := beside + len(requests[n].Also)
+			statuses[i] = statusOf(&made, toldOf(&made, n, beside, next))
+			beside = next
 		}
 		headers = headersOf(&made)
 	}
 	s.counts.calls.Add(1)
 	return writeAnswer(overall, statuses, headers), nil
+}
+
+// toldOf is which question of a request an answer tells of: the one that refused, the first of its dimensions where it names no tenant, or its own way.
+// Those of its dimensions are from beside to next.
+func toldOf(made *limiter.Together, n, beside, next int) int {
+	if made.Answers[n].Verdict.Decision != admission.Admitted {
+		return n
+	}
+	for i := beside; i < next; i++ {
+		if made.Answers[i].Verdict.Decision != admission.Admitted {
+			return i
+		}
+	}
+	if beside < next && made.Questions[n].Tenant == "" {
+		return beside
+	}
+	return n
 }
 
 // statusOf tells of the bucket of a request that refused, or else of the innermost, which is the request's own.
@@ -188,8 +208,11 @@ func statusOf(made *limiter.Together, n int) status {
 		if limit.Disabled || limit.Tokens == 0 || s.code == codeOverLimit && verdict.Scope != scope {
 			continue
 		}
+		if shared := level == admission.LevelTenant; q.OfDimension() && (level == admission.LevelGlobal || shared != made.Answers[n].Shared) {
+			continue
+		}
 		left := max(0, made.Answers[n].Left[level].Tokens())
-		s.limited, s.name, s.remaining = true, level.String(), uint64(left)
+		s.limited, s.name, s.remaining = true, scope.Kind(), uint64(left)
 		s.perUnit, s.unit = perUnit(limit.Rate())
 		s.untilReset = limit.UntilFull(float64(left), time.Now())
 		break

@@ -50,8 +50,7 @@ type loop struct {
 	part    *control.Part
 	looked  time.Time
 	tripped tripped
-	// uncut is what was in force before triggers reduced it, 0 where none does; renewed is when what they leave was last put in force.
-	uncut   int
+	// renewed is when its limit was last put in force.
 	renewed time.Time
 }
 
@@ -111,7 +110,7 @@ func (s *Scheduler) adapt(ctx context.Context) {
 			return
 		}
 		version := s.adapting.version.Load()
-		if version == 0 {
+		if version == 0 && (to.triggers == nil || !s.holds()) {
 			to, known = duties{}, 0
 			s.adapting.watching.Store(false)
 			continue // Until another policy tells.
@@ -122,6 +121,9 @@ func (s *Scheduler) adapt(ctx context.Context) {
 				trouble.Failed(ctx, err)
 				wait.Reset(0)
 				continue
+			}
+			if version == 0 { // There is nothing to do by this policy but to end what triggers of the one before did.
+				version = compiled.Version()
 			}
 			to, known = duties{loopsOf(compiled, to.loops), gaugesOf(compiled, to.gauges), diaryOf(compiled, to.diary), sentryOf(compiled, to.sentry), triggersOf(compiled, to.triggers)}, version
 			s.adapting.watching.Store(to.sentry != nil)
@@ -195,7 +197,7 @@ func (s *Scheduler) turn(ctx context.Context, to *duties, version int64) error {
 	defer cancel()
 	if !s.holds() {
 		for _, l := range to.loops {
-			l.last, l.part, l.next, l.uncut = store.Adaptation{}, nil, time.Now().Add(s.config.TimerLease), 0
+			l.last, l.part, l.next, l.renewed = store.Adaptation{}, nil, time.Now().Add(s.config.TimerLease), time.Time{}
 			l.tripped = tripped{next: l.next}
 		}
 		for _, g := range to.gauges {
@@ -236,7 +238,6 @@ func (s *Scheduler) moveAll(ctx context.Context, to *duties, version int64) erro
 		errs = append(errs, err)
 		if did { // What is in force is another one now.
 			l.next = now.Add(l.Interval())
-			l.uncut = (l.uncut + 1) / 2
 		}
 		if now.Before(l.next) {
 			continue
@@ -244,7 +245,7 @@ func (s *Scheduler) moveAll(ctx context.Context, to *duties, version int64) erro
 		l.next = now.Add(l.Interval())
 		cut, cutting := to.triggers.cuts(&l.Moving)
 		switch {
-		case cutting || l.uncut > 0 || l.Driven:
+		case cutting || all[i].Back > 0 || l.Driven:
 			errs = append(errs, s.cut(ctx, l, all[i], cut, cutting, version))
 		case l.Limits:
 			errs = append(errs, s.movePart(ctx, l, all[i], to.gauges, version))
@@ -280,12 +281,12 @@ func (s *Scheduler) move(ctx context.Context, l *loop, seen store.Adaptation, ve
 			return err
 		}
 	}
-	return s.put(ctx, l, l.control.Tick(seen.Limit, sampleOf(last, seen)), seen, version, 0)
+	return s.put(ctx, l, l.control.Tick(seen.Limit, sampleOf(last, seen)), seen, version, store.Adapt{})
 }
 
 // nudge lets Redis see what is due of a limit that its loop leaves alone.
 func (s *Scheduler) nudge(ctx context.Context, version int64, seen store.Adaptation, limit int, cause string) error {
-	_, err := s.store.Adapt(ctx, store.Adapt{Owner: s.owner, Version: version, Gate: seen.Gate, Limit: limit, Cause: cause})
+	_, err := s.store.Adapt(ctx, store.Adapt{Owner: s.owner, Version: version, Gate: seen.Gate, Limit: limit, Cause: cause, Back: seen.Back})
 	if errors.Is(err, store.ErrNotHolder) || errors.Is(err, store.ErrStale) || errors.Is(err, store.ErrNotAdaptive) {
 		return nil
 	}

@@ -161,17 +161,21 @@ func (s *Scheduler) resume(ctx context.Context, to *triggers, version int64) err
 	if err != nil {
 		return err
 	}
+	var gone []trigger
 	for _, n := range noted {
 		i := slices.IndexFunc(to.all, func(t *trigger) bool { return t.Name == n.Name && t.Do == n.Do && t.Of == n.Of })
 		if i >= 0 && n.Until.After(now) {
 			to.all[i].Active, to.all[i].why, to.all[i].renewed = true, n.Why, time.Time{}
 			continue
 		}
-		gone := trigger{NamedTrigger: policy.NamedTrigger{Name: n.Name, Trigger: policy.Trigger{Do: n.Do, Of: n.Of}}, why: "the policy has it no more"}
+		why := "the policy has it no more"
 		if i >= 0 {
-			gone.why = "nobody looked at it any more"
+			why = "nobody looked at it any more"
 		}
-		if err := s.end(ctx, to, &gone, version); err != nil {
+		gone = append(gone, trigger{NamedTrigger: policy.NamedTrigger{Name: n.Name, Trigger: policy.Trigger{Do: n.Do, Of: n.Of}}, why: why})
+	}
+	for i := range gone { // Now that it is known which of the others act.
+		if err := s.end(ctx, to, &gone[i], version); err != nil {
 			return err
 		}
 	}
@@ -256,7 +260,10 @@ func (s *Scheduler) sense(ctx context.Context, all []*trigger) ([]float64, error
 	var err error
 	seen := make([]float64, len(all))
 	for i, t := range all {
-		if seen[i], err = s.value(ctx, t, &of); err != nil {
+		same := slices.IndexFunc(all[:i], func(before *trigger) bool { return before.Metric == t.Metric && before.MeasuredOf == t.MeasuredOf })
+		if same >= 0 {
+			seen[i] = seen[same]
+		} else if seen[i], err = s.value(ctx, t, &of); err != nil {
 			return nil, err
 		}
 	}

@@ -97,6 +97,22 @@ func (b *triggerBench) acting() (names []string, since time.Time) {
 	return names, since
 }
 
+// until is until when a trigger is taken to act.
+func (b *triggerBench) until(name string) time.Time {
+	b.t.Helper()
+	all, err := b.store.Triggers(b.t.Context())
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	for _, s := range all {
+		if s.Name == name {
+			return s.Until
+		}
+	}
+	b.t.Fatalf("%s does not act", name)
+	return time.Time{}
+}
+
 // told counts what the audit says of triggers.
 func (b *triggerBench) told(action string) int {
 	b.t.Helper()
@@ -185,13 +201,15 @@ func TestTriggersAct(t *testing.T) {
 	}
 }
 
-// TestWhatATriggerDidEndsWithIt: as it leaves the policy, and by its own time where nobody looks any more.
+// TestWhatATriggerDidEndsWithIt: as it leaves the policy, also where nothing is left by which there is anything to look at; and what it holds back has an end
+// of its own, for where nobody looks any more.
 func TestWhatATriggerDidEndsWithIt(t *testing.T) {
 	t.Parallel()
 	b := newTriggerBench(t)
 	cut := deep(policy.ReduceLimit, "global")
 	cut.By = -.5
-	b.put(map[string]policy.Trigger{"stop": deep(policy.PauseJobs, "queue hook"), "cut": cut}, nil)
+	stop := deep(policy.PauseJobs, "queue hook")
+	b.put(map[string]policy.Trigger{"stop": stop, "stop-too": stop, "cut": cut}, nil)
 	run(t, b.store, scheduler.Config{TimerLease: time.Second})
 	hook := store.QueueGate("hook")
 	fill(t, b.store, 20)
@@ -204,7 +222,15 @@ func TestWhatATriggerDidEndsWithIt(t *testing.T) {
 	if left := time.Until(holds[at].Until); left <= 0 || left > store.TriggerLife {
 		t.Errorf("the pause lasts %v more", left)
 	}
-	b.put(nil, nil)
+	await(t, "notes", func() bool { names, _ := b.acting(); return len(names) == 3 })
+	b.put(map[string]policy.Trigger{"stop-too": stop, "cut": cut}, nil)
+	await(t, "one to be gone", func() bool { names, _ := b.acting(); return len(names) == 2 })
+	if ends := b.told(store.AuditUnpause); ends != 0 || b.heldBy(hook, store.HeldDispatch) != store.TriggerAuthor {
+		t.Errorf("what another trigger does too has ended: %d", ends)
+	}
+	if _, err := rollout.Put(t.Context(), b.store, policy.Unlimited(), rollout.Edit{Author: "ada", Reason: "test", Expected: rollout.AnyVersion}); err != nil {
+		t.Fatal(err)
+	}
 	await(t, "its end", func() bool { return b.heldBy(hook, store.HeldDispatch) == "" })
 	await(t, "no notes", func() bool { names, _ := b.acting(); return len(names) == 0 })
 }
@@ -241,4 +267,37 @@ func TestTriggersLeaveOperatorsAlone(t *testing.T) {
 	if part, why := b.part(store.DownstreamRateGate("sms")); part != 1 || why != "" {
 		t.Errorf("what is frozen is %g for %q", part, why)
 	}
+}
+
+// TestAReducedLimitComesBackToWhereItWas, whoever reduced it: what it was is not what the trigger left, by any scheduler that takes over meanwhile, nor by an
+// operator who freezes it meanwhile.
+func TestAReducedLimitComesBackToWhereItWas(t *testing.T) {
+	t.Parallel()
+	b := newTriggerBench(t)
+	cut := deep(policy.ReduceLimit, "downstream smtp")
+	cut.By = -.9
+	b.put(map[string]policy.Trigger{"cut": cut}, map[string]policy.Adaptive{"out": {Of: "downstream smtp", Min: 10, Max: 20}})
+	smtp, by := store.DownstreamGate("smtp"), store.Intervention{Author: "ada"}
+	is := func(want float64) func() bool { return func() bool { part, _ := b.part(smtp); return part == want } }
+	stop := run(t, b.store, scheduler.Config{TimerLease: 200 * time.Millisecond})
+	fill(t, b.store, 20)
+	await(t, "the limit at its min", is(.25))
+	stop()
+	stop = run(t, b.store, scheduler.Config{TimerLease: 200 * time.Millisecond})
+	noted := b.until("cut")
+	await(t, "the second to go on", func() bool { return b.until("cut").After(noted) })
+	stop()
+	if _, err := b.store.Freeze(t.Context(), smtp, true, by); err != nil {
+		t.Fatal(err)
+	}
+	b.empty()
+	run(t, b.store, scheduler.Config{TimerLease: 200 * time.Millisecond})
+	await(t, "no notes", func() bool { names, _ := b.acting(); return len(names) == 0 })
+	if !is(.25)() {
+		t.Error("what is frozen has moved")
+	}
+	if _, err := b.store.Freeze(t.Context(), smtp, false, by); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the limit as it was", is(.5))
 }

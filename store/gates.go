@@ -321,6 +321,8 @@ type Adaptation struct {
 	// each look from Eased on, by a clock that never goes back. Zero is not at all.
 	Push  admission.PressureLevel
 	Eased time.Time
+	// Back is what is in force when no trigger of the policy reduces the limit any more, zero where none does.
+	Back int
 	// Uneven says that a partition has another limit than the first, as when the process died that wrote it.
 	Uneven bool
 }
@@ -363,6 +365,8 @@ type Adapt struct {
 	Number int64
 	// Life is for how long limits of admission are so unless they are moved anew, zero for until they are.
 	Life time.Duration
+	// Back is Adaptation.Back from then on.
+	Back int
 }
 
 // AuditAdapt is a limit that moved by itself, AuditFreeze and AuditThaw an operator who stops that, and lets it go on.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/bits"
 	"strconv"
 	"strings"
 	"time"
@@ -26,6 +27,11 @@ type Question struct {
 	// Usage says of a Take or a Reserve of a tenant and a queue that it is counted among the usage of the day, which is kept of so many tenants;
 	// zero for none.
 	Usage int
+	// Estimated says of a Reserve that Cost is a guess of the moment: an id that has taken another one of the same scope is answered all the same.
+	Estimated bool
+	// MaxKeys is policy.DimensionRules.MaxKeys of a question of a dimension (OfDimension) whose key may find no room for a bucket; zero for one that
+	// always has its own. Limits are then as policy.Compiled.DimensionLimits has them, and Record policy.NoRecord where the policy has records.
+	MaxKeys int
 	// Record is the version of the tenant's record that Limits come from, as policy.Compiled.WayFor tells it; zero where the policy has no records.
 	// Where the store has another the call does nothing (StaleRecordsError).
 	Record int64
@@ -45,6 +51,40 @@ func (q *Question) Scope() admission.Scope {
 	return admission.ScopeAt(level, q.Tenant, q.Queue, q.Class)
 }
 
+// OfDimension reports whether the question is of the value of a dimension, beside the hierarchy: then Tenant is its owner and Queue its key, as
+// policy.Compiled.Dimension returns them, and the global limit is not on its way.
+func (q *Question) OfDimension() bool { return strings.HasPrefix(q.Tenant, admission.DimensionMark) }
+
+// Home names what picks the partition of the question: the tenant, or the scope of a dimension, so that its values spread; "" for any.
+func (q *Question) Home() string {
+	if q.OfDimension() {
+		return q.Tenant + ":" + q.Queue
+	}
+	return q.Tenant
+}
+
+// ShardKeys is how many keys of a dimension stand together in Redis: as many as it packs.
+const ShardKeys = 120
+
+// Shard returns where the key of a dimension stands in its partition, of so many, and for how many keys there is room: their product is no more
+// than MaxKeys, but for at least one key a partition. room is zero for a key that always has its bucket.
+func (q *Question) Shard(partitions int) (shard, room int) {
+	if q.MaxKeys == 0 {
+		return 0, 0
+	}
+	keys := max(1, q.MaxKeys/max(1, partitions))
+	shards := (keys + ShardKeys - 1) / ShardKeys
+	const offset, prime = 14695981039346656037, 1099511628211 // FNV-1a, with the finaliser of MurmurHash3.
+	h := uint64(offset)
+	for i := range len(q.Queue) {
+		h = (h ^ uint64(q.Queue[i])) * prime
+	}
+	h = (h ^ h>>33) * 0xff51afd7ed558ccd
+	h = (h ^ h>>33) * 0xc4ceb9fe1a85ec53
+	at, _ := bits.Mul64(h^h>>33, uint64(shards))
+	return int(at), keys / shards //nolint:gosec // below shards
+}
+
 // Answer is what became of a Question.
 type Answer struct {
 	// Verdict is Admitted where every bucket holds enough, else Refused for headgate.ReasonLimited, ReasonTooCostly or
@@ -52,6 +92,9 @@ type Answer struct {
 	Verdict admission.Verdict
 	// Left is what each bucket holds after the call, by level; 0 where the limit is Disabled.
 	Left [admission.Levels]admission.Micro
+	// Shared says that there was no room for the bucket of a dimension's key: the answer is that of the bucket which such keys share, at
+	// LevelTenant.
+	Shared bool
 }
 
 // RefundWindow is how long after the taking tokens may be refunded, and how long an id that was is remembered.
@@ -79,6 +122,8 @@ type Taken struct {
 	Version  int64
 	Left     [admission.Levels]int64
 	At       Moment
+	// Shared is that of the Answer.
+	Shared bool
 }
 
 // ReservationKept is how long the id of a reservation is remembered, counted from the taking.

@@ -273,7 +273,7 @@ type Looking interface {
 	Loads(ctx context.Context, queues []string) ([]QueueLoad, error)
 	// QueueNames returns all queues by name.
 	QueueNames(ctx context.Context) ([]string, error)
-	// WorkerLoads returns what registered workers told of themselves within WorkerLoadLife.
+	// WorkerLoads returns what registered workers told of themselves within WorkerLoadLife, nil where the policy has nobody tell.
 	WorkerLoads(ctx context.Context) ([]WorkerLoad, error)
 	// LoadHistory returns the points of a service since a time, the earliest first, at most LoadPoints.
 	LoadHistory(ctx context.Context, service string, since time.Time) ([]LoadPoint, error)

@@ -26,6 +26,7 @@ var (
 	limiterReturns     = ofLimiter("lease_returns_total", "Leases that were given back on closing.")
 	limiterReturned    = ofLimiter("returned_tokens_total", "Tokens that were given back on closing, of all scopes.")
 	limiterBlindTokens = ofLimiter("blind_tokens_total", "Cost of the checks admitted while Redis gave no answer.")
+	limiterShared      = ofLimiter("shared_total", "Checks that found no room for the bucket of a dimension's value, and were answered by the one that such values share.")
 	limiterChecks      = ofLimiter("checks_total", "Checks by source (tokens leased, exact by Redis, a cached denial) and result.", "source", "result")
 	limiterBlind       = ofLimiter("blind_checks_total",
 		"Checks to which Redis gave no answer, by the mode of the scope that decided (leased where tokens on lease did) and result.", "mode", "result")
@@ -39,7 +40,7 @@ var (
 // Describe says which metrics they are.
 func (limiterMetrics) Describe(to chan<- *prometheus.Desc) {
 	for _, desc := range []*prometheus.Desc{
-		limiterCalls, limiterGrants, limiterLeased, limiterReturns, limiterReturned, limiterBlindTokens, limiterChecks, limiterBlind,
+		limiterCalls, limiterGrants, limiterLeased, limiterReturns, limiterReturned, limiterBlindTokens, limiterShared, limiterChecks, limiterBlind,
 		limiterHeld, limiterBurst, limiterRate, limiterBoundLeased,
 	} {
 		to <- desc
@@ -58,6 +59,7 @@ func (m limiterMetrics) Collect(to chan<- prometheus.Metric) {
 	counter(limiterReturns, float64(s.Returns))
 	counter(limiterReturned, float64(s.Returned))
 	counter(limiterBlindTokens, float64(s.BlindTokens))
+	counter(limiterShared, float64(s.Shared))
 	for _, c := range s.Checks {
 		counter(limiterChecks, float64(c.N), c.Source.String(), resultOf(c.Admitted))
 	}

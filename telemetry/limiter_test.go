@@ -16,7 +16,7 @@ func TestLimitersStatsAreMetrics(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	err := registry.Register(limiterMetrics{func() limiter.Stats {
 		return limiter.Stats{
-			Calls: 1, Grants: 2, Leased: 3, Returns: 4, Returned: 5, BlindTokens: 6,
+			Calls: 1, Grants: 2, Leased: 3, Returns: 4, Returned: 5, BlindTokens: 6, Shared: 15,
 			Checks: []limiter.CheckCount{{Source: limiter.Exact, Admitted: true, N: 7}, {Source: limiter.Cached, N: 8}},
 			Blind:  []limiter.BlindCount{{Mode: limiter.OutageOpen, Admitted: true, N: 9}, {N: 10}},
 			Levels: []limiter.LevelStats{{Level: admission.LevelTenant, Held: 11, Bound: limiter.Guarantee{Rate: 12.5, Burst: 13, Leased: 14}}},
@@ -64,6 +64,9 @@ headgate_limiter_leased_tokens_total 3
 # HELP headgate_limiter_returned_tokens_total Tokens that were given back on closing, of all scopes.
 # TYPE headgate_limiter_returned_tokens_total counter
 headgate_limiter_returned_tokens_total 5
+# HELP headgate_limiter_shared_total Checks that found no room for the bucket of a dimension's value, and were answered by the one that such values share.
+# TYPE headgate_limiter_shared_total counter
+headgate_limiter_shared_total 15
 `
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want)); err != nil {
 		t.Error(err)

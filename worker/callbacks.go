@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/callback"
 )
@@ -13,6 +14,11 @@ import (
 // guarded returns the config with functions of its user that cannot end the process: what panics is logged, and counts as not there.
 func (c Config) guarded(guard *callback.Guard) Config {
 	c.Observer = c.Observer.guarded(guard)
+	if learn := c.Learn; learn != nil {
+		c.Learn = func(tenant, queue, jobType string, actual admission.Tokens) {
+			guard.Do("Learn", func() { learn(tenant, queue, jobType, actual) })
+		}
+	}
 	c.Backoff = c.Backoff.guarded(guard, "Backoff")
 	for queue, f := range c.QueueBackoff {
 		c.QueueBackoff[queue] = f.guarded(guard, "QueueBackoff["+strconv.Quote(queue)+"]")

@@ -73,6 +73,9 @@ type Config struct {
 	Guard GuardConfig
 	// Observer is told about each job.
 	Observer Observer
+	// Learn, if not nil, is told what each job that ended here has cost, where its handler has told by SetCost: a producer.Producer's Learn, for one.
+	// It is called from many goroutines at a time. A panic of it is logged and changes nothing.
+	Learn func(tenant, queue, jobType string, actual admission.Tokens)
 
 	// sampler measures for the guard; nil is the process. Tests have others.
 	sampler guard.Sampler

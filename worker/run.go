@@ -53,6 +53,9 @@ func (s *session) handle(jobs context.Context, lease store.Lease) {
 		e := s.w.finisher.submit(&lease, a)
 		<-e.done
 		event.Outcome = outcomeOf(e.ended)
+		if learn := s.w.config.Learn; learn != nil && a.spent != nil && (event.Outcome == Completed || event.Outcome == Dead) {
+			learn(lease.Job.Tenant, lease.Job.Queue, lease.Job.Type, a.spent.Cost)
+		}
 		if event.Outcome == Cancelled && !a.cancelled {
 			event.Reason = ReasonCancelled // This worker had not heard of it.
 		}

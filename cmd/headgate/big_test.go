@@ -149,7 +149,7 @@ var bigElsewhere = map[string]string{
 	"config": "reads files", "completion": "prints", "version": "prints", "policy reference": "prints", "policy schema": "prints",
 	"demo": "has a store of its own", "key": "reads and writes a file",
 	"mirror": "reads pages of logs that have bounds: package mirror", "outbox": "enqueues what a database has, as enqueue does: package outbox",
-	"anomaly try": "reads a file", "policy sync": "is policy set of what a database has",
+	"anomaly try": "reads a file", "replay costs": "reads a file", "policy sync": "is policy set of what a database has",
 }
 
 // TestNoCommandHoldsRedisUp has jobs, lanes and tenants with caps in by the command line, runs every command on them, and finds no call

@@ -105,6 +105,29 @@ func TestLimitCommands(t *testing.T) {
 }
 
 // TestTheGlobalLimitIsShownWithItsShares, where several partitions divide it, and no other limit is.
+func TestLimitsOfDimensions(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t)
+	if out := p.run(cli.ExitOK, "limit get +user:123"); out.stdout != "+user:123 has no limit, by default\n" {
+		t.Errorf("%s", out.stdout)
+	}
+	for _, step := range []struct{ line, want string }{
+		{"limit set +user --tokens 60 --per 1m --burst 20", "+user gets 60 tokens a minute and holds 20, its own limit\n"},
+		{"limit get +user:123", "+user:123 gets 60 tokens a minute and holds 20, dimension user\n"},
+		{"limit set +user@premium --tokens 600 --per 1m --burst 50", "+user@premium gets 600 tokens a minute and holds 50, its own limit\n"},
+		{"limit set +user:123 --off", "+user:123 has no limit, its own limit\n"},
+		{"limit delete +user:123", "+user:123 gets 60 tokens a minute and holds 20, dimension user\n"},
+	} {
+		if out := p.run(cli.ExitOK, step.line); out.stdout != step.want {
+			t.Errorf("%s: %q, want %q", step.line, out.stdout, step.want)
+		}
+	}
+	if out := p.run(cli.ExitUsage, "limit get +user@premium:1"); !strings.Contains(out.stderr, "+DIMENSION, +DIMENSION@TIER or +DIMENSION:KEY") {
+		t.Errorf("%s", out.stderr)
+	}
+	p.run(cli.ExitNothing, "limit delete +user:123")
+}
+
 func TestTheGlobalLimitIsShownWithItsShares(t *testing.T) {
 	t.Parallel()
 	server, prefix := redistest.Shared(t), redistest.Prefix(t)

@@ -161,10 +161,10 @@ func TestQueueCommands(t *testing.T) {
 	p.run(cli.ExitOK, "queue list")
 	p.enqueue("a", "b")
 	queues, _ := p.object(cli.ExitOK, "queue list")["queues"].([]any)
-	fields := strings.Fields("classes dead last_dispatched_at later later_at_least pools queue ready running slots spilled waiting workers")
+	fields := strings.Fields("classes dead later later_at_least pools queue ready running slots spilled waiting workers")
 	checkKeys(t, "a queue", queues[0], fields)
 	show := p.object(cli.ExitOK, "queue show mail")
-	checkKeys(t, "a queue shown", show, strings.Fields("classes dead gates last_dispatched_at later later_at_least pools queue ready running slots spilled tenants tenants_partial waiting worker_list workers"))
+	checkKeys(t, "a queue shown", show, strings.Fields("classes dead gates later later_at_least pools queue ready running slots spilled tenants tenants_partial waiting worker_list workers"))
 	peek := p.object(cli.ExitOK, "queue peek mail")
 	checkKeys(t, "what is next", peek, strings.Fields("classes queue turn turn_left"))
 	p.run(cli.ExitOK, "pause --tenant acme --reason maintenance")
@@ -178,6 +178,12 @@ func TestQueueCommands(t *testing.T) {
 		if out := p.run(cli.ExitNothing, line); !strings.Contains(out.stderr, "unknown queue none") {
 			t.Errorf("%s: %s", line, out.stderr)
 		}
+	}
+	p.run(cli.ExitOK, "resume --tenant acme --reason done")
+	_, err := p.store.Partitions()[0].Register(t.Context(), "w", mailPool, 1, time.Minute)
+	must(t, err)
+	if q := p.object(cli.ExitOK, "queue show mail"); q["last_dispatched_at"] == nil {
+		t.Errorf("a job went to a worker, the other waits: %v", q)
 	}
 }
 

@@ -97,7 +97,7 @@ func lineFault(line string) string {
 	switch {
 	case err != nil:
 		return err.Error()
-	case !c.HasParent() || c.HasSubCommands() && len(rest) > 0 && !strings.HasPrefix(rest[0], "-"):
+	case !c.HasParent() || c.HasSubCommands() && len(rest) > 0 && !strings.HasPrefix(rest[0], "-") && c.ValidateArgs(rest[:1]) != nil:
 		return "there is no such command"
 	}
 	for _, word := range rest {

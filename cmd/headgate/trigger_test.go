@@ -16,7 +16,7 @@ import (
 	"github.com/headgate/headgate/store"
 )
 
-// TestTriggersAreToldTriedAndChanged by the command line: one that acts, one that would have acted twice in the last hour, by its history.
+// TestTriggersAreToldTriedAndChanged by the command line: one that acts, and how often it would have in the last hour, of which there is one point here.
 func TestTriggersAreToldTriedAndChanged(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t)
@@ -88,16 +88,28 @@ func TestAWorkerTellsOfTriggers(t *testing.T) {
 	told := make(chan map[string]any, 10)
 	o := newObserver(t, func(*http.Request, string, int) int { return http.StatusNoContent })
 	o.event = func(event map[string]any) { told <- event }
+	server := addressOf(d, "serve", "--address", "127.0.0.1:0", "--insecure-no-auth")
+	shows := func(line string) func() bool {
+		return func() bool {
+			return strings.Contains(call(t, http.MethodGet, server+"/metrics", "", http.StatusOK), "headgate_trigger_active") == (line != "") &&
+				strings.Contains(call(t, http.MethodGet, server+"/metrics", "", http.StatusOK), line)
+		}
+	}
+	if !shows("")() {
+		t.Error("the metric shows a trigger that does not act yet")
+	}
 	stop := d.work(append(o.flags(), "--set", "scheduler.timer_lease=5s", "--exec", "true")...)
 	event := <-told
 	data, _ := event["data"].(map[string]any)
 	if event["type"] != "headgate.trigger.active" || event["subject"] != "calm" || data["active"] != true || data["why"] != "queue_depth of queue hook below 5 for 1s, it is 0" {
 		t.Errorf("%v", event)
 	}
-	_, err = rollout.Put(t.Context(), d.store, policy.Policy{Load: &policy.LoadRules{}}, rollout.Edit{Author: "ada", Reason: "test", Expected: rollout.AnyVersion})
+	eventually(t, shows(`headgate_trigger_active{name="calm"} 1`))
+	_, err = rollout.Put(t.Context(), d.store, policy.Policy{}, rollout.Edit{Author: "ada", Reason: "test", Expected: rollout.AnyVersion})
 	must(t, err)
 	if event = <-told; event["type"] != "headgate.trigger.cleared" || event["subject"] != "calm" {
 		t.Errorf("%v", event)
 	}
+	eventually(t, shows(""))
 	checkLog(t, stop().stderr)
 }

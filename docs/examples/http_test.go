@@ -78,6 +78,52 @@ func TestAnHTTPHandlerIsLimited(t *testing.T) {
 	}
 }
 
+func TestARequestTakesOfAllDimensionsOrOfNone(t *testing.T) {
+	t.Parallel()
+	hg := open(t)
+	ctx := t.Context()
+	text := []byte(`{"dimensions": {
+		"ip":    {"by": ["/24", "/64"], "limit": {"tokens": 20, "per": "1h", "burst": 2}},
+		"route": {"limit": {"tokens": 1000, "per": "1s"}, "keys": {"POST-/v1/pay": {"tokens": 50, "per": "1s"}}},
+		"user":  {"limit": {"tokens": 60, "per": "1m", "burst": 20}, "tiers": {"premium": {"tokens": 600, "per": "1m", "burst": 100}}}}}`)
+	check(t, hg.Policy().Change(ctx, headgate.Edit{}, func(p *headgate.Policy) {
+		merged, err := p.Document.Merge(text)
+		check(t, err)
+		*p.Document = merged
+	}))
+	limiter, err := hg.Limiter(headgate.LimiterConfig{Timeout: 10 * time.Second})
+	check(t, err)
+	defer func() { check(t, limiter.Close(ctx)) }()
+	proxies := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
+	//snippet:begin dimensions
+	limit, err := httplimit.New(limiter.Verdicts(), httplimit.Config{
+		Tenant: httplimit.FromHeader("X-API-Key"),
+		Also: []httplimit.Also{
+			{Dimension: "ip", Value: httplimit.FromAddress(proxies)},
+			{Dimension: "route", Value: httplimit.FromRoute(nil)},
+			{Dimension: "user", Value: func(r *http.Request) string { return r.Header.Get("X-User") }}, // as whatever authenticates has set it
+		},
+	})
+	//snippet:end
+	check(t, err)
+	handler := limit.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	for i, want := range []int{200, 200, 429} {
+		request, answer := httptest.NewRequestWithContext(ctx, http.MethodPost, "/v1/pay", http.NoBody), httptest.NewRecorder()
+		request.RemoteAddr, request.Pattern = "203.0.113."+strconv.Itoa(i)+":80", "POST /v1/pay"
+		request.Header.Set("X-User", strconv.Itoa(i))
+		if handler.ServeHTTP(answer, request); answer.Code != want {
+			t.Errorf("%d, want %d: %v %s", answer.Code, want, answer.Header(), answer.Body)
+		}
+	}
+	//snippet:begin also
+	allowed, err := limiter.Check(ctx, headgate.Request{Tenant: "acme", Also: []headgate.Dimension{{Name: "user", Value: "123"}, {Name: "ip", Value: "2001:db8::7"}}})
+	//snippet:end
+	check(t, err)
+	if allowed.Scope != "+ip:2001-db8--/64" || allowed.Remaining != 1 {
+		t.Errorf("%+v", allowed)
+	}
+}
+
 func TestTwoLimitsNest(t *testing.T) {
 	t.Parallel()
 	hg := open(t)

@@ -13,17 +13,17 @@ import (
 // admitRows are calls of Enqueue and EnqueueBatch.
 func admitRows() []row {
 	return []row{
-		{"Enqueue, a slot is free", "admit: place_alone, to the stream", 1, func(s *site) func() func() {
+		{"Enqueue, a slot is free", "admit: straight", 1, func(s *site) func() func() {
 			return s.enqueues(admission.PlaceReady, "")
 		}},
-		{"the same, the first in a tenth of a second", "admit: memory_left, place_alone", 1, func(s *site) func() func() {
+		{"the same, the first in a tenth of a second", "admit: memory_left, straight", 1, func(s *site) func() func() {
 			s.forgetful = true
 			return s.enqueues(admission.PlaceReady, "")
 		}},
-		{"Enqueue with a downstream", "admit: place_alone, holds", 1, func(s *site) func() func() {
+		{"Enqueue with a downstream", "admit: straight, holds", 1, func(s *site) func() func() {
 			return s.enqueues(admission.PlaceReady, "api")
 		}},
-		{"Enqueue, none is, the tenant waits already", "admit: place_alone, to its lane", 1, func(s *site) func() func() {
+		{"Enqueue, none is, the tenant waits already", "admit: place, lane, fill finds no room", 1, func(s *site) func() func() {
 			s.fillSlots()
 			s.enqueue(s.urgent(0))
 			return s.enqueues(admission.PlaceWaiting, "")

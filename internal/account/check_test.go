@@ -19,6 +19,7 @@ func checkRows() []row {
 		{"Limiter.Check, refused", "grant: path, refusal_of", 1, func(s *site) func() func() {
 			return s.checks(admission.Refused)
 		}},
+		{"a check of a tenant and three dimensions", "check: path, dimension_enter", 1, func(s *site) func() func() { return s.besides() }},
 		{"64 checks that share a call", "grant: begin, path", store.MaxBatchJobs, func(s *site) func() func() { return s.grants(0) }},
 		{"the same where tenants have records", "grant: begin, stale_reply, path", store.MaxBatchJobs, func(s *site) func() func() {
 			s.records(0, tenants)
@@ -28,6 +29,24 @@ func checkRows() []row {
 		}},
 		{"an edit of a tenant's record, beside 10", "tenant_record", 1, func(s *site) func() func() { return s.edits(10) }},
 		{"an edit of a record, beside 10,000", "tenant_record", 1, func(s *site) func() func() { return s.edits(10_000) }},
+	}
+}
+
+// besides asks for tokens of a tenant's way and of three dimensions, all or none, of which each time's keys are known.
+func (s *site) besides() func() func() {
+	questions := []store.Question{{Tenant: tenantName(0), Queue: queue, Class: admission.Medium, Cost: 1, Limits: [admission.Levels]admission.Limit{ample, ample, ample, ample}}}
+	none := admission.Limit{Disabled: true}
+	for _, owner := range []string{"+user", "+ip", "+route"} {
+		questions = append(questions, store.Question{Tenant: owner, Queue: "key", Cost: 1, MaxKeys: 100_000, Limits: [admission.Levels]admission.Limit{ample, ample, ample, none}})
+	}
+	return func() func() {
+		return func() {
+			granted, _, err := s.store.Check(s.Context(), 0, false, questions)
+			s.check(err)
+			if !granted {
+				s.Error("not granted")
+			}
+		}
 	}
 }
 

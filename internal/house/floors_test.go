@@ -34,6 +34,7 @@ var rooms = []room{
 	{path: "internal/hyperloglog", floor: pureFloor},
 	{path: "internal/fairness", floor: pureFloor},
 	{path: "internal/trace", floor: pureFloor},
+	{path: "internal/estimate", floor: pureFloor},
 	{path: "internal/limitheader", floor: pureFloor},
 	{path: "internal/unary", floor: 2},
 	{path: "internal/keyspace", floor: 2},

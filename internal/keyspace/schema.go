@@ -82,7 +82,7 @@ var Schema = []Kind{
 	{"reserved:TENANT:ID", "string", "what was taken for a reservation of that id, for two minutes"},
 	{"periodic", "hash", "the last tick of each periodic job, a hint for missed ones"},
 	{"followers", "hash", "up to which dead letter `OnDead` was told, up to which transition `OnBreaker`, up to which anomaly `OnAnomaly`, up to which entry of the audit `OnTrigger`"},
-	{"b:TENANT", "hash", "a tenant's buckets by the rest of their scope, packed (fragments/bucket.lua), `!` when they are full, `~` when its record was changed; the global one is in `state`"},
+	{"b:TENANT", "hash", "a tenant's buckets by the rest of their scope, packed (fragments/bucket.lua), `!` when they are full, `~` when its record was changed; the global one is in `state`. Of dimensions TENANT is `+DIMENSION+SHARD` of up to 120 keys, packed together, with `^` until when those that are full are not looked for again, and `+DIMENSION` of keys with limits of their own and, under no name, of the bucket that keys without room share; DIMENSION may be DIMENSION@TIER"},
 	{"shares", "hash", "of several partitions: a gate's whole bound and this one's fraction of it; that of the global rate is in `state`"},
 	{"adaptive", "hash", "gates whose limits move by themselves, and l:global and l:q:QUEUE, limits of admission that do → what is in force, between which bounds, and why it was changed last"},
 	{"lease:SCOPE", "hash", "limiter → end and tokens of its lease, with a TTL"},

@@ -291,18 +291,10 @@ func (a *admitting) enter() {
 	}
 	a.forgetQueues()
 	a.tellRedrives()
-	if e := &a.entering[0]; len(a.entering) == 1 && e.start == 0 && e.redrive == nil && !e.spilled && !e.job.counted && !e.job.Dated && isPlain(a.jobs[e.at].Job) {
-		c.JoinedAlone(&e.job.Job)
-	}
 	m.fill(c, a.now)
 	for i := range a.entering {
 		a.answer(c, &a.entering[i])
 	}
-}
-
-// isPlain reports whether a job owns nothing but its record.
-func isPlain(j *admission.Job) bool {
-	return len(j.Payload) <= store.LargePayload && j.Unique.Key == ""
 }
 
 // place brings a job to where it waits.

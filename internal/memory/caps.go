@@ -390,6 +390,8 @@ func (m *model) override(now int64, name string, limit int, duration time.Durati
 	if limit != a.Limit {
 		a.Before, a.Why, a.Changed = a.Limit, cause, time.UnixMicro(now)
 		m.applyMoved(c, name, limit, 0)
+	} else if a.Back > 0 && a.IsLimits() {
+		m.limitsMoved(name, func() { a.lasts(m.filled, 0) })
 	}
 	m.record(now, by, action, name, m.heldAt(name), duration)
 	c.WakeFreed()

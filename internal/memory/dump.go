@@ -149,6 +149,9 @@ func (d *dump) limits() {
 	for tenant, at := range d.bank.Changes() {
 		d.add("limits of %s changed at %d", tenant, at)
 	}
+	for shard, until := range d.bank.Swept() {
+		d.add("%s swept until %d", shard, until)
+	}
 	for tenant, r := range d.records {
 		d.add("record %s %d %s", tenant, r.Version, r.Text)
 	}

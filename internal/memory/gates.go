@@ -138,7 +138,7 @@ func (p *Partition) Pause(_ context.Context, name store.GateName, duration time.
 // pause shuts a gate, which keeps its limit for later.
 func (m *model) pause(name store.GateName, duration time.Duration, by store.Intervention, now int64) (held int) {
 	c := m.begin(now)
-	renewed := by.Author == store.TriggerAuthor && m.pausedBy(name) == store.TriggerAuthor
+	renewed := by.Author == store.TriggerAuthor && m.paused(name) && m.gateNotes[string(name)].held.author == store.TriggerAuthor
 	then := m.inForce(string(name))
 	if then == 0 {
 		then = store.Unlimited
@@ -152,17 +152,15 @@ func (m *model) pause(name store.GateName, duration time.Duration, by store.Inte
 	return held
 }
 
-// pausedBy is who has paused what a gate guards; empty for nobody.
-func (m *model) pausedBy(name store.GateName) string {
-	if limit, own := m.ownLimit(string(name)); own && limit == 0 {
-		return m.gateNotes[string(name)].held.author
-	}
-	return ""
+// paused reports whether what a gate guards is.
+func (m *model) paused(name store.GateName) bool {
+	limit, own := m.ownLimit(string(name))
+	return own && limit == 0
 }
 
-// ofOthers reports whether a hold is another's than theirs who act, where that are triggers.
+// ofOthers reports whether triggers act on what somebody else holds back, by whatever name, or by none.
 func ofOthers(by store.Intervention, author string) bool {
-	return by.Author == store.TriggerAuthor && author != "" && author != store.TriggerAuthor
+	return by.Author == store.TriggerAuthor && author != store.TriggerAuthor
 }
 
 // PauseAtLeast is Pause but for what is paused for as long, as store.Gates.PauseAtLeast.
@@ -171,10 +169,10 @@ func (p *Partition) PauseAtLeast(_ context.Context, name store.GateName, duratio
 		return false, err
 	}
 	p.write(func(m *model, now int64) {
-		limit, own := m.ownLimit(string(name))
-		if own && limit == 0 {
-			until := m.gateNotes[string(name)].until
-			if ofOthers(by, m.pausedBy(name)) || until == 0 || duration > 0 && until+store.PauseSlack.Microseconds() >= now+duration.Microseconds() {
+		if m.paused(name) {
+			note := m.gateNotes[string(name)]
+			until := note.until
+			if ofOthers(by, note.held.author) || until == 0 || duration > 0 && until+store.PauseSlack.Microseconds() >= now+duration.Microseconds() {
 				return
 			}
 		}
@@ -190,8 +188,7 @@ func (p *Partition) Unpause(_ context.Context, name store.GateName, by store.Int
 		return false, err
 	}
 	p.write(func(m *model, now int64) {
-		limit, own := m.ownLimit(string(name))
-		if was = own && limit == 0 && !ofOthers(by, m.pausedBy(name)); !was {
+		if was = m.paused(name) && !ofOthers(by, m.gateNotes[string(name)].held.author); !was {
 			return
 		}
 		c := m.begin(now)
@@ -238,7 +235,7 @@ func (p *Partition) suspend(name store.GateName, action string, duration time.Du
 			until = microTime(before.until)
 			return
 		}
-		if ofOthers(by, before.held.author) {
+		if suspended && ofOthers(by, before.held.author) {
 			return
 		}
 		m.suspended[string(name)] = s

@@ -31,10 +31,11 @@ func (m *model) check(now, version int64, peek bool, questions []store.Question,
 		return false, at, err
 	}
 	c := m.charging(&m.bank, now)
+	c.Enter(questions)
 	granted = true
 	for i := range questions {
-		q := &questions[i]
-		answers[i].Verdict = c.Take(c.PathOf(&q.Limits, q.Tenant, q.Queue, q.Class), q.Cost)
+		answers[i].Verdict = c.Take(c.WayOf(&questions[i]), questions[i].Cost)
+		answers[i].Verdict.Scope = bank.Named(answers[i].Verdict.Scope)
 		granted = granted && answers[i].Verdict.Decision == admission.Admitted
 	}
 	if !granted || peek {
@@ -42,8 +43,9 @@ func (m *model) check(now, version int64, peek bool, questions []store.Question,
 	}
 	for i := range questions {
 		q := &questions[i]
-		for _, step := range c.PathOf(&q.Limits, q.Tenant, q.Queue, q.Class) {
+		for _, step := range c.WayOf(q) {
 			answers[i].Left[step.Scope.Level()], _ = c.LevelOf(step)
+			answers[i].Shared = q.OfDimension() && step.Scope.Level() == admission.LevelTenant
 		}
 		if q.Measured {
 			answers[i].Verdict.Pressure = m.pressureOf(q.Queue, now)
@@ -77,7 +79,7 @@ func (p *Partition) Take(_ context.Context, version int64, question store.Questi
 	var at store.Moment
 	p.write(func(m *model, now int64) { granted, at, err = m.check(now, version, false, questions[:], answers[:]) })
 	if granted {
-		receipt = store.Taken{Question: question, Version: version, At: at}
+		receipt = store.Taken{Question: question, Version: version, At: at, Shared: answers[0].Shared}
 		for level, left := range answers[0].Left {
 			receipt.Left[level] = int64(left)
 		}
@@ -108,7 +110,8 @@ func (p *Partition) Commit(_ context.Context, id string, receipt store.Taken, ac
 }
 
 func (m *model) commit(now int64, id string, receipt *store.Taken, actual admission.Tokens) store.Refund {
-	q, elapsed := &receipt.Question, m.bucketTime(now)-receipt.At.Time
+	q, elapsed, c := &receipt.Question, m.bucketTime(now)-receipt.At.Time, m.charging(&m.bank, now)
+	c.Enter([]store.Question{*q}) // Also of one that comes late or again: the script has read the buckets by then.
 	m.refunded.Passed(m.over(now))
 	until, again := m.refunded.Find(id)
 	switch {
@@ -118,13 +121,13 @@ func (m *model) commit(now int64, id string, receipt *store.Taken, actual admiss
 		return store.RefundedBefore
 	}
 	m.refunded.Put(id, now+store.RefundWindow.Microseconds())
-	c, since := m.charging(&m.bank, now), buckets.MicroOf(admission.Tokens(m.refunds-receipt.At.Refunds))
+	since := buckets.MicroOf(admission.Tokens(m.refunds - receipt.At.Refunds))
 	m.use(now, now-elapsed, q, counts.Settled(q.Cost, actual))
 	if actual < q.Cost && c.Changed(q.Tenant, receipt.At.Time) { // Limits are others since: the buckets may have been others.
 		m.advance(now)
 		return store.Refunded
 	}
-	c.TrueUp(c.PathOf(&q.Limits, q.Tenant, q.Queue, q.Class), q.Cost, actual, buckets.Span(elapsed), func(step buckets.LevelLimit) buckets.Micro {
+	c.TrueUp(c.WayOf(q), q.Cost, actual, buckets.Span(elapsed), func(step buckets.LevelLimit) buckets.Micro {
 		// What came in since may have found the bucket full had the tokens not been taken. Then it is not owed.
 		return step.Limit.Burst - buckets.Micro(receipt.Left[step.Scope.Level()]) - step.Limit.Came(buckets.Span(elapsed)) - since
 	})
@@ -153,7 +156,7 @@ func (p *Partition) Reserve(_ context.Context, version int64, id string, q store
 
 func (m *model) reserve(now, version int64, id string, q store.Question) (answer store.Answer, taken store.Reservation, err error) {
 	if known, ok := m.reservation(now, id); ok {
-		if kept := &known.Taken.Question; kept.Scope() != q.Scope() || kept.Cost != q.Cost {
+		if kept := &known.Taken.Question; kept.Scope() != q.Scope() || kept.Cost != q.Cost && !q.Estimated {
 			return answer, taken, store.ErrReservationOther
 		}
 		known.Taken.Question.Limits, known.Taken.Question.Usage, known.Taken.Question.Record, known.Again = q.Limits, q.Usage, q.Record, true

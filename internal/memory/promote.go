@@ -309,7 +309,8 @@ func (m *model) adapt(now int64, to *store.Adapt) (number int64, err error) {
 	note := m.gateNotes[name]
 	limit, _ := m.ownLimit(name)
 	byOthers := !isLimits(name) && (!a.IsRate() && m.inForce(name) != a.Limit || limit != 0 && note.until != 0)
-	if a.Frozen != nil && !over && !(a.IsRate() && to.Limit == a.Limit) || byOthers || to.Number != 0 && to.Number < a.number {
+	frozen := a.Frozen != nil && !over && !((a.IsRate() || a.IsLimits()) && to.Limit == a.Limit)
+	if frozen || byOthers || to.Number != 0 && to.Number < a.number {
 		return 0, nil
 	}
 	if over {
@@ -321,6 +322,8 @@ func (m *model) adapt(now int64, to *store.Adapt) (number int64, err error) {
 		a.number = to.Number
 	}
 	a.Cause, a.At = to.Cause, time.UnixMicro(now)
+	reduced := a.Back > 0 || to.Back > 0
+	a.Back = to.Back
 	limit = a.Clamp(to.Limit)
 	eases := a.Push > 0 && m.filled >= a.Eased.UnixMicro()
 	if eases {
@@ -336,7 +339,7 @@ func (m *model) adapt(now int64, to *store.Adapt) (number int64, err error) {
 			c.WakeFreed()
 			m.fill(c, now)
 		}
-		if a.IsLimits() {
+		if a.IsLimits() && reduced {
 			m.limitsMoved(name, func() { a.lasts(m.filled, to.Life) })
 		}
 		return a.number, nil

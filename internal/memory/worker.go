@@ -371,8 +371,12 @@ func (p *Partition) Triggers(context.Context) (all []store.TriggerState, err err
 // WorkerLoads returns what workers told lately, as store.Looking.WorkerLoads.
 func (p *Partition) WorkerLoads(context.Context) (all []store.WorkerLoad, err error) {
 	p.read(func(m *model, now int64) {
+		if m.load == 0 {
+			return
+		}
+		all = []store.WorkerLoad{}
 		for _, name := range sortedNames(m.workers) {
-			if l, there := m.loads[name]; there && m.load > 0 && time.UnixMicro(now).Sub(l.At) <= store.WorkerLoadLife {
+			if l, there := m.loads[name]; there && time.UnixMicro(now).Sub(l.At) <= store.WorkerLoadLife {
 				all = append(all, l)
 			}
 		}

@@ -85,9 +85,25 @@ func ReadLimitConfig(ctx context.Context, s store.Deployment, current policy.Pol
 	return v, err
 }
 
+func (v *LimitConfig) ofDimension(current *policy.Policy, compiled *policy.Compiled) (err error) {
+	if v.Own, err = current.OwnLimit(v.Scope); err != nil {
+		return err
+	}
+	if limit, there := compiled.DimensionLimit(v.Scope); there {
+		v.InForce = limitOf(&limit)
+	}
+	if rule := current.DimensionClause(v.Scope); rule.Path != nil {
+		v.Rule = &Rule{rule.Of, rule.Pointer()}
+	}
+	return nil
+}
+
 // LimitConfigOf shows the limit of a scope, by a policy and what Prepare made of it. A bad scope is a *headgate.FieldError.
 func LimitConfigOf(current policy.Policy, compiled *policy.Compiled, scope admission.Scope) (LimitConfig, error) {
 	v := LimitConfig{Scope: scope}
+	if scope.OfDimension() {
+		return v, v.ofDimension(&current, compiled)
+	}
 	tenant, queue, class, err := scope.Parts()
 	if err != nil {
 		return v, err

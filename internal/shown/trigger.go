@@ -65,6 +65,7 @@ func TriggersOf(ctx context.Context, s store.Deployment, current policy.Policy) 
 		t := &v.Triggers[i]
 		t.Active, t.Do, t.Of, t.Since, t.Why = true, n.Do, n.Of, Stamp(n.Since), n.Why
 	}
+	slices.SortFunc(v.Triggers, func(a, b Trigger) int { return strings.Compare(a.Name, b.Name) })
 	return v, nil
 }
 

@@ -62,11 +62,22 @@ type place struct {
 // find looks the columns up in the header of the file and reports every missing one at once: those that must be there, and those that
 // were named.
 func (c *Columns) find(header []string) (place, error) {
+	places, err := findAll(c.All(), header)
+	if err != nil {
+		return place{}, err
+	}
+	return place{
+		arrival: places[0], kind: places[1], status: places[2], runTime: places[3], tenant: places[4],
+		prompt: places[5], negative: places[6], images: places[7], steps: places[8], downstream: places[9],
+	}, nil
+}
+
+// findAll returns where columns are, in their order.
+func findAll(columns []Column, header []string) ([]cell, error) {
 	at := make(map[string]int, len(header))
 	for i, name := range header {
 		at[strings.TrimSpace(name)] = i
 	}
-	columns := c.All()
 	places := make([]cell, len(columns))
 	var missing []error
 	for i, column := range columns {
@@ -87,10 +98,7 @@ func (c *Columns) find(header []string) (place, error) {
 	}
 	if len(missing) > 0 {
 		missing = append(missing, fmt.Errorf("the file has: %s", strings.Join(header, ", ")))
-		return place{}, errors.Join(missing...)
+		return nil, errors.Join(missing...)
 	}
-	return place{
-		arrival: places[0], kind: places[1], status: places[2], runTime: places[3], tenant: places[4],
-		prompt: places[5], negative: places[6], images: places[7], steps: places[8], downstream: places[9],
-	}, nil
+	return places, nil
 }

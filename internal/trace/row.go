@@ -112,7 +112,7 @@ func arrival(text string) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, errors.New("no arrival")
 	}
-	for _, layout := range []string{time.DateTime, time.RFC3339, "2006-01-02T15:04:05"} {
+	for _, layout := range []string{time.DateTime, time.RFC3339, "2006-01-02T15:04:05", "2006-01-02 15:04:05Z07:00"} {
 		if at, err := time.Parse(layout, text); err == nil {
 			return at, nil
 		}

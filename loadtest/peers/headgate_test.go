@@ -54,6 +54,11 @@ func openHeadgate(tb testing.TB, server *redistest.Server) queue {
 	options.PoolSize = 100
 	s, err := redisstore.Open(tb.Context(), newClient(tb, options), redisstore.Config{})
 	check(tb, err)
+	return newQueue(tb, s)
+}
+
+func newQueue(tb testing.TB, s store.Deployment) queue {
+	tb.Helper()
 	// Four limits on every job's way, which no job of these benchmarks exceeds: what is measured includes the checks.
 	limits := policy.Unlimited()
 	plenty := admission.PerSecond(100_000_000)

@@ -18,7 +18,7 @@ func newRateLimiters(limit rate.Limit, burst int, scopes ...string) *rates {
 	return r
 }
 
-func (r *rates) allow(scopes *[4]string) bool {
+func (r *rates) allow(scopes []string) bool {
 	for _, scope := range scopes {
 		limiter, ok := r.limiters.Load(scope)
 		if !ok || !limiter.(*rate.Limiter).Allow() {
@@ -31,14 +31,16 @@ func (r *rates) allow(scopes *[4]string) bool {
 // BenchmarkLocal is what a check in one process costs without Headgate: T3 and T4 divide package limiter's benchmark of the
 // same name by it.
 func BenchmarkLocal(b *testing.B) {
-	scopes := [4]string{"global", "acme", "acme:mail", "acme:mail:high"}
-	b.Run("check=admitted/by=time-rate", func(b *testing.B) {
-		p := newRateLimiters(1e9, 1e9, scopes[:]...)
-		b.ReportAllocs()
-		for b.Loop() {
-			if !p.allow(&scopes) {
-				b.Fatal("refused")
+	scopes := []string{"global", "acme", "acme:mail", "acme:mail:high", "+user:123", "+route:GET-/v1/pay", "+ip:203.0.113.0/24"}
+	for name, scopes := range map[string][]string{"": scopes[:4], "-7": scopes} { // With three dimensions the way of four levels has seven limits.
+		b.Run("check=admitted/by=time-rate"+name, func(b *testing.B) {
+			p := newRateLimiters(1e9, 1e9, scopes...)
+			b.ReportAllocs()
+			for b.Loop() {
+				if !p.allow(scopes) {
+					b.Fatal("refused")
+				}
 			}
-		}
-	})
+		})
+	}
 }

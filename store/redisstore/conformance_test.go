@@ -64,12 +64,12 @@ func TestScriptsStayInTheirSlot(t *testing.T) {
 	conformHalves(t, redistest.SharedCluster(t), "#!lua flags=allow-oom\n", clusterSteps)
 }
 
-func conformHalves(t *testing.T, server *redistest.Server, preamble string, steps int) {
+func conformHalves(t *testing.T, server *redistest.Server, preamble string, steps int, theme ...string) {
 	t.Helper()
 	for half := range conformanceHalves {
 		t.Run(strconv.Itoa(half), func(t *testing.T) {
 			t.Parallel()
-			conform(t, server, preamble, steps, half == 1)
+			conform(t, server, preamble, steps, half == 1, theme...)
 		})
 	}
 }
@@ -197,6 +197,7 @@ var walkThemes = map[string][]string{
 	"adaptive":   {"adapt", "admit", "report", "read", "adapt", "finish", "adapt", "report", "promote", "register", "policy", "gate"},
 	"limits":     {"scale", "record", "check", "take", "grant", "refund", "record", "reserve", "admit", "scale", "read", "finish", "promote", "policy", "shadow"},
 	"algorithms": {"take", "refund", "policy", "grant", "refund", "take", "admit", "read", "finish", "check", "scale", "record", "reserve"},
+	"alone":      {"admit", "admit", "gate", "read", "finish", "admit", "finish", "promote", "register", "cancel"},
 	"loads":      {"loads", "heartbeat", "rates", "heartbeat", "promote", "policy", "register", "reclaim"},
 	"semaphores": {"semaphore", "semaphore", "semaphore", "policy", "admit"},
 	"breakers":   {"report", "probe", "admit", "promote", "read", "finish", "register", "force"},
@@ -220,7 +221,10 @@ func (w *walk) begin(bounds memory.Bounds) {
 		w.themes = []string{"", "losses", "letters", "spills", "breakers", "", "spills", "adaptive", "semaphores", "pressed", "loads", "limits", "algorithms"}
 	}
 	if w.theme = pick(w, "theme", w.themes); w.theme != "" {
-		w.gates, w.pools = cmp.Or(map[string]string{"breakers": "breakers", "adaptive": "all"}[w.theme], "none"), walkPools[:1]
+		w.gates, w.pools = cmp.Or(map[string]string{"breakers": "breakers", "adaptive": "all", "alone": "all"}[w.theme], "none"), walkPools[:1]
+	}
+	if w.theme == "alone" {
+		w.pools = walkPools[2:]
 	}
 	w.drawLimits()
 	if w.number("records", 0, 2) == 0 || (w.theme == "limits" || w.theme == "algorithms") && w.number("records of limits", 0, 1) == 0 {

@@ -383,6 +383,9 @@ func (d *redisDump) buckets() {
 		}
 		for field, stored := range d.hash(key) {
 			switch field {
+			case "^":
+				d.add("%s swept until %s", tenant, stored)
+				continue
 			case "!":
 				continue
 			case "~":

@@ -145,11 +145,11 @@ func namesTenant(questions []store.Question) bool {
 // ofQuestions returns the store of the partition that has the buckets of all questions. One of no tenant is of any.
 func (d *many) ofQuestions(questions []store.Question) (*Partition, error) {
 	first := slices.IndexFunc(questions, func(q store.Question) bool { return q.Tenant != "" })
-	part := d.of(questions[first].Tenant)
+	part := d.of(questions[first].Home())
 	for i := range questions {
-		if tenant := questions[i].Tenant; tenant != "" && d.of(tenant) != part {
+		if tenant := questions[i].Home(); tenant != "" && d.of(tenant) != part {
 			return nil, &admission.FieldError{
-				Field: "questions", Value: "of tenants " + strconv.Quote(questions[first].Tenant) + " and " + strconv.Quote(tenant),
+				Field: "questions", Value: "of tenants " + strconv.Quote(questions[first].Home()) + " and " + strconv.Quote(tenant),
 				Allowed: "those of one partition a call: what is decided at once is in one",
 			}
 		}

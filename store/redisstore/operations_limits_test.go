@@ -31,7 +31,10 @@ func (w *walk) someVersion() int64 { return w.version + int64(w.number("another 
 
 // shadow asks what another policy would decide.
 func (w *walk) shadow() {
-	id, version, questions := fmt.Sprint(pick(w, "candidate", []string{"a", "b"}), w.version), w.someVersion(), w.questions(3)
+	id, version, questions := fmt.Sprint(pick(w, "candidate", []string{"a", "b"}), w.version), w.someVersion(), []store.Question{w.question()}
+	for range w.number("more questions", 0, 2) {
+		questions = append(questions, w.question())
+	}
 	w.replied("shadow", func(s store.Partition) redistest.Reply {
 		return redistest.Replied(s.Shadow(w.ctx, version, id, questions))
 	})
@@ -125,9 +128,39 @@ func (w *walk) questions(most int) []store.Question {
 	}
 	questions := make([]store.Question, n)
 	for i := range questions {
-		questions[i] = w.question()
+		questions[i] = w.anyQuestion()
 	}
 	return questions
+}
+
+// ofDimension draws a question of a dimension: of one with room for three keys, of one with several shards, or of a key that always has its bucket.
+func (w *walk) ofDimension() store.Question {
+	q := store.Question{
+		Tenant: pick(w, "dimension", []string{"+user", "+user", "+ip"}), Queue: fmt.Sprint("k", w.number("key", 0, 7)),
+		Cost: admission.Tokens(pick(w, "cost", []int{1, 2, 3, 4, 5, 61})), Limits: w.limits[0], MaxKeys: 3,
+	}
+	if q.Limits[admission.LevelQueue].Disabled {
+		q.Limits[admission.LevelQueue] = admission.PerSecond(2).WithBurst(5)
+	}
+	q.Limits[admission.LevelTenant], q.Limits[admission.LevelPriority] = q.Limits[admission.LevelQueue], admission.Limit{Disabled: true}
+	switch {
+	case q.Tenant == "+ip":
+		q.MaxKeys = 250
+	case q.Queue == "k7":
+		q.MaxKeys, q.Limits[admission.LevelTenant] = 0, admission.Limit{Disabled: true}
+	}
+	if w.owned != nil {
+		q.Record = policy.NoRecord
+	}
+	return q
+}
+
+// anyQuestion draws one of any level, or of a dimension.
+func (w *walk) anyQuestion() store.Question {
+	if w.number("of a dimension", 0, 3) == 3 {
+		return w.ofDimension()
+	}
+	return w.question()
 }
 
 // question draws one of any level.
@@ -172,7 +205,10 @@ func (w *walk) used(q store.Question) store.Question {
 
 // take asks a question whose tokens a later step may refund.
 func (w *walk) take() {
-	q := w.used(w.question())
+	q := w.anyQuestion()
+	if !q.OfDimension() {
+		q = w.used(q)
+	}
 	reply := w.replied(fmt.Sprintf("take %+v", q), func(s store.Partition) redistest.Reply {
 		verdict, receipt, err := s.Take(w.ctx, w.version, q)
 		return redistest.Replied(verdict, receipt, err)
@@ -240,7 +276,7 @@ func (w *walk) grantOnce(questions []store.Question) {
 			q.Cost = 0
 		}
 		level := levelOf(q)
-		for level > admission.LevelGlobal && (q.Limits[level].Disabled || w.number("up", 0, 2) == 0) {
+		for level > admission.LevelGlobal && !q.OfDimension() && (q.Limits[level].Disabled || w.number("up", 0, 2) == 0) {
 			level--
 		}
 		scope := admission.ScopeAt(level, q.Tenant, q.Queue, q.Class)

@@ -75,9 +75,7 @@ func (w *walk) suspend() {
 	tenant, queue := pick(w, "tenant", walkTenants), pick(w, "queue", walkQueues)
 	name := pick(w, "suspended", []store.GateName{store.QueueGate(queue), store.TenantGate(tenant), store.TenantQueueGate(tenant, queue)})
 	length, by := time.Duration(w.number("for", 0, 2))*time.Second, w.by()
-	if w.number("by triggers", 0, 2) == 2 {
-		by.Author = store.TriggerAuthor
-	}
+	by.Author = pick(w, "author", []string{"ada", "", store.TriggerAuthor})
 	resume, pauses := w.number("resume", 0, 2) > 0, w.gates == "all" && w.number("pause", 0, 2) == 2
 	w.resend = func() {
 		w.replied("suspend "+string(name), func(s store.Partition) redistest.Reply {
@@ -344,6 +342,7 @@ func (w *walk) adapt() {
 		Owner: pick(w, "owner", []string{"s1", "s1", "s2"}), Version: w.someVersion(), Gate: pick(w, "gate", []store.GateName{store.DownstreamGate("api"), store.DownstreamGate("api"), store.DownstreamGate("db")}),
 		Limit: w.number("limit", 0, 7), Cause: pick(w, "cause", []string{"gain", "no_gain"}), Number: int64(max(0, w.number("number", -4, 4))),
 	}
+	to.Back = max(0, w.number("back", -2, 2))
 	if w.theme == "adaptive" {
 		to.Owner, to.Gate = "s1", store.DownstreamGate("api")
 	}

@@ -17,12 +17,13 @@ func (w *walk) admit() {
 	if w.theme != "" {
 		n = 8
 	}
-	if w.gates == "lone" {
+	lone := w.gates == "lone" || w.theme == "alone"
+	if lone {
 		n = 1
 	}
 	jobs := make([]store.Candidate, n)
 	for i := range jobs {
-		if w.gates == "lone" || w.gates == "lanes" {
+		if lone || w.gates == "lanes" {
 			jobs[i] = w.plainJob()
 			continue
 		}
@@ -136,12 +137,12 @@ func (w *walk) shed(c *store.Candidate) {
 // plainJob draws a job that owns nothing but its record, of few tenants, of one where its lanes matter.
 func (w *walk) plainJob() store.Candidate {
 	tenant, class := 0, 0
-	if w.gates == "lone" {
+	if w.gates == "lone" || w.theme == "alone" {
 		tenant, class = w.number("tenant", 0, 1), w.number("class", 0, 1)
 	}
 	j := admission.NewJob(walkTenants[tenant], "mail", "t", nil)
 	j.ID, j.Priority, j.Downstream = fmt.Sprintf("j%d", w.number("id", 0, 400)), admission.DefaultClasses()[class].Name, pick(w, "downstream", walkDownstreams)
-	if w.gates == "lanes" && w.number("dated", 0, 2) == 0 {
+	if (w.gates == "lanes" || w.theme == "alone") && w.number("dated", 0, 2) == 0 {
 		j.Deadline = time.UnixMicro(w.now + int64(w.number("deadline", 0, 3_000_000)))
 	}
 	c := store.Candidate{Job: &j, Class: class}

@@ -33,6 +33,12 @@ type Limiter interface {
 	Decide(ctx context.Context, questions []store.Question) (granted bool, source string, answers []store.Answer, err error)
 }
 
+// costs guesses what work will cost by what such work has; an Enqueuer that is one is asked, and without one nothing is learned.
+type costs interface {
+	Learn(tenant, queue, of string, actual admission.Tokens)
+	Guess(tenant, queue, of string, burst admission.Tokens) admission.Tokens
+}
+
 // Config is what the handlers work with.
 type Config struct {
 	Store    store.Deployment
@@ -76,6 +82,8 @@ type API struct {
 	// describedBy is the ETag of the description.
 	describedBy string
 	sessions    *sessions.Sessions
+	// costs are those of jobs and of reservations, nil where nobody learns them.
+	costs costs
 	// tally counts decisions without a job.
 	tally    tally.Tally
 	refusals tally.Sampler
@@ -90,10 +98,16 @@ type API struct {
 func New(config Config) *API {
 	sum := sha256.Sum256(config.Description)
 	known := &limits{store: config.Store}
+	learned, _ := config.Enqueuer.(costs)
+	var learn func(tenant, queue, jobType string, actual admission.Tokens)
+	if learned != nil {
+		learn = learned.Learn
+	}
 	return &API{
+		costs:  learned,
 		config: config, limits: known, documents: documents{store: config.Store}, examining: make(chan struct{}, 1),
 		sessions: sessions.New(sessions.Config{
-			Store: config.Store, Breaker: config.Breaker, Breakers: config.Breakers, Policy: known.snapshot.Load, With: known.with, Missed: config.Missed,
+			Store: config.Store, Breaker: config.Breaker, Breakers: config.Breakers, Policy: known.snapshot.Load, With: known.with, Missed: config.Missed, Learn: learn,
 		}),
 		describedBy: `"` + hex.EncodeToString(sum[:16]) + `"`, began: time.Now(),
 	}

@@ -107,6 +107,7 @@ func (a *API) tell(made *decision) {
 		}
 		return // A call counts once: what its other questions are told follows from this one.
 	}
+	made.beside.tell(a, made)
 }
 
 // try asks a candidate in shadow about the questions of a call, as producers do about jobs. What does not reach Redis is

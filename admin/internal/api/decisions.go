@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/headgate/headgate/admin/access"
@@ -52,6 +53,8 @@ type question struct {
 	Tokens admission.Tokens `json:"tokens"`
 	// Priority is the class, of a scope that names a queue and none.
 	Priority admission.Priority `json:"priority"`
+	// Also are the values of dimensions, by their names.
+	Also map[string]string `json:"also"`
 }
 
 // withPriority returns the question with its class in its scope.
@@ -142,6 +145,9 @@ func (a *API) check(r *route.Request) (*route.Answer, error) {
 		if err := bindScope(r, q.Scope); err != nil {
 			return nil, err
 		}
+		if len(q.Also) > 0 && r.Who.Tenant != "" {
+			return nil, &admission.FieldError{Field: "also", Value: strconv.Itoa(len(q.Also)) + " dimensions", Allowed: "none for a credential of one tenant: they are common to all"}
+		}
 	}
 	r.Note(ask.Metadata.RequestID, ask.Metadata.UserAgent)
 	began := time.Now()
@@ -196,6 +202,10 @@ func (a *API) answered(made *decision) *route.Answer {
 
 // bindScope binds a call to the tenant of a scope. The global one is nobody's: it is not for those who are bound.
 func bindScope(r *route.Request, scope admission.Scope) error {
+	if scope.OfDimension() { // It is of all tenants.
+		_, err := r.Bind(string(admission.Global))
+		return err
+	}
 	tenant, _, _, err := scope.Parts()
 	if err != nil {
 		return err
@@ -218,6 +228,8 @@ type decision struct {
 	policy    *policy.Compiled
 	questions []store.Question
 	answers   []store.Answer
+	// beside are the questions of dimensions, with their answers.
+	beside dimensions
 }
 
 // pressed returns the queue of those asked about that is pressed most, and how much.
@@ -262,13 +274,20 @@ func (a *API) decideTogether(ctx context.Context, asked []question, outermost ad
 		}
 		questions[i] = store.Question{Tenant: tenant, Queue: queue, Class: class, Cost: max(q.Tokens, 1)}
 	}
+	beside, err := a.besideOf(ctx, asked)
+	if err != nil {
+		return decision{}, err
+	}
+	questions = append(questions, beside.questions...)
 	granted, source, answers, err := a.config.Limiter.Decide(ctx, questions)
 	if err != nil {
 		return decision{}, err
 	}
+	own := len(asked)
+	beside.questions, beside.answers = questions[own:], answers[own:]
 	made := decision{
 		view:  decisionView{Allowed: granted, Consumed: granted, Source: source},
-		noted: true, policy: a.limits.snapshot.Load(), questions: questions, answers: answers,
+		noted: true, policy: a.limits.snapshot.Load(), questions: questions[:own], answers: answers[:own], beside: beside,
 	}
 	for i := range answers {
 		if v := &answers[i].Verdict; v.Reason == admission.ReasonUnavailable {
@@ -288,6 +307,7 @@ func (made *decision) show(asked []question, outermost admission.Level) {
 		made.view.Answers = append(made.view.Answers, answerViewOf(asked[i], &made.questions[i], answer, outermost))
 		made.wait = max(made.wait, answer.Verdict.RetryAfter)
 	}
+	made.beside.show(made)
 }
 
 // decideExactly asks the store, with the policy in force.
@@ -299,13 +319,17 @@ func (a *API) decideExactly(ctx context.Context, peek bool, asked []question, ou
 				return err
 			}
 		}
-		granted, answers, err := a.config.Store.Check(ctx, snapshot.Version(), peek, questions)
+		beside, err := besideFor(snapshot, asked)
+		if err != nil {
+			return err
+		}
+		granted, answers, err := a.checkAll(ctx, snapshot.Version(), peek, questions, &beside)
 		if err != nil {
 			return err
 		}
 		made = decision{
 			view: decisionView{Allowed: granted, Consumed: granted && !peek, Source: sourceExact},
-			peek: peek, policy: snapshot, questions: questions, answers: answers,
+			peek: peek, policy: snapshot, questions: questions, answers: answers, beside: beside,
 		}
 		made.show(asked, outermost)
 		return nil

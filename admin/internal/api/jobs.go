@@ -44,7 +44,7 @@ type newJob struct {
 	Type        string            `json:"type"`
 	Priority    string            `json:"priority"`
 	Deadline    time.Time         `json:"deadline"`
-	Cost        *admission.Tokens `json:"cost"`
+	Cost        cost              `json:"cost"`
 	Downstream  string            `json:"downstream"`
 	MaxAttempts int               `json:"max_attempts"`
 	Timeout     string            `json:"timeout"`
@@ -54,6 +54,22 @@ type newJob struct {
 	Payload     json.RawMessage   `json:"payload"`
 	Base64      *string           `json:"payload_base64"`
 	Headers     map[string]string `json:"headers"`
+}
+
+// cost is a number of tokens, or "learned".
+type cost struct {
+	tokens admission.Tokens
+	given  bool
+}
+
+// UnmarshalJSON reads what the schema allows.
+func (c *cost) UnmarshalJSON(text []byte) error {
+	c.given = string(text) != "null"
+	if string(text) == `"learned"` {
+		c.tokens = admission.LearnedCost
+		return nil
+	}
+	return json.Unmarshal(text, &c.tokens)
 }
 
 type newUnique struct {
@@ -74,8 +90,8 @@ func (n *newJob) job(header http.Header) (admission.Job, error) {
 	if n.Priority != "" {
 		job.Priority = admission.Priority(n.Priority)
 	}
-	if n.Cost != nil {
-		job.Cost = *n.Cost
+	if n.Cost.given {
+		job.Cost = n.Cost.tokens
 	}
 	duration := func(pointer, text string, most time.Duration) time.Duration {
 		if text == "" {

@@ -28,7 +28,7 @@ type reservationView struct {
 	Buckets     []bucketView     `json:"buckets"`
 }
 
-// reserve takes tokens for work whose cost is not known yet. What is asked for again under the same id is answered as it was, and counted
+// reserve takes tokens for work whose cost is not known yet, as many as such work has cost of late where the caller does not say. What is asked for again under the same id is answered as it was, and counted
 // nowhere.
 func (a *API) reserve(r *route.Request) (*route.Answer, error) {
 	var ask reserveBody
@@ -70,12 +70,18 @@ func (a *API) decideReserved(r *route.Request, id string, asked question) (made 
 		if err != nil {
 			return err
 		}
+		if asked.Tokens == 0 && a.costs != nil {
+			q.Estimated, q.Cost = true, a.costs.Guess(q.Tenant, q.Queue, "", (*policy.Limits)(&q.Limits).LeastBurst(len(a.config.Store.Partitions())))
+		}
 		if q.Tenant != "" {
 			q.Usage = snapshot.UsageTenants()
 		}
 		answer, got, err := a.config.Store.Reserve(r.Context(), snapshot.Version(), id, q)
 		if err != nil {
 			return err
+		}
+		if got.Again {
+			q.Cost = got.Taken.Question.Cost
 		}
 		granted := answer.Verdict.Decision == admission.Admitted
 		taken, made = got, decision{
@@ -113,7 +119,7 @@ func (a *API) commit(r *route.Request) (*route.Answer, error) {
 	if err := r.Decode(&ask); err != nil {
 		return nil, err
 	}
-	return a.settle(r, &ask)
+	return a.settle(r, &ask, true)
 }
 
 // cancelReservation tells that reserved work did not begin.
@@ -123,10 +129,11 @@ func (a *API) cancelReservation(r *route.Request) (*route.Answer, error) {
 		return nil, err
 	}
 	ask.Tokens = 0
-	return a.settle(r, &ask)
+	return a.settle(r, &ask, false)
 }
 
-func (a *API) settle(r *route.Request, ask *settleBody) (*route.Answer, error) {
+// settle tells the store; begun says that the work did, so that its cost is one to learn from.
+func (a *API) settle(r *route.Request, ask *settleBody, begun bool) (*route.Answer, error) {
 	tenant, _, _, err := ask.Scope.Parts()
 	if err := errors.Join(err, store.ValidateReservation(ask.Reservation), admission.ValidateActualCost(ask.Tokens)); err != nil {
 		return nil, err
@@ -142,6 +149,9 @@ func (a *API) settle(r *route.Request, ask *settleBody) (*route.Answer, error) {
 	done, err := a.committed(r.Context(), kept, ask.Tokens)
 	if err != nil {
 		return nil, err
+	}
+	if begun && a.costs != nil && done != store.RefundedBefore {
+		a.costs.Learn(kept.Taken.Question.Tenant, kept.Taken.Question.Queue, "", ask.Tokens)
 	}
 	return route.OK(settledView{ask.Reservation, kept.Taken.Question.Cost, ask.Tokens, settleResults[done]}), nil
 }

@@ -108,7 +108,7 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 		adaptive, err = readAdaptive(ctx, c.store, papers.gates)
 	}
 	var triggers []store.TriggerState
-	if err == nil {
+	if err == nil && papers.loads { // Without them no policy has triggers.
 		triggers, err = c.store.Triggers(ctx)
 	}
 	var distinct map[string]store.Distinct

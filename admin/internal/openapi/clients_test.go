@@ -272,7 +272,16 @@ func (g *generator) write(node any, indent string) string {
 		values, listed = []any{constant}, true
 	}
 	kind, _ := schema["type"].(string)
+	kinds, several := schema["type"].([]any)
 	switch {
+	case several:
+		texts := make([]string, len(kinds))
+		for i, one := range kinds {
+			if texts[i] = "null"; one != "null" {
+				texts[i] = g.write(map[string]any{"type": one}, indent)
+			}
+		}
+		parts = append(parts, strings.Join(texts, " | "))
 	case listed:
 		texts := make([]string, len(values))
 		for i, value := range values {

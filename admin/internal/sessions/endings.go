@@ -125,6 +125,9 @@ func (a *Sessions) finish(r *route.Request, s session, held *leased, f store.Fin
 	if ends[0] == store.EndedLost {
 		return "", admission.ErrLeaseLost
 	}
+	if a.config.Learn != nil && f.Spent != nil && (ends[0] == store.EndedDone || ends[0] == store.EndedDead) {
+		a.config.Learn(held.Job.Tenant, held.Job.Queue, held.Job.Type, f.Spent.Cost)
+	}
 	return ends[0], nil
 }
 

@@ -33,6 +33,8 @@ type Config struct {
 	Policy func() *policy.Compiled
 	// With calls do with the policy in force, and again with a later one where do finds that it is stale (store.ErrStale).
 	With func(ctx context.Context, do func(*policy.Compiled) error) error
+	// Learn, if not nil, is told what jobs that ended have cost, where their clients said.
+	Learn func(tenant, queue, jobType string, actual admission.Tokens)
 	// Missed is told of what failed beside a call that was answered.
 	Missed func(what string, err error)
 }

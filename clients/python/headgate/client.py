@@ -11,7 +11,7 @@ import ssl
 import time
 import uuid
 from datetime import datetime
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union, cast
+from typing import Any, Dict, Iterable, List, Literal, Mapping, Optional, Sequence, Tuple, Union, cast
 from urllib.parse import quote, urlsplit
 
 from .connections import Connections
@@ -82,7 +82,7 @@ class Client:
         id: Optional[str] = None,
         priority: Optional[str] = None,
         deadline: Optional[datetime] = None,
-        cost: Optional[int] = None,
+        cost: Union[int, Literal["learned"], None] = None,
         downstream: Optional[str] = None,
         max_attempts: Optional[int] = None,
         timeout: Optional[float] = None,
@@ -108,7 +108,7 @@ class Client:
         id: Optional[str] = None,
         priority: Optional[str] = None,
         deadline: Optional[datetime] = None,
-        cost: Optional[int] = None,
+        cost: Union[int, Literal["learned"], None] = None,
         downstream: Optional[str] = None,
         max_attempts: Optional[int] = None,
         timeout: Optional[float] = None,
@@ -165,22 +165,23 @@ class Client:
         *,
         checks: Optional[Sequence[Mapping[str, Any]]] = None,
         priority: Optional[str] = None,
+        also: Optional[Mapping[str, str]] = None,
         peek: bool = False,
         metadata: Optional[Mapping[str, str]] = None,
     ) -> Decision:
-        """Ask for tokens of a scope, or of several together. A refusal is an answer, with allowed false.
+        """Ask for tokens of a scope, or of several together. A refusal is an answer, with allowed false. also are values of dimensions, by name.
 
         It is sent again only where nothing can have been charged: a check that is sent twice is charged twice.
         """
         body: Dict[str, Any] = {"peek": peek} if peek else {}
-        asked = (("scope", scope), ("tokens", tokens), ("checks", checks), ("priority", priority), ("metadata", metadata))
+        asked = (("scope", scope), ("tokens", tokens), ("checks", checks), ("priority", priority), ("also", also), ("metadata", metadata))
         body.update((name, value) for name, value in asked if value is not None)
         return cast(Decision, self._call("POST", "/api/v1/rate-limit/check", body, safe=peek)[0])
 
     def reserve(
         self,
         scope: str,
-        tokens: int = 1,
+        tokens: Optional[int] = None,
         *,
         priority: Optional[str] = None,
         reservation: Optional[str] = None,
@@ -188,10 +189,12 @@ class Client:
     ) -> Union[Reservation, Decision]:
         """Reserve an estimate of tokens, until commit or cancel; what neither tells within a minute stands. What has no reservation is a refusal.
 
+        Without tokens the server reserves what such work has cost of late.
+
         It may be sent again, as the id of the reservation is the same.
         """
-        body: Dict[str, Any] = {"scope": scope, "tokens": tokens, "reservation": reservation or str(uuid.uuid4())}
-        body.update((name, value) for name, value in (("priority", priority), ("metadata", metadata)) if value is not None)
+        body: Dict[str, Any] = {"scope": scope, "reservation": reservation or str(uuid.uuid4())}
+        body.update((name, value) for name, value in (("tokens", tokens), ("priority", priority), ("metadata", metadata)) if value is not None)
         return cast(Union[Reservation, Decision], self._call("POST", "/api/v1/rate-limit/reserve", body)[0])
 
     def commit(self, scope: str, reservation: str, tokens: int) -> Settled:

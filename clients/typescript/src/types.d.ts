@@ -12,12 +12,14 @@ export type AcquireSemaphore = {
 
 export type ActualCost = number;
 
+export type Also = Record<string, string>;
+
 export type Answer = {
   allowed: boolean;
-  /** On the way, outermost first; those without a limit are not there */
+  /** On the way, outermost first, then those of dimensions; those without a limit are not there */
   buckets: Array<Bucket>;
   reason?: "limited" | "too_costly" | "buckets";
-  /** The scope whose bucket holds too little */
+  /** The scope whose bucket holds too little; of a dimension +NAME:KEY, or +NAME where keys beyond max_keys share one */
   refused_by?: string;
   scope: string;
   tokens: Tokens;
@@ -84,6 +86,7 @@ export type Cancellations = Array<{
 }>;
 
 export type Check = {
+  also?: Also;
   checks?: Array<Question>;
   metadata?: CallMetadata;
   /** Charge nothing */
@@ -226,7 +229,8 @@ export type NewBatch = {
 };
 
 export type NewJob = {
-  cost?: Tokens;
+  /** Tokens, 1 unless given; or "learned": what the tenant's jobs of the type in the queue have cost of late, as this server was told by complete and fail: nine in ten of the last 32 costs were not above it, at first it is 1000, and never above the least burst on the way */
+  cost?: number | string;
   /** The latest start */
   deadline?: Time;
   delay?: Duration;
@@ -306,6 +310,7 @@ export type Problem = {
 };
 
 export type Question = {
+  also?: Also;
   priority?: CheckPriority;
   scope: Scope;
   tokens?: Tokens;
@@ -357,7 +362,7 @@ export type Reserve = {
   /** Your id of this reservation, unlike any other of its tenant within two minutes; without it the server makes one */
   reservation?: LongName;
   scope: Scope;
-  /** The estimate */
+  /** The estimate; without it what the tenant's work in the queue has cost of late, as this server was told by commit: nine in ten of the last 32 costs were not above it, at first it is 1000, and never above the least burst on the way */
   tokens?: Tokens;
 };
 

@@ -343,7 +343,8 @@ end
 local function fill_pool(pool, now)
   pool.room, pool.others = nil, nil
   if not pool_waits(pool) then return false end
-  local room = pool.slots - redis.call('XLEN', pool.key)
+  local room = pool.slots - (pool.entries or redis.call('XLEN', pool.key))
+  pool.entries = nil
   while room > 0 do
     call.want = math.min(room, call.moves)
     local i, c, x = pool_next(pool)
@@ -380,7 +381,8 @@ local function picks_write()
   if #call.picks == 0 then return end
   local job_keys = {}
   for i = 1, #call.picks do job_keys[i] = call.picks[i].key end
-  local records = redis.call('HMGET', keys.jobs, unpack(job_keys))
+  local written = call.picks[1].record -- of the only pick of a call that wrote it
+  local records = written and { written } or redis.call('HMGET', keys.jobs, unpack(job_keys))
   local uncounted = gates_any() and caps_version() or ''
   for i = 1, #call.picks do
     local period = call.picks[i].period

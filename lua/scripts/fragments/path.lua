@@ -6,12 +6,16 @@
 --           queue is not measured), its limits from 1. Then there is the window of the global limit, if it has any (bucket.lua); then there may be '<I4', of how many tenants a day usage is kept (usage.lua, 0 for
 --           none), and behind it, of each path, '<I2': what guess.lua calls doomed, 0 for never; and behind these, where the policy has
 --           records of tenants, of each path '<I7': the version of that of its tenant
+--           A class of 255 says that the path is that of a dimension's value, beside the hierarchy: no global bucket is on it, its owner stands in the
+--           place of the tenant, its key in that of the queue, and in that of the class' name '' for a key that always has its bucket, else a byte, how
+--           many buckets its shard may have, and '+' and the shard. Its limit is that of the queue, and of the tenant for the bucket that others share
 --   limits  '<dddddd': of tenant, queue and priority, rate (0 for no bucket, below zero of windows) and burst; then the windows of those
 --           that have any (bucket.lua)
 -- What a call has of these is in tables that outlast it, to be written over by the next: that takes a third of what new ones take. Nobody reads
 -- beyond what its call has written, which call.owners and call.rows count.
 -- OWNERS are the tenants of a call that have buckets: name, key, the first of the buckets, when the key ends, how many fields it has (false
--- for unknown), the version of the record that its limits come from (false for unknown), and when its limits last changed. PATHS are its paths: the buckets by level, false for none, tenant, queue, class from 1.
+-- for unknown), the version of the record that its limits come from (false for unknown), and when its limits last changed; of a dimension's shard how
+-- many buckets it may have (false elsewhere), how many are new in the call, and until when it is not swept again. PATHS are its paths: the buckets by level, false for none, tenant, queue, class from 1.
 local OWNERS, PATHS = {}, {}
 -- The columns of buckets, by row: field, tenant (false for the global one), limit, what there is at call.filled_to, whether it is
 -- stored, whether it is to be; the next of the same tenant; the windows of those whose rate is below zero, which are theirs in the place of a
@@ -25,6 +29,7 @@ local bucket_scales, whole_rates, whole_bursts = {}, {}, {}
 function reset.path()
   call.filled_to, call.paths, call.charged, call.owners, call.rows, call.measured = false, PATHS, {}, 0, 0, false
   call.calendar, call.global_window, call.scales, call.changed_at, call.recorded = false, nil, false, false, false
+  call.global_row, call.entered = false, false
 end
 
 -- less_scale returns the scale of two that leaves less, of equals the one that ends later; nil is none.
@@ -55,31 +60,46 @@ local function row_new(t, first, field, rate, burst)
   return b
 end
 
--- path_bucket returns a bucket of a tenant.
-local function path_bucket(t, field, rate, burst)
-  local first = t.first
-  local b = first
+-- row_find returns the bucket of a field from one of its tenant on, nil for none.
+local function row_find(b, field)
   while b do
     if bucket_fields[b] == field then return b end
     b = bucket_next[b]
   end
-  b = row_new(t, first, field, rate, burst)
-  t.first = b
+end
+
+-- owner_new begins a tenant. Its buckets are read together.
+local function owner_new(tenant)
+  local n = call.owners + 1
+  local t = OWNERS[n]
+  if not t then
+    t = { name = '', key = '', first = false, expires = 0, count = false, record = false, changed = 0, most = false, fresh = 0, swept = 0 }
+    OWNERS[n] = t
+  end
+  t.name, t.key, t.first, t.expires, t.count, t.record, t.most = tenant, call.prefix .. call.buckets .. tenant, false, 0, false, false, false
+  call.charged[tenant], call.owners = t, n
+  return t
+end
+
+-- path_owner returns a tenant of the call.
+local function path_owner(tenant) return call.charged[tenant] or owner_new(tenant) end
+
+-- path_bucket returns a bucket of a tenant by its field.
+local function path_bucket(t, field, rate, burst)
+  local b = row_find(t.first, field)
+  if not b then
+    b = row_new(t, t.first, field, rate, burst)
+    t.first = b
+  end
   return b
 end
 
--- path_owner returns the tenant of a path. Its buckets are read together.
-local function path_owner(tenant)
-  local t = call.charged[tenant]
-  if t then return t end
-  local n = call.owners + 1
-  t = OWNERS[n]
-  if not t then
-    t = { name = '', key = '', first = false, expires = 0, count = false, record = false, changed = 0 }
-    OWNERS[n] = t
-  end
-  t.name, t.key, t.first, t.expires, t.count, t.record = tenant, call.prefix .. call.buckets .. tenant, false, 0, false, false
-  call.charged[tenant], call.owners = t, n
+-- dimension_owner returns the owner of a dimension's values: a shard, or that of those that always have their buckets.
+local function dimension_owner(owner, shard)
+  local most = byte(shard)
+  if not most then return path_owner(owner) end
+  local t = path_owner(owner .. sub(shard, 2))
+  if not t.most then t.most, t.fresh, t.swept, call.entered = most, 0, 0, call.entered or {} end
   return t
 end
 
@@ -92,8 +112,28 @@ local function limits_unpack(text)
 end
 local LIMITS = memory(limits_unpack)
 
+-- buckets_of notes the buckets of a path of a tenant, one for each level that its limits have. FIELDS are their fields by level. The buckets of one
+-- path are never the same, so only those that the tenant had before are looked through; it makes rows as row_new does, for all levels in one go.
+local FIELDS = { '' }
+local function buckets_of(path, t, limits)
+  local before, first, row = t.first, t.first, call.rows
+  local fields, owners, rates, bursts, dirty, following = bucket_fields, bucket_owners, bucket_rates, bucket_bursts, bucket_dirty, bucket_next
+  for level = 1, 3 do
+    local rate = limits[2 * level - 1]
+    local b = rate and before and row_find(before, FIELDS[level])
+    if rate and not b then
+      row = row + 1
+      b = row
+      fields[b], owners[b], rates[b], bursts[b], dirty[b], following[b] = FIELDS[level], t, rate, limits[2 * level], false, first
+      first = b
+    end
+    path[level] = b
+  end
+  t.first, call.rows = first, row
+end
+
 -- paths_read notes the paths that stand from an argument on, and returns where what follows them begins.
-local HEAD, HEAD_SIZE = '<dddI2I2', 28
+local HEAD, HEAD_SIZE, DIMENSION = '<dddI2I2', 28, 255
 local function paths_read(at)
   local argv, limits = call.argv, {}
   local head, count, n = argv[at], nil, nil
@@ -108,41 +148,52 @@ local function paths_read(at)
     rest = behind - 1
   end
   if #head > rest then kept, dooms = struct_unpack('<I4', head, rest + 1), #head > rest + 4 end
+  kept = kept > 0 and kept
   local records_at = rest + 4 + 2 * count
   call.recorded = #head > records_at
   for i = 1, count do
     local class, from, number = byte(head, HEAD_SIZE + 3 * i - 2, HEAD_SIZE + 3 * i)
     local tenant, queue, l = argv[at], argv[at + 1], limits[number]
-    local t, p = path_owner(tenant), PATHS[i]
+    local beside, t, p = class == DIMENSION, nil, PATHS[i]
     if not p then
-      p = {}
+      p = { [0] = false }
       PATHS[i] = p
     end
-    p[0], p[1], p[2], p[3] = false, l[1] and path_bucket(t, '', l[1], l[2]), l[3] and path_bucket(t, queue, l[3], l[4]), false
-    if l[5] then
-      if queue ~= fields_of then fields_of, fields = queue, {} end
-      local class_name = argv[at + 2]
-      local field = fields[class_name]
-      if not field then
-        field = queue .. ':' .. class_name
-        fields[class_name] = field
+    if beside then
+      t, p.limits = dimension_owner(tenant, argv[at + 2]), l
+      p[1], p[2], p[3] = false, l[3] and path_bucket(t, queue, l[3], l[4]), false
+    else
+      t = path_owner(tenant)
+      FIELDS[2] = queue
+      if l[5] then
+        if queue ~= fields_of then fields_of, fields = queue, {} end
+        local class_name = argv[at + 2]
+        local field = fields[class_name]
+        if not field then
+          field = queue .. ':' .. class_name
+          fields[class_name] = field
+        end
+        FIELDS[3] = field
       end
-      p[3] = path_bucket(t, field, l[5], l[6])
+      buckets_of(p, t, l)
     end
     if l.windows then
       for level, w in pairs(l.windows) do bucket_windows[p[level]] = w end
     end
-    p.tenant, p.queue, p.class, p.from, p.kept, p.runnable = tenant, queue, class + 1, from > 0 and from, kept > 0 and kept, nil
-    p.over = from > 15 and floor(from / 16)
-    if p.over then p.from = from % 16 end
-    local doomed = dooms and struct_unpack('<I2', head, rest + 3 + 2 * i) or 0
-    p.doomed = doomed > 0 and doomed
-    p.owner = t
+    p[0], p.tenant, p.queue, p.class, p.owner, p.beside, p.kept, p.from, p.over, p.doomed, p.runnable = false, tenant, queue, class + 1, t, beside, not beside and kept, false, false, false, nil
+    if from > 0 then
+      p.over = from > 15 and floor(from / 16)
+      p.from = p.over and from % 16 or from
+      call.measured = p.from
+    end
+    if dooms then
+      local doomed = struct_unpack('<I2', head, rest + 3 + 2 * i)
+      p.doomed = doomed > 0 and doomed
+    end
     if call.recorded then
       local version = struct_unpack('<I7', head, records_at + 7 * i - 6)
       t.record = (not t.record or t.record == version) and version or -1
     end
-    call.measured = call.measured or p.from
     at = at + 3
   end
   call.path_count = count
@@ -198,7 +249,78 @@ local function global_read(changed_at, now)
   else
     bucket_levels[b], bucket_stamps[b] = window_settle(stored, call.global_window, burst, changed_at, now, call.calendar)
   end
-  for i = 1, call.path_count do PATHS[i][0] = b end
+  for i = 1, call.path_count do PATHS[i][0] = not PATHS[i].beside and b end
+  call.global_row = b
+end
+
+-- full_fields returns those of a tenant's buckets that are full again, at most so many, and none of those that are kept. A bucket from before the
+-- latest policy is not known to be: its full time was counted at a rate that may have been faster.
+local MARKS = { ['!'] = true, ['~'] = true, ['^'] = true }
+local function full_fields(t, most, kept)
+  local values, out = redis.call('HGETALL', t.key), {}
+  for i = 1, #values, 2 do
+    if not MARKS[values[i]] and not (kept and kept[values[i]]) and #out < most then
+      local stored = values[i + 1]
+      local stamp, span
+      if window_is(stored) then
+        stamp, span = window_kept(stored, call.filled_to, call.calendar)
+      else
+        stamp, span = select(2, bucket_parse(stored))
+      end
+      if stamp + span <= call.filled_to and stamp >= t.changed then out[#out + 1] = values[i] end
+    end
+  end
+  return out
+end
+
+-- Dimensions: values of one have their buckets in shards, hashes so small that they are packed: that is a third of what a key each takes, and
+-- counts them. What is full goes from one of SWEPT_FROM and more as a new value comes, not sooner than SWEPT_EVERY after the last time, which
+-- the field '^' has: so values that somebody makes up cost no more than that. A value without room has the bucket that all such share.
+local SWEPT_FROM, SWEPT_EVERY = 32, 10000000
+local function dimension_sweep(t)
+  local kept, b = {}, t.first
+  while b do -- Those that the call asks may be written again.
+    kept[bucket_fields[b]], b = true, bucket_next[b]
+  end
+  local out = full_fields(t, t.most, kept)
+  if #out > 0 then redis.call('HDEL', t.key, unpack(out)) end
+  t.count, t.swept = t.count - #out, call.filled_to + SWEPT_EVERY
+  redis.call('HSET', t.key, '^', format('%d', t.swept))
+end
+
+-- dimension_shared returns the bucket of the values without room.
+local function dimension_shared(p)
+  local l, t = p.limits, path_owner(p.tenant)
+  local b = path_bucket(t, '', l[1], l[2])
+  if call.entered[b] then return b end
+  call.entered[b] = true
+  local stored = redis.call('HMGET', t.key, '!', '')
+  if stored[1] then
+    t.expires = stored[1] + 0
+  else
+    t.count = t.count or 0
+  end
+  t.changed, bucket_absent[b], bucket_windows[b] = call.changed_at, not stored[2], l.windows and l.windows[1]
+  if call.scales then row_scale(b, '') end
+  if bucket_rates[b] > 0 then
+    bucket_levels[b], bucket_stamps[b] = bucket_settle(stored[2], bucket_rates[b], bucket_bursts[b], call.changed_at, call.filled_to)
+  else
+    bucket_levels[b], bucket_stamps[b] = window_settle(stored[2], bucket_windows[b], bucket_bursts[b], call.changed_at, call.filled_to, call.calendar)
+  end
+  return b
+end
+
+-- dimension_enter makes sure that there is room for the bucket of a value, or gives it the one that is shared.
+local function dimension_enter(p)
+  local b, t = p[2], p.owner
+  if not b or not t.most or not bucket_absent[b] then return end
+  if call.entered[b] == nil then
+    t.count = t.count or redis.call('HLEN', t.key) - (t.swept > 0 and 2 or 1)
+    if t.count >= math.min(t.most, SWEPT_FROM) and call.filled_to >= t.swept then dimension_sweep(t) end
+    call.entered[b] = t.count + t.fresh < t.most
+    if call.entered[b] then t.fresh = t.fresh + 1 end
+  end
+  if not call.entered[b] then p[2], p[1] = false, dimension_shared(p) end
 end
 
 -- buckets_read needs `gm` and GLOBAL_BUCKET loaded.
@@ -209,9 +331,15 @@ local function buckets_read()
   local fields, following, rates, bursts = bucket_fields, bucket_next, bucket_rates, bucket_bursts
   local levels, stamps, absent = bucket_levels, bucket_stamps, bucket_absent
   call.filled_to, call.calendar, call.scales, call.changed_at = now, state_num('t'), scales, changed_at
-  if call.recorded then asked[2], before = '~', 2 end
+  if call.recorded then before = 2 end
   for i = 1, call.owners do
     local t, n = OWNERS[i], before
+    if t.most then
+      asked[2], n = '^', 2
+    elseif n > 1 then
+      asked[2] = '~'
+    end
+    local first = n
     local b, changed = t.first, changed_at
     t.changed = changed_at
     while b do
@@ -219,30 +347,36 @@ local function buckets_read()
       n = n + 1
       asked[n], b = fields[b], following[b]
     end
-    if n > before then
+    if n > first then
       local values = redis.call('HMGET', t.key, unpack(asked, 1, n))
       if values[1] then
         t.expires = values[1] + 0
       else
         t.count = 0
       end
-      if before > 1 and values[2] then
+      if t.most then
+        t.swept = (values[2] or 0) + 0
+      elseif first > 1 and values[2] then
         changed = math.max(changed, values[2] + 0)
         t.changed = changed
       end
-      b, n = t.first, before
+      b, n = t.first, first
       while b do
         n = n + 1
         local stored = values[n]
+        local rate = rates[b]
         absent[b] = not stored
-        if rates[b] > 0 then
-          levels[b], stamps[b] = bucket_settle(stored, rates[b], bursts[b], changed, now)
+        if rate > 0 then
+          levels[b], stamps[b] = bucket_settle(stored, rate, bursts[b], changed, now)
         else
           levels[b], stamps[b] = window_settle(stored, bucket_windows[b], bursts[b], changed, now, call.calendar)
         end
         b = following[b]
       end
     end
+  end
+  if call.entered then
+    for i = 1, call.path_count do dimension_enter(PATHS[i]) end
   end
   if call.global_rate ~= 0 then global_read(changed_at, now) end
 end
@@ -328,10 +462,10 @@ end
 
 -- decide returns nil when every bucket on the path holds the cost, else the refusal. Costs are micro-tokens.
 local function decide(path, cost)
-  local levels = bucket_levels
+  local levels, absent, dirty = bucket_levels, bucket_absent, bucket_dirty
   for level = 0, 3 do
     local b = path[level]
-    if b and (levels[b] < cost or bucket_absent[b] and not bucket_dirty[b]) then return refusal_of(path, cost) end
+    if b and (levels[b] < cost or absent[b] and not dirty[b]) then return refusal_of(path, cost) end
   end
 end
 
@@ -354,15 +488,13 @@ local function bucket_put(b, level)
 end
 
 local function charge(path, cost)
-  local levels, dirty = bucket_levels, bucket_dirty
+  local levels, absent, dirty = bucket_levels, bucket_absent, bucket_dirty
   for level = 0, 3 do
     local b = path[level]
     if b then
-      if dirty[b] or not bucket_absent[b] then
-        levels[b], dirty[b] = levels[b] - cost, true
-      else
-        bucket_put(b, levels[b] - cost)
-      end
+      local left = levels[b] - cost
+      if absent[b] and not dirty[b] then bucket_put(b, left) end
+      levels[b], dirty[b] = left, true
     end
   end
 end
@@ -399,22 +531,9 @@ local function path_true_up(path, reserved, actual, elapsed, left, refunds)
   if back > 0 then state_add('rf', back) end
 end
 
--- buckets_sweep removes what is full again, at most 16 of a tenant with many. A bucket from before the latest policy is
--- not known to be: its full time was counted at a rate that may have been faster.
+-- buckets_sweep removes what is full again, at most 16 of a tenant with many.
 local function buckets_sweep(t)
-  local values, out = redis.call('HGETALL', t.key), {}
-  for i = 1, #values, 2 do
-    if values[i] ~= '!' and values[i] ~= '~' and #out < 16 then
-      local stored = values[i + 1]
-      local stamp, span
-      if window_is(stored) then
-        stamp, span = window_kept(stored, call.filled_to, call.calendar)
-      else
-        stamp, span = select(2, bucket_parse(stored))
-      end
-      if stamp + span <= call.filled_to and stamp >= t.changed then out[#out + 1] = values[i] end
-    end
-  end
+  local out = full_fields(t, 16)
   if #out > 0 then redis.call('HDEL', t.key, unpack(out)) end
 end
 
@@ -462,7 +581,7 @@ local function buckets_write(now)
       if t.count and t.count >= 128 then buckets_sweep(t) end
     end
   end
-  local b = PATHS[1][0]
+  local b = call.global_row
   if b and bucket_dirty[b] then
     local level, stamp, rate, burst = bucket_levels[b], bucket_stamps[b], bucket_rates[b], bucket_bursts[b]
     local stored = rate > 0 and bucket_stored(level, stamp, burst, rate, packs) or window_stored(level, stamp, bucket_windows[b], burst, call.filled_to - call.calendar)

@@ -126,7 +126,7 @@ end
 -- instead: over all partitions, where several share it. `number` grows with each look of the loop, `told` is the limit that the audit last
 -- told, at told_at. `na` says how many there are. Of a rate the four are in RATE_UNIT of a job a second.
 -- (A gate l:global or l:q:QUEUE is none: it is how much of the global limit, or of those that name the queue, is in force, in thousandths of what
--- the policy says; clock.lua has that part among the scales.) Of a rate `name` is burst~push~eased~name: the burst of the policy in this partition, how much its receiver pushes back, a place in PUSHED or 0, and when that
+-- the policy says; clock.lua has that part among the scales.) While triggers reduce a limit `name` is back~name, back being what is in force when none does. Of a rate it is burst~push~eased~name: the burst of the policy in this partition, how much its receiver pushes back, a place in PUSHED or 0, and when that
 -- eases, by the clock of buckets.
 local RATE_UNIT = 1000000
 -- PUSHED is which part of a rate is left by how much its receiver pushes back, 1 is none. Of the last, CRITICAL, a twentieth is, and no more
@@ -152,13 +152,16 @@ local function adaptive_read(gate_name)
     a.burst, a.push, a.eased, a.name = match(a.name, '^(%d+)~(%d)~(%d+)~(.*)$')
     a.burst, a.push, a.eased = tonumber(a.burst), tonumber(a.push), tonumber(a.eased)
   end
+  local back, reduced = match(a.name, '^(%d+)~(.*)$')
+  if back then a.back, a.name = tonumber(back), reduced end
   return a
 end
 
 local function adaptive_write(gate_name, a)
   local parts = {}
   for i, field in ipairs(ADAPTIVE) do parts[i] = i > ADAPTIVE_WORDS and format('%d', a[field]) or a[field] end
-  if a.burst then parts[1] = format('%d~%d~%d~%s', a.burst, a.push, a.eased, a.name) end
+  if a.back then parts[1] = format('%d~%s', a.back, a.name) end
+  if a.burst then parts[1] = format('%d~%d~%d~%s', a.burst, a.push, a.eased, parts[1]) end
   parts[#parts + 1] = a.frozen
   redis.call('HSET', keys.adaptive, gate_name, table.concat(parts, '|'))
 end

@@ -216,8 +216,50 @@ local function classes_open()
   for cl, of in pairs(names) do tenants_load(cl, of) end
 end
 
-local function place_and_fill()
-  local admitted, jobs, answers = call.admitted, call.jobs, call.answers
+-- gates_apart reports whether no gate stands on a job's way. Where there are none but breakers and `ng` names them, that is
+-- known; else one call asks for all that might.
+local function gates_apart(path, downstream)
+  if not gates_any() then return true end
+  if state_num('nh') > 0 then return false end
+  local counts, names = match(state_get('ng'), '^([^|]*)(.*)$')
+  if match(counts, '^b%d+$') and (downstream == '' or names ~= '') then
+    return downstream == '' or not string.find(names .. '|', '|' .. downstream .. '|', 1, true)
+  end
+  caps_ask(path.queue, path.tenant, downstream)
+  ask('r:' .. path.tenant)
+  if downstream ~= '' then
+    ask('b:' .. downstream)
+    ask('s:' .. downstream)
+  end
+  return not any_on_way()
+end
+
+-- straight sends a job straight to the workers, where it is the only one of its call and nothing beside its deadline is to be kept of it, no gate
+-- stands before it, nobody is runnable in its queue and the one pool that serves it has room, and reports whether it has: its tenant would enter at V
+-- and leave again.
+local function straight(job)
+  local plain = job.flags < 2 or job.flags == TIMED + 1
+  if #call.admitted > 1 or not plain or job.start or job.redrive or job.depth then return false end
+  local q, downstream = queue_open(job.path.queue), sub(job.lane, 2)
+  local id = state_get('pools:' .. q.name)
+  local pool = id and pool_open(id)
+  if not pool or pool.n > 1 or not gates_apart(job.path, downstream) then return false end
+  local entries = redis.call('XLEN', pool.key)
+  if entries >= pool.slots or not nobody_runs(q) then
+    pool.entries = entries -- for the fill that follows
+    return false
+  end
+  state_add('seq', 1)
+  pattern_commit(q, job.path.class)
+  q.dispatched, q.touched = 1, true
+  hold_add(id, downstream, 1)
+  call.picks[1] = { pool = pool, key = job.key, downstream = downstream, record = job.stamped }
+  return true
+end
+
+-- place puts the jobs that are let in where they wait.
+local function place()
+  local admitted, jobs = call.admitted, call.jobs
   classes_open()
   for _, i in ipairs(admitted) do
     if jobs[i].redrive then letter_remove(jobs[i].key, jobs[i].live) end
@@ -255,18 +297,23 @@ local function place_and_fill()
       call.refill[q.name] = true
     end
   end
+end
+
+-- admitted_answer answers a call that lets jobs in, after it has dispatched what has room.
+local function admitted_answer()
+  local admitted, jobs, answers = call.admitted, call.jobs, call.answers
   if call.crowded then queues_forget(call.now) end
   redrives_tell()
   local continues = fill(call.now)
-  local straight = {}
-  for _, key in ipairs(call.dispatched) do straight[key] = true end
+  local dispatched = {}
+  for _, key in ipairs(call.dispatched) do dispatched[key] = true end
   for _, i in ipairs(admitted) do
     local job, answer = jobs[i], nil
     if job.spilled then
       answer = format('spilled %d', job.position) .. job.left
     elseif job.start then
       answer = format('later %d', job.start - call.now) .. job.left
-    elseif straight[job.key] then
+    elseif dispatched[job.key] then
       answer = 'straight' .. job.left
     else
       answer = admitted_line(job, job.position)
@@ -322,67 +369,6 @@ local function known()
       job.gone = not job.again and not redis.call('ZSCORE', keys.dead, job.key)
     end
   end
-end
-
--- gates_apart reports whether no gate stands on a job's way. Where there are none but breakers and `ng` names them, that is
--- known; else one call asks for all that might.
-local function gates_apart(path, downstream)
-  if not gates_any() then return true end
-  if state_num('nh') > 0 then return false end
-  local counts, names = match(state_get('ng'), '^([^|]*)(.*)$')
-  if match(counts, '^b%d+$') and (downstream == '' or names ~= '') then
-    return downstream == '' or not string.find(names .. '|', '|' .. downstream .. '|', 1, true)
-  end
-  caps_ask(path.queue, path.tenant, downstream)
-  ask('r:' .. path.tenant)
-  if downstream ~= '' then
-    ask('b:' .. downstream)
-    ask('s:' .. downstream)
-  end
-  return not any_on_way()
-end
-
--- place_alone serves the two commonest cases of a lone job that no gate stands before: nobody is runnable in the queue and
--- its one pool has room, so that the job goes straight to the workers; or no pool has room and the job joins its tenant's
--- only lane. It returns nil in any other case, and has then changed nothing.
-local function place_alone()
-  local i = call.admitted[1]
-  local job = call.jobs[i]
-  if #call.admitted > 1 or job.flags > 0 or job.start or job.redrive or job.depth then return nil end
-  local lane = job.lane
-  local downstream = sub(lane, 2)
-  if not gates_apart(job.path, downstream) then return nil end
-  local q, c = queue_open(job.path.queue), job.path.class
-  local id = state_get('pools:' .. q.name) or ''
-  local slots = match(id ~= '' and state_get('pool:' .. id) or '', '^(%d+)|%a|%d+|%d+|[^,]*$')
-  if id ~= '' and not slots then return nil end -- several pools, or a pool of several queues
-  local ready = call.prefix .. 'ready:' .. id
-  if slots and redis.call('XLEN', ready) < tonumber(slots) then
-    if not nobody_runs(q) then return nil end
-    if downstream ~= '' then redis.call('HINCRBY', keys.holds, id .. ':' .. downstream, 1) end
-    state_add('seq', 1) -- the tenant enters, at V, and leaves again: its tag is not kept, because nobody is left
-    pattern_commit(q, c)
-    q.dispatched, q.touched = 1, true
-    local uncounted = gates_any() and caps_version() or ''
-    if uncounted == '' then
-      redis.call('XADD', ready, '*', 'j', job.key, 'r', call.writes[2])
-    else
-      redis.call('XADD', ready, '*', 'j', job.key, 'r', call.writes[2], 'u', uncounted)
-    end
-    call.answers[i] = 'straight' .. job.left
-  else
-    local line = (c - 1) .. ':' .. q.name
-    local x = redis.call('HGET', call.prefix .. 'ten:' .. line, job.path.tenant)
-    if not x or sub(x, 10) ~= lane and sub(x, 10) ~= '+' .. lane then return nil end
-    local key = call.prefix .. 'lane:' .. line .. ':' .. job.path.tenant .. ':' .. lane
-    redis.call('ZADD', key, format('%d', job.score), job.member)
-    q.waiting[c], q.touched, q.busy = q.waiting[c] + 1, true, sub(x, 1, 1) == 'a'
-    if #lane > 1 then redis.call('HINCRBY', keys.waits, sub(lane, 2), 1) end
-    call.answers[i] = admitted_line(job, redis.call('ZCARD', key))
-  end
-  queue_write(call.now)
-  state_write()
-  return answered('decided')
 end
 
 -- refusal returns why a job is refused, nil where it is let in. What asks more of Redis comes later.
@@ -515,5 +501,6 @@ function scripts.admit(KEYS, ARGV)
   state_set('seq', last_seq)
   state_add('accepted', #call.admitted - redriven)
 
-  return place_alone() or place_and_fill()
+  if not straight(call.jobs[call.admitted[1]]) then place() end
+  return admitted_answer()
 end

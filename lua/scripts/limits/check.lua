@@ -10,7 +10,7 @@
 --   priority, "-" where there is no bucket, after what was charged; then nothing where there is enough, else "limited
 --   LEVEL LEFT WAIT_US BURST", "costly LEVEL BURST" or "buckets LEVEL", as admit says it; then, for each path whose queue is measured,
 --   "LEVEL SCORE HINT_US"
--- Never writes when it refuses or peeks.
+-- Never writes when it refuses or peeks, but for buckets of dimensions that are full and go.
 function scripts.check(KEYS, ARGV)
   local STATE, NOW, VERSION, PEEK, QUESTIONS = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
   call.buckets, call.global_bucket = 'b:', 'gb'

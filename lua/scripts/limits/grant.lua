@@ -42,10 +42,12 @@ function scripts.grant(KEYS, ARGV)
   local ACCOUNT_SIZE = 8
   local paid = {}
   for at = accounts_at, #ARGV, ACCOUNT_SIZE do
-    local b = call.paths[tonumber(ARGV[at])][tonumber(ARGV[at + 1])]
-    paid[at] = bucket_draw(b, tonumber(ARGV[at + 7]), 1)
+    local path = call.paths[tonumber(ARGV[at])]
+    local b = path[tonumber(ARGV[at + 1])]
+    local owing = b or path.beside and path[1] -- A dimension's value without room owes it to the bucket that is shared.
+    paid[at] = bucket_draw(owing, tonumber(ARGV[at + 7]), 1)
     bucket_return(b, lease_return(ARGV[at + 2], tonumber(ARGV[at + 6])))
-    changed = changed or b and bucket_dirty[b]
+    changed = changed or owing and bucket_dirty[owing]
   end
   for at = 1, #QUESTIONS, QUESTION_SIZE do
     local path, cost = question_at(QUESTIONS, at)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -13,8 +14,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -37,13 +40,28 @@ func must(tb testing.TB, err error) {
 	}
 }
 
-// free is an address of this machine that nobody listens at.
+// Ports are picked one after the other from [firstPort, lastPort), from a random one on: below those that the system gives to connections and to whoever
+// asks for any, which could have one before a proxy does, and below those of redistest's servers.
+const firstPort, lastPort = 4000, 10000
+
+var (
+	begin  = rand.IntN(lastPort - firstPort)
+	picked atomic.Int64
+)
+
+// free is an address of this machine that nobody listens at, another one each time.
 func free(tb testing.TB) string {
 	tb.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(tb.Context(), "tcp", "127.0.0.1:0")
-	must(tb, err)
-	must(tb, listener.Close())
-	return listener.Addr().String()
+	for {
+		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(firstPort+(begin+int(picked.Add(1)))%(lastPort-firstPort)))
+		listener, err := (&net.ListenConfig{}).Listen(tb.Context(), "tcp", address)
+		if errors.Is(err, syscall.EADDRINUSE) {
+			continue
+		}
+		must(tb, err)
+		must(tb, listener.Close())
+		return address
+	}
 }
 
 // answers reports when somebody listens.

@@ -26,13 +26,14 @@ import (
 // NewLimit returns the command headgate limit.
 func NewLimit() *cobra.Command {
 	var o cli.Operator
-	c := cli.Parent("limit", "Show, set or take away the limit of one scope", `A scope is global, a tenant, tenant:queue or tenant:queue:priority. Each edit is a version of the
-whole policy (see headgate policy), and producers follow it within a second.
+	c := cli.Parent("limit", "Show, set or take away the limit of one scope", `A scope is global, a tenant, tenant:queue or tenant:queue:priority; or of a dimension that the policy declares:
++user for each of its values, +user@premium for those of tenants of a tier, +user:123 for one. Each edit is a version of the whole policy (see headgate policy), and producers follow it within a second.
 
 Exit codes: 0 done, 1 a failure, 2 a wrong command line, 3 the scope has no limit of its own.`,
 		`  headgate limit get acme --redis localhost:6379
   headgate limit set acme --tokens 100 --per 1s --burst 50 --reason "new contract" --redis localhost:6379
   headgate limit set acme --tokens 1000 --window 24h --zone Europe/Berlin --redis localhost:6379
+  headgate limit set +user:123 --tokens 10 --per 1s --redis localhost:6379
   headgate limit set acme --algorithm sliding_window --tokens 500 --window 1m --redis localhost:6379
   headgate limit set acme:mail:low --off --redis localhost:6379
   headgate limit delete acme --reason "contract is over" --redis localhost:6379

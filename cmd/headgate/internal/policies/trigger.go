@@ -27,7 +27,7 @@ var triggerPart = part{noun: "trigger", path: shown.TriggersOwn.Path, show: show
 func NewTrigger() *cobra.Command {
 	var o cli.Operator
 	c := cli.Parent("trigger", "See what the policy does by itself about load, try it on the last hour, change it", `A trigger reduces a limit, pauses or suspends a queue, or sheds, while something that is measured is
-beyond a bound (docs/guides/adaptive-limits.md, "Triggers"). Each edit is a version of the whole policy (see headgate policy).
+beyond a bound (docs/guides/triggers.md). Each edit is a version of the whole policy (see headgate policy).
 
 Exit codes: 0 done, 1 a failure, 2 a wrong command line, 3 there is no such trigger.`,
 		`  headgate trigger list --redis localhost:6379

@@ -60,6 +60,7 @@ var places = map[string]string{
 	"downstream":    `{"downstreams": {"smtp": {%s}}}`,
 	"breaker":       `{"downstreams": {"smtp": {"breaker": {%s}}}}`,
 	"semaphore":     `{"semaphores": {"gpu": {%s}}}`,
+	"dimension":     `{"dimensions": {"user": {%s}}}`,
 	"usage":         `{"usage": {%s}}`,
 	"adaptive":      `{"global": {"tokens": 9, "per": "1s"}, "queues": {"mail": {"pressure": {"target_wait": "5s"}}}, "downstreams": {"smtp": {"max_running": 1000000, "dispatch": {"tokens": 1000000, "per": "1s"}}}, "adaptive": {"out": {%s}}}`,
 	"trigger":       `{"load": {}, "global": {"tokens": 9, "per": "1s"}, "queues": {"mail": {"pressure": {"target_wait": "5s"}}}, "shedding": {"order": ["low", "medium", "high"], "at": {"HIGH": ["low"]}}, "downstreams": {"smtp": {"max_running": 9}}, "triggers": {"t": {%s}}}`,

@@ -22,6 +22,9 @@ var (
 	tierName      = name{`^` + part + `$`, "", "tier"}
 	className     = name{`^` + part + `$`, "", "class"}
 	semaphoreName = name{`^(` + part + `:)?(` + part + `|\*)$`, `^global:`, "semaphore, `tenant:semaphore`, `tenant:*` or `*`"}
+	dimensionName = name{`^[A-Za-z0-9._-]{1,` + strconv.Itoa(policy.MaxDimensionName) + `}$`, "", "dimension"}
+	dimensionKey  = name{`^[A-Za-z0-9._@/-]{1,64}$`, "", "value"}
+	prefixLength  = name{`^/[0-9]{1,3}$`, "", "`/1` to `/32` of IPv4, `/1` to `/128` of IPv6"}
 	signal        = name{`^(wait|depth|slots|run_p95|failed|cpu|memory)$`, "", "`wait`, `depth`, `slots`, `run_p95`, `failed`, `cpu`, `memory`"}
 	levelName     = name{`^(LOW|MEDIUM|HIGH|CRITICAL)$`, "", "`LOW`, `MEDIUM`, `HIGH`, `CRITICAL`"}
 	shed          = name{`^` + part + `(:` + part + `){0,2}$`, "", "`class` or `class:tier`, with `:over` behind it for tenants over their share"}
@@ -69,6 +72,7 @@ var objects = []object{
 			field{"anomalies", of("anomalies"), "nobody looks", "Has rates watched: of those that are not usual `headgate anomaly list` tells, and `--notify`. `{}` is enough."},
 			field{"load", of("load"), "nobody tells", "Has workers tell how busy they are, for `headgate load` and its history. `{}` is enough."},
 			field{"semaphores", named{keys: semaphoreName, value: of("semaphore")}, fmt.Sprintf("%d permits of each", policy.DefaultSemaphoreMax), fmt.Sprintf("Semaphores, up to %d: limits of what is done at a time outside of jobs. By name, `TENANT:NAME` for one of a tenant; `*` is each that is not named, `TENANT:*` each of a tenant. [Semaphores](guides/semaphores.md) tells how.", policy.MaxSemaphores)},
+			field{"dimensions", named{keys: dimensionName, value: of("dimension")}, "none", fmt.Sprintf("Limits beside the hierarchy, up to %d by name: of each user, address, route or model that a check names, which passes if its way and all of them have the tokens. [Limits of HTTP servers](guides/http.md#users-addresses-routes-dimensions) tells how.", policy.MaxDimensions)},
 			field{"observe", list{0, policy.MaxObserved, anyScope}, "none", "Scopes whose decisions are always counted; others are while they are among the busiest."},
 			field{"usage", of("usage"), "none is kept", "Usage is kept by tenant, queue and day (UTC), for 35 days: `headgate usage` shows it. `{}` is enough. What this costs is told in [costs](guides/costs.md#usage)."},
 			field{"tenant_records", toggle{}, "`false`", "Lets single tenants have limits beside the policy, each in a record of its own, before what the policy says: `headgate record`. It stays `true` while there are any. [Records of tenants](#records-of-tenants)."},
@@ -359,6 +363,17 @@ var objects = []object{
 			{"max", whole{low: 0, high: policy.MaxSemaphoreMax}, "refused", "Permits that are held at a time. 0 lets nobody in."},
 		},
 		needs: []string{"max"},
+	},
+	{
+		name: "dimension", title: "dimension",
+		doc: "Limits of each value of a dimension: of values without a limit here nothing is counted. A value of up to 64 bytes of `A-Za-z0-9._@/-` is its own key, others become `key-` and 32 digits of their SHA-256.",
+		fields: []field{
+			{"limit", limit, "no limit, but for those of `tiers` and `keys`", "Limit of each value. Values share the figures, not the tokens."},
+			{"tiers", named{keys: tierName, value: limit}, "`limit` for all", "Limits in the place of `limit` for requests of tenants of a tier. There a value has a bucket of its own, beside that of other tiers."},
+			{"keys", named{keys: dimensionKey, value: limit}, "none has its own", fmt.Sprintf("Limits of single values, whatever the tier, up to %d: by the key as it is counted, of addresses such as `203.0.113.0/24` or `2001-db8--/64`. Their buckets do not count for `max_keys`.", policy.MaxDimensionKeys)},
+			{"by", list{2, 2, prefixLength}, "values are taken as they are", "Values are addresses, which are counted by their prefix: the bits of IPv4, and those of IPv6, as in `[\"/24\", \"/64\"]`."},
+			{"max_keys", whole{low: 1, high: policy.MaxDimensionMaxKeys, zero: true}, strconv.Itoa(policy.DefaultMaxKeys), "Most values that have buckets which are not full, of all partitions together, and as many of each entry of `tiers`. Others share one bucket, scope `+NAME`, until there is room. As values are spread by their hash, some share it from about seven tenths of this on."},
+		},
 	},
 	{
 		name: "rollout", title: "rollout",

@@ -47,7 +47,7 @@ class for 20 dispatches each or more; 1 is perfectly even. Waits are given in ti
 dispatches: how many jobs went to a worker between a job's admission and its own turn. A light
 tenant has at most the median number of jobs.`
 
-// NewCommand returns the command headgate.
+// NewCommand returns the command headgate replay, with what is below it.
 func NewCommand() *cobra.Command {
 	f := &replayFlags{}
 	c := &cobra.Command{
@@ -56,10 +56,12 @@ func NewCommand() *cobra.Command {
   headgate replay mine.csv --column-arrival time --column-tenant customer --column-run-time took
   headgate replay requests.csv --speed 100000 --concurrency 4 --json > report.json
   headgate replay requests.csv --speed 1e9 --preload --exclude-downstream M0013
-  headgate replay requests.csv --speed 10000 --policy policy.json --redis localhost:6379`,
+  headgate replay requests.csv --speed 10000 --policy policy.json --redis localhost:6379
+  headgate replay costs --help                     calls whose cost is known when they end`,
 		RunE: func(c *cobra.Command, args []string) error { return f.run(c, args[0]) },
 	}
 	f.Add(c)
+	c.AddCommand(newCosts())
 	flags := c.Flags()
 	flags.Float64Var(&f.config.Speed, "speed", 1, "`FACTOR` by which it is faster than the trace, 1 to 1e9")
 	flags.IntVar(&f.config.Concurrency, "concurrency", DefaultConcurrency, "`N` jobs in the worker's hands at a time, 1 to 10000")

@@ -36,6 +36,8 @@ type purse struct {
 	fresh         bool // the call under way writes one that is new
 	// changed is when the tenant's own limits last did, by the buckets' time.
 	changed buckets.Instant
+	// swept is until when a dimension's shard is not swept again, by the buckets' time.
+	swept buckets.Instant
 }
 
 // New returns an empty bank.
@@ -156,6 +158,11 @@ type Charge struct {
 	// numbers are the places in touched of a call that touches many.
 	numbers map[admission.Scope]int
 	path    []buckets.LevelLimit
+	// entered says of keys of dimensions whether there is room for their buckets, and fresh how many are new in the call by shard.
+	entered map[admission.Scope]bool
+	// asked are the scopes of the dimensions' keys that the call asks.
+	asked map[admission.Scope]bool
+	fresh map[string]int
 }
 
 // touched is a bucket that a call may have changed, as it was before.

@@ -57,25 +57,30 @@ func (l *Leases) Grant(charge *Charge, over int64, g *store.Grant) (granted stor
 	if g.Beat != 0 {
 		granted.Changed = int64(charge.changed)
 	}
+	v.Enter(g.Questions)
 	for i := range g.Accounts {
 		a := &g.Accounts[i]
 		if a.Stock {
 			continue
 		}
 		of, ok := v.bucketOf(a)
-		if ok {
+		if path := v.WayOf(&g.Questions[a.Question]); g.Questions[a.Question].OfDimension() && len(path) > 0 {
+			granted.Leases[i].Paid = v.draw(path[0], a.Owed, 1) // One without room owes it to the bucket that is shared.
+		} else if ok {
 			granted.Leases[i].Paid = v.draw(of, a.Owed, 1)
 		}
-		if back := v.endLease(of.Scope, a.Back); ok {
+		if back := v.endLease(Named(of.Scope), a.Back); ok {
 			v.giveBack(of, back)
 		}
 	}
 	for i := range g.Questions {
 		if q := &g.Questions[i]; q.Cost > 0 {
-			path := v.PathOf(&q.Limits, q.Tenant, q.Queue, q.Class)
+			path := v.WayOf(q)
 			verdict := v.Take(path, q.Cost)
+			verdict.Scope = Named(verdict.Scope)
 			if g.Left && verdict.Decision == admission.Admitted {
 				verdict.Scope, verdict.TokensLeft, verdict.Burst = v.Least(path)
+				verdict.Scope = Named(verdict.Scope)
 			}
 			v.changed = v.changed || verdict.Decision == admission.Admitted // Also where no limit stands on its way.
 			granted.Verdicts = append(granted.Verdicts, verdict)
@@ -125,6 +130,13 @@ func (v *granting) beat() int {
 // bucketOf returns that of an account; ok says that it has a limit.
 func (v *granting) bucketOf(a *store.Account) (of buckets.LevelLimit, ok bool) {
 	q := &v.g.Questions[a.Question]
+	if q.OfDimension() {
+		of.Scope = q.Scope()
+		if path := v.WayOf(q); len(path) > 0 && path[0].Scope.Level() == a.Level {
+			return path[0], true
+		}
+		return of, false
+	}
 	of.Scope = admission.ScopeAt(a.Level, q.Tenant, q.Queue, q.Class)
 	if ok = Limited(&q.Limits[a.Level]); ok {
 		of.Limit = v.LimitAt(of.Scope, &q.Limits[a.Level])
@@ -207,7 +219,7 @@ func (v *granting) lease(of buckets.LevelLimit, a *store.Account) (tokens admiss
 	if a.Want <= 0 {
 		return 0, 0
 	}
-	all := v.held(of.Scope)
+	all := v.held(Named(of.Scope))
 	_, mine := all[v.g.Member]
 	others := admission.Tokens(0)
 	for member, lease := range all {
@@ -222,7 +234,7 @@ func (v *granting) lease(of buckets.LevelLimit, a *store.Account) (tokens admiss
 	holders++
 	most := scaled(a.Cap, &of.Limit)
 	tokens = v.draw(of, min(a.Want, most/admission.Tokens(holders)-a.Held, most-others-a.Held), 0.5)
-	v.setLease(of.Scope, lent{int64(v.At) + v.g.Lease.Microseconds(), a.Held + tokens})
+	v.setLease(Named(of.Scope), lent{int64(v.At) + v.g.Lease.Microseconds(), a.Held + tokens})
 	return tokens, holders
 }
 

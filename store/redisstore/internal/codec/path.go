@@ -30,8 +30,18 @@ type Path struct {
 	Record int64
 }
 
-// PathOf returns the path of a question.
-func PathOf(q *store.Question) Path {
+// ofDimension is the class of the path of a dimension's key.
+const ofDimension = 255
+
+// PathOf returns the path of a question in one of so many partitions.
+func PathOf(q *store.Question, partitions int) Path {
+	if q.OfDimension() {
+		p := Path{Tenant: q.Tenant, Queue: q.Queue, Class: ofDimension, Limits: &q.Limits, Record: q.Record}
+		if shard, room := q.Shard(partitions); room > 0 {
+			p.Name = admission.Priority(strconv.AppendInt([]byte{byte(room), '+'}, int64(shard), 10)) //nolint:gosec // up to ShardKeys
+		}
+		return p
+	}
 	p := Path{Tenant: q.Tenant, Queue: q.Queue, Name: q.Class, Limits: &q.Limits, Usage: q.Usage, Record: q.Record}
 	if q.Measured {
 		p.From = neverRefused
@@ -186,7 +196,7 @@ func limitsAt(distinct []*[admission.Levels]admission.Limit, limits *[admission.
 func AppendQuestions(args []any, conn *redisconn.Conn, questions []store.Question) []any {
 	paths := make([]Path, len(questions))
 	for i := range questions {
-		paths[i] = PathOf(&questions[i])
+		paths[i] = PathOf(&questions[i], conn.Parts)
 	}
 	return AppendPaths(args, conn, &questions[0].Limits[admission.LevelGlobal], paths)
 }

@@ -19,7 +19,7 @@ import (
 
 // Adapt moves a limit that moves by itself. Sent again it does no harm.
 func (s *Bounds) Adapt(ctx context.Context, to store.Adapt) (number int64, err error) {
-	reply, err := s.conn.RunFor(ctx, 2, "adapt", s.conn.Now, string(to.Gate), to.Limit, to.Cause, to.Owner, to.Version, to.Number, codec.Micros(to.Life))
+	reply, err := s.conn.RunFor(ctx, 2, "adapt", s.conn.Now, string(to.Gate), to.Limit, to.Cause, to.Owner, to.Version, to.Number, codec.Micros(to.Life), to.Back)
 	if err != nil {
 		return 0, err
 	}
@@ -172,6 +172,9 @@ func parseAdaptation(gate, text string) (a store.Adaptation, err error) {
 			return a, redisconn.ErrUnknownReply
 		}
 		a.Name, a.Push, a.Eased = of[3], admission.PressureLevel(redisconn.Whole(of[1])), timeOf(redisconn.Whole(of[2]))
+	}
+	if back, name, reduced := strings.Cut(a.Name, "~"); reduced {
+		a.Name, a.Back = name, int(redisconn.Whole(back))
 	}
 	if frozen := parts[rowFrozen]; frozen != "" {
 		a.Frozen = &store.Intervention{}

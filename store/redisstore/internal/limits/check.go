@@ -105,6 +105,7 @@ func parseAnswer(line string, q *store.Question) (store.Answer, error) {
 			return a, fmt.Errorf("read answer %q: %w", line, err)
 		}
 		a.Left[level] = buckets.Micro(left)
+		a.Shared = a.Shared || level == int(admission.LevelTenant) && q.OfDimension()
 	}
 	if refusal := fields[admission.Levels]; refusal != "" {
 		var err error

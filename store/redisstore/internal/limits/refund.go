@@ -28,7 +28,7 @@ func (a *Asked) Receipt(question store.Question, version int64) (admission.Verdi
 	if !a.Granted {
 		return a.Answers[0].Verdict, store.Taken{}
 	}
-	receipt := store.Taken{Question: question, Version: version, At: a.at}
+	receipt := store.Taken{Question: question, Version: version, At: a.at, Shared: a.Answers[0].Shared}
 	for level, left := range a.Answers[0].Left {
 		receipt.Left[level] = int64(left)
 	}

@@ -46,7 +46,7 @@ func (s *Limits) Reserve(ctx context.Context, version int64, id string, q store.
 		return answer, taken, err
 	}
 	taken.Again = reply[0] == "again"
-	if kept := &taken.Taken.Question; kept.Scope() != q.Scope() || kept.Cost != q.Cost {
+	if kept := &taken.Taken.Question; kept.Scope() != q.Scope() || kept.Cost != q.Cost && !q.Estimated {
 		return answer, store.Reservation{}, store.ErrReservationOther
 	}
 	taken.Taken.Question.Limits, taken.Taken.Question.Usage, taken.Taken.Question.Record = q.Limits, q.Usage, q.Record

@@ -11,3 +11,9 @@ func TestAlgorithmsEqualTheModel(t *testing.T) {
 	t.Parallel()
 	conform(t, redistest.Shared(t), "", conformanceSteps, false, "algorithms")
 }
+
+// TestLoneJobsEqualTheModel is about jobs that come one by one to one pool of one queue, with gates on the way of some: those that may go straight.
+func TestLoneJobsEqualTheModel(t *testing.T) {
+	t.Parallel()
+	conformHalves(t, redistest.Shared(t), "", conformanceSteps, "alone")
+}

@@ -1,0 +1,62 @@
+package admin_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/headgate/headgate/admin"
+)
+
+// TestACheckIsChargedForItsDimensions, by the limiter and without one: the answer has their buckets, and a refusal names the one that refuses.
+func TestACheckIsChargedForItsDimensions(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*admin.Config){"limiter": nil, "store": func(c *admin.Config) { c.Limiter = nil }} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPlant(t, change)
+			day := `{"tokens":1,"per":"24h","burst":`
+			p.put("admin", ask{op: "PUT /api/v1/policy", body: `{"tenants":{"acme":{"limit":` + day + `10}}},"dimensions":{` +
+				`"user":{"limit":` + day + `5}},"ip":{"limit":` + day + `7},"by":["/24","/64"]}}}`})
+			body := `{"scope":"acme","tokens":4,"also":{"user":"123","ip":"203.0.113.7"}}`
+			got := p.want(http.StatusOK, "operator", ask{op: checkOp, body: body})
+			for scope, left := range map[string]string{"acme": "6", "+user:123": "1", "+ip:203.0.113.0/24": "3"} {
+				if want := `"scope":"` + scope + `","tokens_left":` + left; !strings.Contains(string(got.body), want) {
+					t.Errorf("%s is not in %s", want, got.body)
+				}
+			}
+			if limit := got.header.Get("Ratelimit"); !strings.Contains(limit, `"+user:123";r=1`) {
+				t.Errorf("%s", limit)
+			}
+			refused := p.want(http.StatusTooManyRequests, "operator", ask{op: checkOp, body: `{"checks":[{"scope":"acme","tokens":2,"also":{"user":"123","ip":"203.0.113.8"}}]}`})
+			if text := string(refused.body); !strings.Contains(text, `"refused_by":"+user:123"`) || refused.header.Get("Retry-After") == "" || !strings.Contains(text, `"consumed":false`) {
+				t.Errorf("%v %s", refused.header, text)
+			}
+			peeked := p.want(http.StatusOK, "operator", ask{op: checkOp, body: `{"scope":"acme","tokens":1,"peek":true,"also":{"ip":"203.0.113.8"}}`})
+			if want := `"scope":"+ip:203.0.113.0/24","tokens_left":3`; !strings.Contains(string(peeked.body), want) || !strings.Contains(string(peeked.body), `"scope":"acme","tokens_left":6`) {
+				t.Errorf("a refusal took something: %s", peeked.body)
+			}
+			for bad, want := range map[string]string{
+				`{"scope":"acme","also":{"model":"x"}}`:                             "dimensions that the policy declares",
+				`{"scope":"acme","also":{"ip":"nowhere"}}`:                          "an IP address",
+				`{"scope":"+user:123"}`:                                             "scope",
+				`{"scope":"acme","also":{"user":""}}`:                               "also",
+				`{"checks":[{"scope":"acme"}],"also":{"user":"123"}}`:               "",
+				`{"scope":"acme","also":{"a":"1","b":"1","c":"1","d":"1","e":"1"}}`: "also",
+			} {
+				if got := p.want(http.StatusBadRequest, "operator", ask{op: checkOp, body: bad}); !strings.Contains(string(got.body), want) {
+					t.Errorf("%s: %s", bad, got.body)
+				}
+			}
+			if got := p.want(http.StatusBadRequest, "acme-admin", ask{op: checkOp, body: body}); !strings.Contains(string(got.body), "a credential of one tenant") {
+				t.Errorf("%s", got.body)
+			}
+			config := p.want(http.StatusOK, "operator", ask{op: "GET /api/v1/rate-limit/config/{scope}", path: map[string]string{"scope": "+user:123"}})
+			if !strings.Contains(string(config.body), `"path":"/dimensions/user/limit"`) || !strings.Contains(string(config.body), `"burst":5`) {
+				t.Errorf("%s", config.body)
+			}
+			p.want(http.StatusOK, "operator", ask{op: "PUT /api/v1/rate-limit/config/{scope}", path: map[string]string{"scope": "+user:123"}, body: day + `50}`, header: http.Header{"If-Match": {config.header.Get("ETag")}}})
+			p.want(http.StatusOK, "operator", ask{op: checkOp, body: `{"scope":"probe","tokens":45,"also":{"user":"123"}}`})
+		})
+	}
+}
