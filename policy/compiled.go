@@ -375,9 +375,6 @@ func (c *Compiled) RetriesOf(queue string) (mostAttempts int, leastBackoff time.
 // does not allocate.
 func (c *Compiled) DoomedPercent(queue string) int { return c.queues[queue].DoomedPercent }
 
-// Overflows returns the bounds of single tenants in queues, with every default filled in. The map is the caller's.
-func (c *Compiled) Overflows() map[admission.Scope]Overflow { return maps.Clone(c.overflows) }
-
 // ClassesOf returns the classes of a queue, the most urgent first. The slice is the caller's.
 func (c *Compiled) ClassesOf(queue string) []admission.Class { return c.QueueOf(queue).Classes }
 

@@ -26,29 +26,33 @@ var triggerWrites = []string{"trigger", "gate", "suspend", "adapt"}
 func TestTriggersAtEveryPoint(t *testing.T) {
 	t.Parallel()
 	const atATime, least = 6, 20
+	var running sync.WaitGroup
 	for _, cut := range []redistest.Cut{redistest.CutBefore, redistest.CutAfter} {
-		var next, died atomic.Int64
-		var over atomic.Bool
-		var each sync.WaitGroup
-		for range atATime {
-			each.Go(func() {
-				for !over.Load() {
-					k := next.Add(1)
-					t.Run(fmt.Sprintf("write %d, cut %d", k, cut), func(t *testing.T) {
-						if triggersDieAt(t, k, cut) {
-							died.Add(1)
-						} else {
-							over.Store(true)
-						}
-					})
-				}
-			})
-		}
-		each.Wait()
-		if died.Load() < least {
-			t.Errorf("schedulers died at %d points, there should be %d at least", died.Load(), least)
-		}
+		running.Go(func() {
+			var next, died atomic.Int64
+			var over atomic.Bool
+			var each sync.WaitGroup
+			for range atATime {
+				each.Go(func() {
+					for !over.Load() {
+						k := next.Add(1)
+						t.Run(fmt.Sprintf("write %d, cut %d", k, cut), func(t *testing.T) {
+							if triggersDieAt(t, k, cut) {
+								died.Add(1)
+							} else {
+								over.Store(true)
+							}
+						})
+					}
+				})
+			}
+			each.Wait()
+			if died.Load() < least {
+				t.Errorf("schedulers died at %d points, there should be %d at least", died.Load(), least)
+			}
+		})
 	}
+	running.Wait()
 }
 
 // triggersDieAt is a run whose first scheduler dies at a write, and reports whether it came to that.

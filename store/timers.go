@@ -40,6 +40,24 @@ const (
 	LeapAsk Leap = "ask"
 )
 
+// Adapt is what a loop makes of a limit.
+type Adapt struct {
+	// Owner is who holds the timer lease of the first partition. Where it is another nothing is done (ErrNotHolder).
+	Owner string
+	// Version is that of the policy that the loop goes by. Where it is another nothing is done (ErrStale).
+	Version int64
+	Gate    GateName
+	// Limit is what is to be in force, brought between Adaptation.Least and Most; Cause why.
+	Limit int
+	Cause string
+	// Number fences: a partition beside the first, which numbers them, takes none that is older than the last. Zero is for the first.
+	Number int64
+	// Life is for how long limits of admission are so unless they are moved anew, zero for until they are.
+	Life time.Duration
+	// Back is Adaptation.Back from then on.
+	Back int
+}
+
 // TriggerLife is for how long what a trigger does lasts unless it is done anew: as long after the death of the last scheduler all is as the policy says.
 const TriggerLife = 30 * time.Second
 
