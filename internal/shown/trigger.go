@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/control"
 	"github.com/headgate/headgate/internal/load"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/store"
@@ -104,7 +105,12 @@ func TryTrigger(ctx context.Context, s store.Deployment, t policy.NamedTrigger) 
 	if err != nil {
 		return v, err
 	}
-	sw := t.Switch()
+	v.run(t.Switch(), seen)
+	return v, nil
+}
+
+// run tells what a Switch would have made of what was seen.
+func (v *TriggerTrial) run(sw control.Switch, seen []triggerPoint) {
 	for _, p := range seen {
 		if v.Points++; v.From == nil {
 			v.From, v.Least, v.Most = Stamp(p.at), new(p.value), new(p.value)
@@ -123,7 +129,6 @@ func TryTrigger(ctx context.Context, s store.Deployment, t policy.NamedTrigger) 
 			v.Spans[len(v.Spans)-1].To = Stamp(p.at)
 		}
 	}
-	return v, nil
 }
 
 // triggerPoint is a value that was known at a time.
