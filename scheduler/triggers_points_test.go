@@ -20,8 +20,8 @@ import (
 // triggerWrites are the scripts by which triggers do what they do.
 var triggerWrites = []string{"trigger", "gate", "suspend", "adapt"}
 
-// TestTriggersAtEveryPoint has a scheduler die at each of the writes by which triggers begin and end, at two partitions: before Redis has it, and after. Another
-// takes over, and all acts, then nothing does; each trigger is told of once; no limit is ever beyond its bounds, and the one that moves by itself is in the end
+// TestTriggersAtEveryPoint has a scheduler die at each of the writes by which triggers begin and end, at two partitions: it is cut off from Redis for good, before
+// Redis has that write, and after. Another takes over, and all acts, then nothing does; each trigger is told of once; no limit is ever beyond its bounds, and the one that moves by itself is in the end
 // what it was.
 func TestTriggersAtEveryPoint(t *testing.T) {
 	t.Parallel()
