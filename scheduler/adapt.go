@@ -143,6 +143,9 @@ func (s *Scheduler) adapt(ctx context.Context) {
 // until returns for how long nothing is to be looked at, at least a moment.
 func (d *duties) until() time.Duration {
 	wait := time.Minute
+	if d.triggers != nil && !d.triggers.begun { // Nothing is done before it is known what they do.
+		return max(time.Until(d.triggers.next), 10*time.Millisecond)
+	}
 	for _, l := range d.loops {
 		wait = min(wait, time.Until(l.next))
 		if len(l.DependsOn) > 0 {
@@ -215,6 +218,9 @@ func (s *Scheduler) turn(ctx context.Context, to *duties, version int64) error {
 		return nil
 	}
 	err := s.pull(ctx, to, version)
+	if to.triggers != nil && !to.triggers.begun { // What they leave of limits and levels is not known yet: one that acts would end for a moment.
+		return err
+	}
 	return errors.Join(err, s.measure(ctx, to, version), s.moveAll(ctx, to, version), s.write(ctx, to.diary), s.watchRates(ctx, to.sentry))
 }
 
