@@ -182,7 +182,7 @@ func TestTriggersAct(t *testing.T) {
 	_, since := b.acting()
 	stop()
 	again := run(t, b.store, scheduler.Config{TimerLease: time.Second})
-	time.Sleep(3 * time.Second) //nolint:forbidigo // three looks of the one that took over, none of which may change anything
+	time.Sleep(3 * time.Second)                                                                                     //nolint:forbidigo // three looks of the one that took over, none of which may change anything
 	await(t, "all to act after another took over", is(.8, .5, .7, .1, store.TriggerAuthor, admission.PressureHigh)) // A level may have lapsed between them.
 	all, err := b.store.Adaptations(t.Context())
 	if err != nil {
