@@ -165,6 +165,8 @@ type Moving struct {
 	Part   control.PartConfig
 	// DependsOn is that of the Adaptive.
 	DependsOn []string
+	// Driven says that no Adaptive moves it, but triggers: it is what the policy says while none of them is active. Name is that of the first.
+	Driven bool
 }
 
 // Interval is how often it is looked.
@@ -196,7 +198,7 @@ func (c *Compiled) Moving() []Moving {
 		}
 		all = append(all, m)
 	}
-	return all
+	return c.driven(all)
 }
 
 // rate returns the downstream's own rate and between which it moves, in control.RateUnits: none of them rounded up.

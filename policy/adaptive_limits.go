@@ -58,6 +58,83 @@ func (a Adaptive) moving(name string) Moving {
 	return Moving{Name: name, Limits: true, Queue: queue, Part: a.part(), DependsOn: a.DependsOn}
 }
 
+// bound is which limit a trigger reduces, as validateAdaptive tells them apart.
+func (t Trigger) bound() string {
+	if _, downstream := t.Target(); downstream != "" {
+		return cmp.Or(t.Moves, MovesMaxRunning) + " " + downstream
+	}
+	return t.Of
+}
+
+// driven adds what triggers move that nothing else does, under the name of the first of them: between what all of them leave and what the policy says.
+func (c *Compiled) driven(moving []Moving) []Moving {
+	taken := map[string]int{}
+	for i := range moving {
+		taken[moving[i].bound()] = -1
+	}
+	for _, t := range c.Triggers() {
+		if t.Do != ReduceLimit {
+			continue
+		}
+		at, there := taken[t.bound()]
+		if !there {
+			at, taken[t.bound()] = len(moving), len(moving)
+			moving = append(moving, c.drivenBy(&t))
+		}
+		if at >= 0 {
+			moving[at].lower(t.Cut())
+		}
+	}
+	return moving
+}
+
+// bound is that of a trigger which reduces it.
+func (m *Moving) bound() string {
+	switch {
+	case m.Limits && m.Queue == "":
+		return ofGlobal
+	case m.Limits:
+		return ofQueue + m.Queue
+	case m.Dispatch:
+		return MovesDispatch + " " + m.Downstream
+	}
+	return MovesMaxRunning + " " + m.Downstream
+}
+
+// Reduces reports whether a trigger reduces that limit.
+func (t *NamedTrigger) Reduces(m *Moving) bool { return t.Do == ReduceLimit && t.bound() == m.bound() }
+
+// drivenBy is a limit that triggers alone move, as it is without any.
+func (c *Compiled) drivenBy(t *NamedTrigger) Moving {
+	queue, downstream := t.Target()
+	m := Moving{Name: t.Name, Downstream: downstream, Driven: true}
+	switch {
+	case downstream == "":
+		m.Limits, m.Queue = true, queue
+		m.Part = control.PartConfig{Min: partWhole, Max: partWhole, Interval: TriggerEvery}
+	case t.Moves == MovesDispatch:
+		m.Dispatch = true
+		m.Own, m.Rate = Adaptive{Min: 1, Interval: TriggerEvery}.rate(c.downstreams[downstream].Dispatch)
+		m.Rate.Min = m.Own
+	default:
+		m.MaxRunning = c.downstreams[downstream].MaxRunning
+		m.Config = control.Config{Min: m.MaxRunning, Max: m.MaxRunning, Interval: TriggerEvery}
+	}
+	return m
+}
+
+// lower has the limit go as low as a cut leaves it.
+func (m *Moving) lower(cut control.Cut) {
+	switch {
+	case m.Limits:
+		m.Part.Min = min(m.Part.Min, cut.Of(1, m.Part.Max))
+	case m.Dispatch:
+		m.Rate.Min = min(m.Rate.Min, cut.Of(1, m.Rate.Max))
+	default:
+		m.Config.Min = min(m.Config.Min, cut.Of(1, m.Config.Max))
+	}
+}
+
 // validateLimits checks one that moves limits of admission.
 func (p Policy) validateLimits(bad *problems, at, queue string, a Adaptive) {
 	if queue == "" {

@@ -282,6 +282,8 @@ type adaptive struct {
 	told   int
 	toldAt int64
 	number int64
+	// ends is when limits of admission are the policy's again by the buckets' time, 0 for not by themselves.
+	ends buckets.Instant
 	// rate is the policy's own, of one that is no cap.
 	rate buckets.Limit
 }
@@ -316,6 +318,9 @@ func (m *model) moved(name string, wanted bound) int {
 		m.adaptive[name] = a
 	}
 	a.Name, a.Own, a.Least, a.Most, a.rate = wanted.loop, wanted.limit, wanted.least, wanted.most, wanted.rate
+	if a.Limit == store.PartWhole || a.ends <= buckets.Instant(m.filled) { // Nothing of it is in force: what an edit puts there lasts.
+		a.ends = 0
+	}
 	a.Limit = a.Clamp(a.Limit)
 	return a.Limit
 }
@@ -384,7 +389,9 @@ func (m *model) override(now int64, name string, limit int, duration time.Durati
 	a.Cause, a.At = cause, time.UnixMicro(now)
 	if limit != a.Limit {
 		a.Before, a.Why, a.Changed = a.Limit, cause, time.UnixMicro(now)
-		m.applyMoved(c, name, limit)
+		m.applyMoved(c, name, limit, 0)
+	} else if a.Back > 0 && a.IsLimits() {
+		m.limitsMoved(name, func() { a.lasts(m.filled, 0) })
 	}
 	m.record(now, by, action, name, m.heldAt(name), duration)
 	c.WakeFreed()

@@ -138,15 +138,29 @@ func (p *Partition) Pause(_ context.Context, name store.GateName, duration time.
 // pause shuts a gate, which keeps its limit for later.
 func (m *model) pause(name store.GateName, duration time.Duration, by store.Intervention, now int64) (held int) {
 	c := m.begin(now)
+	renewed := by.Author == store.TriggerAuthor && m.paused(name) && m.gateNotes[string(name)].held.author == store.TriggerAuthor
 	then := m.inForce(string(name))
 	if then == 0 {
 		then = store.Unlimited
 	}
 	held = m.limited(c, string(name), 0, duration, then, by, now)
-	m.record(now, by, store.AuditPause, string(name), held, duration)
+	if !renewed {
+		m.record(now, by, store.AuditPause, string(name), held, duration)
+	}
 	c.WakeFreed()
 	m.fill(c, now)
 	return held
+}
+
+// paused reports whether what a gate guards is.
+func (m *model) paused(name store.GateName) bool {
+	limit, own := m.ownLimit(string(name))
+	return own && limit == 0
+}
+
+// ofOthers reports whether triggers act on what somebody else holds back, by whatever name, or by none.
+func ofOthers(by store.Intervention, author string) bool {
+	return by.Author == store.TriggerAuthor && author != store.TriggerAuthor
 }
 
 // PauseAtLeast is Pause but for what is paused for as long, as store.Gates.PauseAtLeast.
@@ -155,10 +169,10 @@ func (p *Partition) PauseAtLeast(_ context.Context, name store.GateName, duratio
 		return false, err
 	}
 	p.write(func(m *model, now int64) {
-		limit, own := m.ownLimit(string(name))
-		if own && limit == 0 {
-			until := m.gateNotes[string(name)].until
-			if until == 0 || duration > 0 && until+store.PauseSlack.Microseconds() >= now+duration.Microseconds() {
+		if m.paused(name) {
+			note := m.gateNotes[string(name)]
+			until := note.until
+			if ofOthers(by, note.held.author) || until == 0 || duration > 0 && until+store.PauseSlack.Microseconds() >= now+duration.Microseconds() {
 				return
 			}
 		}
@@ -174,8 +188,7 @@ func (p *Partition) Unpause(_ context.Context, name store.GateName, by store.Int
 		return false, err
 	}
 	p.write(func(m *model, now int64) {
-		limit, own := m.ownLimit(string(name))
-		if was = own && limit == 0; !was {
+		if was = m.paused(name) && !ofOthers(by, m.gateNotes[string(name)].held.author); !was {
 			return
 		}
 		c := m.begin(now)
@@ -222,13 +235,18 @@ func (p *Partition) suspend(name store.GateName, action string, duration time.Du
 			until = microTime(before.until)
 			return
 		}
+		if suspended && ofOthers(by, before.held.author) {
+			return
+		}
 		m.suspended[string(name)] = s
 		m.timers.Remove("s" + string(name))
 		if s.until > 0 {
 			m.arm("s"+string(name), s.until)
 		}
 		until = microTime(s.until)
-		m.record(now, by, action, string(name), 0, duration)
+		if by.Author != store.TriggerAuthor || before.held.author != by.Author {
+			m.record(now, by, action, string(name), 0, duration)
+		}
 	})
 	return until, nil
 }
@@ -240,7 +258,8 @@ func (p *Partition) Resume(_ context.Context, name store.GateName, by store.Inte
 	}
 	p.write(func(m *model, now int64) {
 		m.begin(now)
-		if _, was = m.suspended[string(name)]; !was {
+		s, suspended := m.suspended[string(name)]
+		if was = suspended && !ofOthers(by, s.held.author); !was {
 			return
 		}
 		delete(m.suspended, string(name))

@@ -107,6 +107,10 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	if err == nil {
 		adaptive, err = readAdaptive(ctx, c.store, papers.gates)
 	}
+	var triggers []store.TriggerState
+	if err == nil && papers.loads { // Without them no policy has triggers.
+		triggers, err = c.store.Triggers(ctx)
+	}
 	var distinct map[string]store.Distinct
 	if err == nil {
 		distinct, err = readDistinct(ctx, c.store, counters)
@@ -124,6 +128,7 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 		up = 1
 		collectShares(to, shares)
 		collectAdaptive(to, adaptive)
+		collectTriggers(to, triggers, now)
 		circuits.Collect(to, breakers)
 		gaugeOf(to, lateDesc, vitals.Late.Seconds())
 		gaugeOf(to, memDesc, float64(vitals.Memory), "used")
