@@ -27,6 +27,7 @@ func (n *Near) Look(ctx context.Context, s store.Deployment, counted map[admissi
 	}
 	return strings.Join(all, ", "), err
 }
+
 // Looked reports whether s has seen the clock of Redis.
 func (s *Scheduler) Looked() bool {
 	s.clock.mu.Lock()
