@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -160,7 +161,10 @@ func (s *Scheduler) watchLimits(ctx context.Context, d *sentry, minute int64, co
 	if err != nil {
 		return err
 	}
-	for _, scope := range slices.Sorted(maps.Keys(found)) {
+	scopes := slices.SortedFunc(maps.Keys(found), func(a, b admission.Scope) int {
+		return cmp.Or(cmp.Compare(found[b].part(), found[a].part()), cmp.Compare(a, b))
+	})
+	for _, scope := range scopes[:min(len(scopes), max(0, maxUntold-len(d.untold)))] { // They push no alarm out.
 		u := found[scope]
 		if !was[scope] {
 			s.config.Logger.Warn().Str("kind", store.AnomalyNearLimit).Str("of", "scope").Str("name", string(scope)).Float64("rate", u.tokens).Float64("usual", u.most).
@@ -170,6 +174,5 @@ func (s *Scheduler) watchLimits(ctx context.Context, d *sentry, minute int64, co
 			Kind: store.AnomalyNearLimit, Of: "scope", Name: string(scope), Minute: time.Unix(minute*60, 0), Rate: u.tokens, Usual: u.most, Score: u.part(),
 		})
 	}
-	d.untold = d.untold[max(0, len(d.untold)-maxUntold):]
 	return nil
 }
