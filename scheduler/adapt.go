@@ -210,7 +210,7 @@ func (s *Scheduler) turn(ctx context.Context, to *duties, version int64) error {
 			to.diary.next = time.Now().Add(s.config.TimerLease)
 		}
 		if to.sentry != nil {
-			*to.sentry = sentry{next: time.Now().Add(s.config.TimerLease)}
+			*to.sentry = sentry{next: time.Now().Add(s.config.TimerLease), near: near{policy: to.sentry.near.policy}}
 		}
 		if to.triggers != nil {
 			to.triggers.forget(time.Now().Add(s.config.TimerLease))

@@ -41,7 +41,7 @@ var (
 	inDesc    = prometheus.NewDesc("headgate_jobs_accepted_total", "Jobs that were admitted.", nil, nil)
 	leftDesc  = prometheus.NewDesc("headgate_jobs_left_total", "Jobs that left, by reason.", []string{"reason"}, nil)
 	diedDesc  = prometheus.NewDesc("headgate_dead_letters_total", "Jobs that became dead letters, by reason.", []string{"reason"}, nil)
-	oddDesc   = prometheus.NewDesc("headgate_anomalies_total", "Rates that were not usual, by kind: surge, silence, refusal_surge, scope_scan.", []string{"kind"}, nil)
+	oddDesc   = prometheus.NewDesc("headgate_anomalies_total", "Rates that were not usual, by kind: surge, silence, refusal_surge, scope_scan, near_limit.", []string{"kind"}, nil)
 	againDesc = prometheus.NewDesc("headgate_retries_total", "Runs that failed and whose jobs came back.", nil, nil)
 	typeDesc  = prometheus.NewDesc("headgate_unknown_type_total", "Jobs that workers handed back because they have no handler for their type, by queue.", []string{"queue_id"}, nil)
 	lostDesc  = prometheus.NewDesc("headgate_jobs_unaccounted", "Accepted jobs that have neither a record nor left for a reason that was counted: 0 where all is well, absent where it is not known.", nil, nil)

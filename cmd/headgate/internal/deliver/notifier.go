@@ -153,7 +153,7 @@ type oddRate struct {
 	Minute    string  `json:"minute"`
 	Rate      float64 `json:"rate"`
 	Usual     float64 `json:"usual"`
-	Deviation float64 `json:"deviation,omitempty"` // these two not of a scope_scan
+	Deviation float64 `json:"deviation,omitempty"` // these two not of a scope_scan, this one not of a near_limit
 	Score     float64 `json:"score,omitempty"`
 }
 
