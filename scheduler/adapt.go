@@ -48,6 +48,9 @@ type loop struct {
 	part    *control.Part
 	looked  time.Time
 	tripped tripped
+	// deadBand is how many looks found too little to change since Redis was told of some, at told.
+	deadBand int
+	told     time.Time
 }
 
 // ticker is a control.Loop or a control.Rate.

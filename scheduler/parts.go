@@ -101,15 +101,26 @@ func due(loops []*loop, now time.Time) bool {
 	})
 }
 
+// tellEvery is how often at most Redis is told that there was too little to change, where that is all there is to tell.
+const tellEvery = time.Minute
+
 // put brings a step into force.
 func (s *Scheduler) put(ctx context.Context, l *loop, step control.Step, seen store.Adaptation, version int64) error {
 	if l.tripped.any() && step.Limit > seen.Limit { // It does not grow meanwhile.
 		step.Limit, step.Cause = seen.Limit, control.CauseTripped
 	}
-	if !step.Changed() && string(step.Cause) == seen.Cause && !seen.Uneven {
+	if step.Cause == control.CauseDeadBand {
+		l.deadBand++
+	}
+	untold := l.deadBand > 0 && time.Since(l.told) >= tellEvery
+	if !step.Changed() && string(step.Cause) == seen.Cause && !seen.Uneven && !untold {
 		return nil
 	}
-	_, err := s.store.Adapt(ctx, store.Adapt{Owner: s.owner, Version: version, Gate: seen.Gate, Limit: step.Limit, Cause: string(step.Cause)})
+	to := store.Adapt{Owner: s.owner, Version: version, Gate: seen.Gate, Limit: step.Limit, Cause: string(step.Cause), DeadBand: l.deadBand}
+	number, err := s.store.Adapt(ctx, to)
+	if number > 0 {
+		l.deadBand, l.told = 0, time.Now()
+	}
 	switch {
 	case errors.Is(err, store.ErrNotHolder), errors.Is(err, store.ErrStale), errors.Is(err, store.ErrNotAdaptive):
 		l.last, l.part = store.Adaptation{}, nil // Somebody else goes on, or by another policy.

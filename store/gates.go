@@ -301,8 +301,8 @@ type Adaptation struct {
 	Before  int
 	Why     string
 	Changed time.Time
-	// Raised and Lowered count the changes.
-	Raised, Lowered int64
+	// Raised and Lowered count the changes, DeadBand the looks that left the limit alone for what would have changed was too little to make.
+	Raised, Lowered, DeadBand int64
 	// Frozen is who keeps the loop from moving the limit; nil for nobody.
 	Frozen *Intervention
 	// Override is what an operator, Frozen, has put in force for a time; nil for nothing.
@@ -359,6 +359,8 @@ type Adapt struct {
 	// Limit is what is to be in force, brought between Adaptation.Least and Most; Cause why.
 	Limit int
 	Cause string
+	// DeadBand is added to Adaptation.DeadBand, where the loop moves the limit: not while somebody else does, and twice where an answer was lost.
+	DeadBand int
 	// Number fences: a partition beside the first, which numbers them, takes none that is older than the last. Zero is for the first.
 	Number int64
 }

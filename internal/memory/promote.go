@@ -321,6 +321,7 @@ func (m *model) adapt(now int64, to *store.Adapt) (number int64, err error) {
 		a.number = to.Number
 	}
 	a.Cause, a.At = to.Cause, time.UnixMicro(now)
+	a.DeadBand += int64(to.DeadBand)
 	limit = a.Clamp(to.Limit)
 	eases := a.Push > 0 && m.filled >= a.Eased.UnixMicro()
 	if eases {

@@ -7,6 +7,7 @@
 -- ARGV[5] owner  of the timer lease, where number is 0
 -- ARGV[6] version  of the policy by which the loop goes, where number is 0
 -- ARGV[7] number  0 in the first partition, which counts; in others what it replied there
+-- ARGV[8] dead_band  how many looks since the last word found a change that was too little to make
 -- Reply {"moved" | "more", number} or {"kept", 0}, {"held", 0}, {"stale", version in force} or {"none", 0}; kept is of one that an operator has frozen
 --   or set otherwise, or of a number that is older than the last
 -- A rate whose receiver pushes back is eased by a step where that is due; of one that is frozen that is all, for the limit that it has.
@@ -30,7 +31,7 @@ end
 
 function scripts.adapt(KEYS, ARGV)
   local STATE, NOW, NAME, LIMIT, CAUSE = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
-  local OWNER, VERSION, NUMBER = ARGV[5], ARGV[6], tonumber(ARGV[7])
+  local OWNER, VERSION, NUMBER, DEAD_BAND = ARGV[5], ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8])
   local TELL_EVERY, EASE_EVERY = 60000000, 1000000
   local now = now_us(NOW)
   call_begin(now, { 'promoter', 'pools', 'na' })
@@ -46,7 +47,7 @@ function scripts.adapt(KEYS, ARGV)
   end
   if a.frozen ~= '' and not (a.burst and LIMIT == a.limit) or adaptive_by_others(NAME, a, g, s) or NUMBER ~= 0 and NUMBER < a.number then return { 'kept', '0' } end
   a.number = NUMBER == 0 and a.number + 1 or NUMBER
-  a.cause, a.at = CAUSE, now
+  a.cause, a.at, a.dead_band = CAUSE, now, a.dead_band + DEAD_BAND
   local limit = adaptive_clamp(a, LIMIT)
   local eases = (a.push or 0) > 0 and state_num('bt') >= a.eased
   if eases then
