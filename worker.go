@@ -44,6 +44,9 @@ type WorkerConfig struct {
 // further jobs, and other workers get them; its running ones go on. Below it, it takes jobs again.
 type GuardConfig = worker.GuardConfig
 
+// GuardDelays are how long is waited by how near the process is to a limit.
+type GuardDelays = worker.GuardDelays
+
 // Worker runs handlers. Handle comes first, then Run, once.
 type Worker struct {
 	inner   *worker.Worker // nil where err is not

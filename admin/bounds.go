@@ -49,7 +49,7 @@ func (s *Server) newDoor(inner net.Listener) *door {
 	}
 	ofNetwork := min(s.config.MaxConnectionsPerAddress, most)
 	d := newDoor(inner, most, ofNetwork, max(1, most/tenantConnections))
-	d.allowed, d.refused = s.allows, s.turnedAway
+	d.allowed, d.refused, d.full = s.allows, s.turnedAway, s.config.Guard.Delays.WithDefaults().Connections
 	return d
 }
 

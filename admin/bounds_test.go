@@ -398,3 +398,32 @@ func TestHealthTellsVersionAndUptime(t *testing.T) {
 		}
 	}
 }
+
+// TestAFullDoorWaits: where all places are taken, the next connection is looked at after a while, and not before; then one that came meanwhile has the
+// place that has become free.
+func TestAFullDoorWaits(t *testing.T) {
+	t.Parallel()
+	const delay = 300 * time.Millisecond
+	p := newPlant(t, func(c *admin.Config) {
+		c.MaxConnections, c.Guard.Delays.Connections = 2, delay
+	})
+	address, _ := p.listen(t.Context())
+	var known []*line
+	for range 2 {
+		known = append(known, dial(t, address))
+		if status, _ := known[len(known)-1].get("/api/v1/workers", p.keys["viewer"]); status != http.StatusOK {
+			t.Fatalf("%d", status)
+		}
+	}
+	began := time.Now()
+	if status, _ := dial(t, address).get(health, ""); status != 0 {
+		t.Fatalf("a third is answered %d", status)
+	}
+	must(t, known[0].Close())
+	if status, _ := dial(t, address).get(health, ""); status != http.StatusOK {
+		t.Errorf("with a place free: %d", status)
+	}
+	if took := time.Since(began); took < delay*9/10 {
+		t.Errorf("the next connection was looked at after %s", took)
+	}
+}

@@ -114,6 +114,9 @@ type Config struct {
 // GuardConfig is what a process may use of its machine.
 type GuardConfig = guard.Config
 
+// GuardDelays are how long is waited by how near the process is to a limit.
+type GuardDelays = guard.Delays
+
 // GuardChange is something that came nearer to its limit or went away from it.
 type GuardChange = guard.Change
 

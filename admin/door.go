@@ -10,8 +10,10 @@ import (
 	"net/netip"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/headgate/headgate/admin/internal/gauge"
+	"github.com/headgate/headgate/internal/guard"
 )
 
 // door is a listener that bounds its connections: in all, of one network, and of one tenant. Addresses that may not call are turned
@@ -29,7 +31,11 @@ type door struct {
 	// allowed says which addresses may call; refused is told of each connection that was turned away or closed, by cause.
 	allowed func(netip.Addr) bool
 	refused func(cause string)
-	mu      struct {
+	// full is how long the next connection waits in the backlog where all places are taken, and closed ends that.
+	full   time.Duration
+	closed chan struct{}
+	once   sync.Once
+	mu     struct {
 		sync.Mutex
 
 		open int
@@ -55,7 +61,7 @@ type guest struct {
 }
 
 func newDoor(inner net.Listener, most, ofNetwork, ofTenant int) *door {
-	d := &door{Listener: inner, most: most, ofNetwork: ofNetwork, ofTenant: ofTenant}
+	d := &door{Listener: inner, most: most, ofNetwork: ofNetwork, ofTenant: ofTenant, closed: make(chan struct{})}
 	d.mu.networks, d.mu.tenants, d.mu.idle = map[string]int{}, map[string]int{}, list.New()
 	return d
 }
@@ -73,8 +79,29 @@ func (d *door) Accept() (net.Conn, error) {
 		if g := d.admit(connection); g != nil {
 			return g, nil
 		}
+		full := d.connections() >= d.most
 		_ = connection.Close()
+		if full {
+			d.pause()
+		}
 	}
+}
+
+// pause leaves the connections of the backlog there for a while: where there is no place none of them could be let in, and to accept and close
+// one after the other as fast as they come is a busy loop.
+func (d *door) pause() {
+	wait := time.NewTimer(guard.Jittered(d.full))
+	defer wait.Stop()
+	select {
+	case <-wait.C:
+	case <-d.closed:
+	}
+}
+
+// Close ends the listener.
+func (d *door) Close() error {
+	d.once.Do(func() { close(d.closed) })
+	return d.Listener.Close()
 }
 
 // admit returns the connection as a guest, nil if it is turned away.

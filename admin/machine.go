@@ -53,6 +53,7 @@ func (s *Server) begin(w http.ResponseWriter, r *http.Request, rt route.Route) e
 	}
 	wait, ok := s.machine.TryBegin()
 	if ok {
+		s.machine.Hold(r.Context())
 		return nil
 	}
 	s.requests.Refused("guard")

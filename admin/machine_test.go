@@ -141,7 +141,7 @@ func TestAServerThatUsesTooMuchTakesNoNewCalls(t *testing.T) {
 func TestCallsOfAMinute(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t, func(c *admin.Config) {
-		c.Guard = admin.GuardConfig{MaxRequestsPerMinute: 10, Interval: time.Minute}
+		c.Guard = admin.GuardConfig{MaxRequestsPerMinute: 10, Interval: time.Minute, Delays: admin.GuardDelays{Violation: 7 * time.Second}}
 		*c = c.MeasuredBy(&gauge{})
 	})
 	for range 20 {
@@ -151,7 +151,7 @@ func TestCallsOfAMinute(t *testing.T) {
 	for range 10 {
 		p.want(http.StatusOK, "viewer", ask{op: "GET /api/v1/census"})
 	}
-	if got := p.want(http.StatusServiceUnavailable, "viewer", ask{op: "GET /api/v1/census"}); got.header.Get("Retry-After") != "60" {
+	if got := p.want(http.StatusServiceUnavailable, "viewer", ask{op: "GET /api/v1/census"}); got.header.Get("Retry-After") != "7" {
 		t.Errorf("Retry-After: %s", got.header.Get("Retry-After"))
 	}
 }
@@ -183,5 +183,24 @@ func TestABadGuardOfAServerIsToldAtOnce(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("nothing says %q: %v", want, err)
 		}
+	}
+}
+
+// TestCallsWaitAtAWarning, those that begin something, if a delay says so, and as many at a time as come.
+func TestCallsWaitAtAWarning(t *testing.T) {
+	t.Parallel()
+	memory, log := &gauge{}, &safe{}
+	p := newPlant(t, func(c *admin.Config) {
+		c.Logger = zerolog.New(log)
+		c.Guard = admin.GuardConfig{MaxMemory: 100 << 20, Interval: 100 * time.Millisecond, Delays: admin.GuardDelays{Warn: 200 * time.Millisecond}}
+		*c = c.MeasuredBy(memory)
+	})
+	p.serve(t)
+	memory.memory.Store(85 << 20)
+	soon(t, "the warning", func() bool { return log.count("approaches limit") == 1 })
+	began := time.Now()
+	p.want(http.StatusOK, "viewer", ask{op: "GET /api/v1/census"})
+	if took := time.Since(began); took < 180*time.Millisecond {
+		t.Errorf("a call took %s", took)
 	}
 }

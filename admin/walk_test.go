@@ -65,7 +65,7 @@ func walkAdaptive(p *plant) {
 		}
 	}
 	metrics := p.want(http.StatusOK, "viewer", ask{op: "GET /metrics"})
-	for _, part := range []string{`headgate_adaptive_limit{name="mail-out"} 40`, `headgate_adaptive_changes_total{direction="down",name="mail-out"} 0`} {
+	for _, part := range []string{`headgate_adaptive_limit{name="mail-out"} 40`, `headgate_adaptive_changes_total{direction="down",name="mail-out"} 0`, `headgate_adaptive_dead_band_total{name="mail-out"} 0`} {
 		if !bytes.Contains(metrics.body, []byte(part)) {
 			p.tb.Errorf("no %s in the metrics", part)
 		}

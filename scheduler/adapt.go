@@ -52,6 +52,9 @@ type loop struct {
 	tripped tripped
 	// renewed is when its limit was last put in force.
 	renewed time.Time
+	// deadBand is how many looks found too little to change since Redis was told of some, at told.
+	deadBand int
+	told     time.Time
 }
 
 // ticker is a control.Loop or a control.Rate.

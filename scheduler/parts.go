@@ -140,17 +140,27 @@ func due(loops []*loop, now time.Time) bool {
 	})
 }
 
+// tellEvery is how often at most Redis is told that there was too little to change, where that is all there is to tell.
+const tellEvery = time.Minute
+
 // put brings a step into force: limits of admission for the life of to, if it has one, and with what it has come back.
 func (s *Scheduler) put(ctx context.Context, l *loop, step control.Step, seen store.Adaptation, version int64, to store.Adapt) error {
 	if l.tripped.any() && step.Limit > seen.Limit { // It does not grow meanwhile.
 		step.Limit, step.Cause, to.Back = seen.Limit, control.CauseTripped, seen.Back
 	}
+	if step.Cause == control.CauseDeadBand {
+		l.deadBand++
+	}
+	untold := l.deadBand > 0 && time.Since(l.told) >= tellEvery
 	lasts := seen.Back == 0 && to.Back == 0 || !l.Limits || time.Since(l.renewed) < renewEvery
-	if !step.Changed() && string(step.Cause) == seen.Cause && to.Back == seen.Back && !seen.Uneven && lasts {
+	if !step.Changed() && string(step.Cause) == seen.Cause && to.Back == seen.Back && !seen.Uneven && lasts && !untold {
 		return nil
 	}
-	to.Owner, to.Version, to.Gate, to.Limit, to.Cause = s.owner, version, seen.Gate, step.Limit, string(step.Cause)
+	to.Owner, to.Version, to.Gate, to.Limit, to.Cause, to.DeadBand = s.owner, version, seen.Gate, step.Limit, string(step.Cause), l.deadBand
 	number, err := s.store.Adapt(ctx, to)
+	if number > 0 {
+		l.deadBand, l.told = 0, time.Now()
+	}
 	switch {
 	case errors.Is(err, store.ErrNotHolder), errors.Is(err, store.ErrStale), errors.Is(err, store.ErrNotAdaptive):
 		l.last, l.part = store.Adaptation{}, nil // Somebody else goes on, or by another policy.

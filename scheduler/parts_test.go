@@ -125,3 +125,19 @@ func TestATripHalvesWhatDependsOnIt(t *testing.T) {
 	}
 	await(t, "what is not pressed to grow again", func() bool { return part(quick).Limit > 500 })
 }
+
+// TestTooLittleToChangeIsCounted: with a gain so small that a look wants less than 2 % of the limits gone, every other one leaves them alone, and Redis
+// is told how many did.
+func TestTooLittleToChangeIsCounted(t *testing.T) {
+	t.Parallel()
+	s, part := partsBench(t, map[string]policy.Adaptive{
+		"mail-in": {Of: "queue mail", Min: 30, Interval: 200 * time.Millisecond, Gains: policy.Gains{Proportional: 0.05}},
+	})
+	mail := store.QueueLimitsGate("mail")
+	fill(t, s, 30)
+	run(t, s, scheduler.Config{TimerLease: time.Second})
+	await(t, "three looks that change too little", func() bool { return part(mail).DeadBand >= 3 })
+	if a := part(mail); a.Lowered < 2 || a.Limit == store.PartWhole {
+		t.Errorf("what was too little does not add up: %+v", a)
+	}
+}

@@ -301,8 +301,8 @@ type Adaptation struct {
 	Before  int
 	Why     string
 	Changed time.Time
-	// Raised and Lowered count the changes.
-	Raised, Lowered int64
+	// Raised and Lowered count the changes, DeadBand the looks that left the limit alone for what would have changed was too little to make.
+	Raised, Lowered, DeadBand int64
 	// Frozen is who keeps the loop from moving the limit; nil for nobody.
 	Frozen *Intervention
 	// Override is what an operator, Frozen, has put in force for a time; nil for nothing.

@@ -50,6 +50,8 @@ type Adapt struct {
 	// Limit is what is to be in force, brought between Adaptation.Least and Most; Cause why.
 	Limit int
 	Cause string
+	// DeadBand is added to Adaptation.DeadBand, where the loop moves the limit: not while somebody else does, and twice where an answer was lost.
+	DeadBand int
 	// Number fences: a partition beside the first, which numbers them, takes none that is older than the last. Zero is for the first.
 	Number int64
 	// Life is for how long limits of admission are so unless they are moved anew, zero for until they are.

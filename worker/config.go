@@ -86,6 +86,9 @@ type Config struct {
 // limit on it is logged. A minute's requests are the jobs that it starts.
 type GuardConfig = guard.Config
 
+// GuardDelays are how long is waited by how near the process is to a limit.
+type GuardDelays = guard.Delays
+
 // Bounds and defaults of a Config.
 const (
 	maxQueues         = 64

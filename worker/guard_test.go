@@ -29,7 +29,7 @@ const megabyte = 1 << 20
 
 // guarded is a config with a limit of 100 MB that is measured by a gauge.
 func (g *gauge) guarded(config worker.Config) worker.Config {
-	config.Guard = worker.GuardConfig{MaxMemory: 100 * megabyte, Interval: 100 * time.Millisecond}
+	config.Guard = worker.GuardConfig{MaxMemory: 100 * megabyte, Interval: 100 * time.Millisecond, Delays: worker.GuardDelays{Violation: 100 * time.Millisecond}}
 	return config.MeasuredBy(g)
 }
 
@@ -309,5 +309,25 @@ func TestAGuardThatComesAndGoes(t *testing.T) {
 		if strings.Contains(w.logs.String(), "lease lost") || !strings.Contains(w.logs.String(), "no new work is taken") {
 			t.Error("a lease was lost, or the guard was never at its limit")
 		}
+	}
+}
+
+// TestAWorkerReadsSlowerAtAWarning: with a delay it waits before each read, at least nine tenths of it, and takes what there is after it.
+func TestAWorkerReadsSlowerAtAWarning(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	memory := &gauge{}
+	config := memory.guarded(worker.Config{Concurrency: 1})
+	config.Guard.Delays.Warn = 200 * time.Millisecond
+	memory.memory.Store(85 * megabyte)
+	a := r.run(r.store, config, on("send", func(context.Context, worker.Job[[]byte]) error { return nil }))
+	r.await("the warning", func() bool { return strings.Contains(a.logs.String(), "approaches limit") })
+	r.enqueue(job("send", "first"))
+	r.await("the first, whose read may have begun before", func() bool { return len(a.ends("")) == 1 })
+	began := time.Now()
+	r.enqueue(job("send", "a"), job("send", "b"), job("send", "c"))
+	r.await("all to end", func() bool { return len(a.ends("")) == 4 })
+	if took := time.Since(began); took < 2*180*time.Millisecond {
+		t.Errorf("three jobs, each read by itself, took %s", took)
 	}
 }

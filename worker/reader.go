@@ -25,6 +25,7 @@ func (s *session) read(ctx, jobs context.Context) {
 	defer trouble.Leave()
 	doubt := false
 	for {
+		s.w.guard.Hold(ctx)
 		free, ok := s.w.slots.Wait(ctx)
 		if !ok {
 			break

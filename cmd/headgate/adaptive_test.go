@@ -42,10 +42,10 @@ func TestAdaptiveCommands(t *testing.T) {
 	must(t, err)
 	_, err = p.store.Partitions()[0].Promote(t.Context(), "s1", time.Minute)
 	must(t, err)
-	_, err = p.store.Adapt(t.Context(), store.Adapt{Owner: "s1", Version: version, Gate: store.DownstreamGate("smtp"), Limit: 23, Cause: "no_gain"})
+	_, err = p.store.Adapt(t.Context(), store.Adapt{Owner: "s1", Version: version, Gate: store.DownstreamGate("smtp"), Limit: 23, Cause: "no_gain", DeadBand: 7})
 	must(t, err)
 	list := p.run(cli.ExitOK, "adaptive list").stdout
-	for _, part := range []string{"mail-out", "downstream smtp", "23", "40 to 23: throughput does not"} {
+	for _, part := range []string{"mail-out", "downstream smtp", "23", "40 to 23: throughput does not", "the dead band", "held it 7 times"} {
 		if !strings.Contains(list, part) {
 			t.Errorf("no %q in\n%s", part, list)
 		}
@@ -55,8 +55,8 @@ func TestAdaptiveCommands(t *testing.T) {
 		t.Fatal(shown)
 	}
 	one, _ := shown[0].(map[string]any)
-	checkKeys(t, "an adaptive limit", one, strings.Fields("before cause changed gate limit looked lowered max max_running min moves name raised running why"))
-	if one["limit"] != 23.0 || one["min"] != 5.0 || one["max"] != 40.0 || one["before"] != 40.0 || one["why"] != "no_gain" || one["lowered"] != 1.0 {
+	checkKeys(t, "an adaptive limit", one, strings.Fields("before cause changed dead_band gate limit looked lowered max max_running min moves name raised running why"))
+	if one["limit"] != 23.0 || one["min"] != 5.0 || one["max"] != 40.0 || one["before"] != 40.0 || one["why"] != "no_gain" || one["lowered"] != 1.0 || one["dead_band"] != 7.0 {
 		t.Errorf("%v", one)
 	}
 	explained := p.run(cli.ExitOK, "explain downstream smtp").stdout

@@ -5,8 +5,12 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/cockroachdb/datadriven"
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/control"
@@ -187,4 +191,30 @@ func TestABadPartNamesEveryField(t *testing.T) {
 			t.Errorf("%+v is let pass", c)
 		}
 	}
+}
+
+// TestHealthWalk goes by scores as they come, at so many looks: what the damped health comes to shows in when a step is made.
+func TestHealthWalk(t *testing.T) {
+	t.Parallel()
+	datadriven.RunTest(t, "testdata/health", func(t *testing.T, d *datadriven.TestData) string {
+		var limit, least int
+		d.ScanArgs(t, "limit", &limit)
+		d.ScanArgs(t, "min", &least)
+		p := newPart(t, control.PartConfig{Controller: control.Health, Min: least, Max: whole, MinChange: time.Nanosecond}, limit)
+		var walk strings.Builder
+		damped := math.NaN()
+		for _, field := range strings.Fields(d.Input) {
+			score, err := strconv.ParseFloat(field, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if damped += (score - damped) * (1 - math.Cbrt(0.5)); math.IsNaN(damped) {
+				damped = score
+			}
+			step := p.Tick(limit, score, interval)
+			fmt.Fprintf(&walk, "score %.2f: health %.2f, damped %.2f, limit %d to %d, %s\n", score, 1-score, 1-damped, step.Before, step.Limit, step.Cause)
+			limit = step.Limit
+		}
+		return walk.String()
+	})
 }

@@ -31,6 +31,8 @@ type Config struct {
 	Interval time.Duration
 	// WarnAt is the part of a limit from which on it is told, 0.1 to 1; zero means 0.8.
 	WarnAt float64
+	// Delays are how long new work, and the next look, wait by how near something is to its limit.
+	Delays Delays
 }
 
 // Defaults and bounds of a Config.
@@ -50,12 +52,13 @@ const (
 
 // On reports whether anything is limited.
 func (c Config) On() bool {
-	c.Interval, c.WarnAt = 0, 0
+	c.Interval, c.WarnAt, c.Delays = 0, 0, Delays{}
 	return c != Config{}
 }
 
 func (c Config) withDefaults() Config {
 	c.Interval, c.WarnAt = cmp.Or(c.Interval, DefaultInterval), cmp.Or(c.WarnAt, DefaultWarnAt)
+	c.Delays = c.Delays.WithDefaults()
 	return c
 }
 
@@ -79,5 +82,5 @@ func (c Config) Validate() error {
 	field(c.MaxRequestsPerMinute >= 0 && c.MaxRequestsPerMinute <= MaxRequests, "MaxRequestsPerMinute", strconv.Itoa(c.MaxRequestsPerMinute), "0 to 1000000000")
 	field(c.Interval >= MinInterval && c.Interval <= MaxInterval, "Interval", c.Interval.String(), "100ms to 1m")
 	field(c.WarnAt >= MinWarnAt && c.WarnAt <= 1, "WarnAt", number(c.WarnAt), "0.1 to 1")
-	return errors.Join(bad...)
+	return errors.Join(append(bad, c.Delays.Validate()...)...)
 }

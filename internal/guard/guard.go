@@ -45,7 +45,8 @@ type Guard struct {
 	summary, freed time.Time
 	free           func()
 
-	throttled atomic.Bool
+	// warned says that something is at a warning and new work waits for it.
+	throttled, warned atomic.Bool
 	// crossed says that the requests of a minute have come to their limit.
 	crossed chan struct{}
 	rate    struct {
@@ -74,27 +75,40 @@ func New(config Config, parts Parts) (*Guard, error) {
 	return g, nil
 }
 
-// Run looks every interval until ctx ends.
+// Run looks every interval until ctx ends, and after Delays.Violation while new work is kept away.
 func (g *Guard) Run(ctx context.Context) {
 	if g == nil {
 		return
 	}
-	ticks := time.NewTicker(g.config.Interval)
-	defer ticks.Stop()
+	next := time.NewTimer(g.config.Interval)
+	defer next.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case now := <-ticks.C:
+		case now := <-next.C:
 			sample, err := g.parts.Sampler.Sample(now)
 			g.note(err)
 			if err == nil {
 				g.look(now, sample)
 			}
+			next.Reset(g.again())
 		case <-g.crossed:
+			was := g.throttled.Load()
 			g.apply([]Reading{g.requests(time.Now())}) // Without a sample: one of a moment says nothing.
+			if !was {
+				next.Reset(g.again())
+			}
 		}
 	}
+}
+
+// again returns after how long it is looked again.
+func (g *Guard) again() time.Duration {
+	if g.throttled.Load() {
+		return Jittered(g.config.Delays.Violation)
+	}
+	return g.config.Interval
 }
 
 // note says once that nothing can be measured, and once that it can again. States stay as they are meanwhile.
@@ -155,6 +169,7 @@ func (g *Guard) apply(readings []Reading) {
 		}
 	}
 	throttled := g.ladder.throttled()
+	g.warned.Store(g.config.Delays.Warn > 0 && g.ladder.warned())
 	if g.throttled.Swap(throttled) == throttled {
 		return
 	}
@@ -209,16 +224,16 @@ func (g *Guard) countAt(now time.Time, n int) {
 	}
 }
 
-// TryBegin reports whether a request may begin, and counts it if so. One that may not had better wait until the next look, so long at
-// most as is returned. Beyond the limit of a minute none begins, also between two looks.
+// TryBegin reports whether a request may begin, and counts it if so. One that may not had better wait until the next look, which is in about as
+// long as is returned. Beyond the limit of a minute none begins, also between two looks.
 func (g *Guard) TryBegin() (wait time.Duration, ok bool) {
 	if g == nil {
 		return 0, true
 	}
 	if g.throttled.Load() {
-		return g.config.Interval, false
+		return g.config.Delays.Violation, false
 	}
-	return g.config.Interval, g.tryCountAt(time.Now())
+	return g.config.Delays.Violation, g.tryCountAt(time.Now())
 }
 
 // tryCountAt counts a request unless there were too many.

@@ -73,7 +73,7 @@ func TestRing(t *testing.T) {
 	}
 }
 
-// TestAThrottledGuardSleeps counts how often it looks: once an interval, however many are refused meanwhile, and never again after its
+// TestAThrottledGuardSleeps counts how often it looks: once a second, however many are refused meanwhile, and never again after its
 // end.
 func TestAThrottledGuardSleeps(t *testing.T) {
 	t.Parallel()
@@ -92,14 +92,15 @@ func TestAThrottledGuardSleeps(t *testing.T) {
 		}()
 		time.Sleep(time.Hour + time.Second)
 		for range 1000 {
-			if wait, ok := g.TryBegin(); ok || wait != DefaultInterval {
+			if wait, ok := g.TryBegin(); ok || wait != DefaultViolationDelay {
 				t.Fatalf("a request begins: %t, or waits %s", ok, wait)
 			}
 			g.Count(1)
 		}
 		synctest.Wait()
-		if want := 1 + int(time.Hour/DefaultInterval); sampler.asked != want || told.Load() != 1 {
-			t.Errorf("%d samples in an hour, want %d; throttled was told %d times", sampler.asked, want, told.Load())
+		// A second and up to a tenth more or less, at random: the mean of an hour is a second.
+		if want := int(time.Hour / DefaultViolationDelay); sampler.asked < want*98/100 || sampler.asked > want*102/100 || told.Load() != 1 {
+			t.Errorf("%d samples in an hour, want about %d; throttled was told %d times", sampler.asked, want, told.Load())
 		}
 		stop()
 		<-done
@@ -160,7 +161,7 @@ func TestBadConfigsAreToldAtOnce(t *testing.T) {
 	t.Parallel()
 	config := Config{
 		MaxMemory: -5, MaxCgroupMemory: 1.5, MaxCPU: -1, MaxCgroupCPU: -0.1, MaxGoroutines: -2, MaxSchedLatency: time.Hour, MaxRequestsPerMinute: -3,
-		Interval: time.Millisecond, WarnAt: 2,
+		Interval: time.Millisecond, WarnAt: 2, Delays: Delays{Warn: -time.Second, Connections: time.Millisecond, Violation: time.Minute},
 	}
 	_, err := New(config, Parts{Sampler: &fixed{}})
 	if err == nil {
@@ -169,7 +170,8 @@ func TestBadConfigsAreToldAtOnce(t *testing.T) {
 	for _, want := range []string{
 		"MaxMemory -5: allowed is 0 to 1125899906842624 bytes (1 PiB)", "MaxCgroupMemory 1.5: allowed is 0 to 1",
 		"MaxCPU -1: allowed is 0 to 4096 cores", "MaxCgroupCPU -0.1", "MaxGoroutines -2", "MaxSchedLatency 1h0m0s", "MaxRequestsPerMinute -3",
-		"Interval 1ms", "WarnAt 2: allowed is 0.1 to 1",
+		"Interval 1ms", "WarnAt 2: allowed is 0.1 to 1", "Delays.Warn -1s: allowed is 0s to 10s", "Delays.Connections 1ms: allowed is 10ms to 10s",
+		"Delays.Violation 1m0s: allowed is 10ms to 10s",
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("nothing says %q:\n%v", want, err)
@@ -178,7 +180,7 @@ func TestBadConfigsAreToldAtOnce(t *testing.T) {
 }
 
 func TestWithoutALimitThereIsNoGuard(t *testing.T) { //nolint:paralleltest // It counts allocations.
-	g, err := New(Config{Interval: time.Second, WarnAt: 0.5}, Parts{})
+	g, err := New(Config{Interval: time.Second, WarnAt: 0.5, Delays: Delays{Warn: time.Second, Violation: time.Second}}, Parts{})
 	if g != nil || err != nil {
 		t.Fatalf("%v, %v", g, err)
 	}
@@ -187,6 +189,7 @@ func TestWithoutALimitThereIsNoGuard(t *testing.T) { //nolint:paralleltest // It
 		if _, ok := g.TryBegin(); !ok {
 			t.Error("nothing may begin")
 		}
+		g.Hold(t.Context())
 	})
 	if allocations != 0 {
 		t.Errorf("%v allocations", allocations)

@@ -88,6 +88,16 @@ func (l *ladder) step(readings []Reading) (changes []Change) {
 // throttled reports whether new work is to stay away.
 func (l *ladder) throttled() bool { return len(l.violated) > 0 }
 
+// warned reports whether something is at a warning that keeps new work away at its limit.
+func (l *ladder) warned() bool {
+	for kind, state := range l.states {
+		if state == Warning && kind != Concurrent && kind != Connections {
+			return true
+		}
+	}
+	return false
+}
+
 func (l *ladder) next(from State, part float64) State {
 	switch {
 	case part >= 1, from == Violation && part >= 1-slack:

@@ -324,6 +324,7 @@ func (m *model) adapt(now int64, to *store.Adapt) (number int64, err error) {
 	a.Cause, a.At = to.Cause, time.UnixMicro(now)
 	reduced := a.Back > 0 || to.Back > 0
 	a.Back = to.Back
+	a.DeadBand += int64(to.DeadBand)
 	limit = a.Clamp(to.Limit)
 	eases := a.Push > 0 && m.filled >= a.Eased.UnixMicro()
 	if eases {

@@ -31,13 +31,15 @@ type Adaptive struct {
 	// Cause is what came of the last look, at Looked; absent where there was none.
 	Cause  string     `json:"cause,omitempty"`
 	Looked *time.Time `json:"looked,omitempty"`
-	// Before, Why and Changed are of the last change; Raised and Lowered how many there were.
-	Before  float64    `json:"before,omitempty"`
-	Why     string     `json:"why,omitempty"`
-	Changed *time.Time `json:"changed,omitempty"`
-	Raised  int64      `json:"raised"`
-	Lowered int64      `json:"lowered"`
-	Frozen  *Frozen    `json:"frozen,omitempty"`
+	// Before, Why and Changed are of the last change; Raised and Lowered how many there were. DeadBand is how many looks left the limit alone, since what
+	// would have changed was too little to make; the last of them are a minute late at most.
+	Before   float64    `json:"before,omitempty"`
+	Why      string     `json:"why,omitempty"`
+	Changed  *time.Time `json:"changed,omitempty"`
+	Raised   int64      `json:"raised"`
+	Lowered  int64      `json:"lowered"`
+	DeadBand int64      `json:"dead_band"`
+	Frozen   *Frozen    `json:"frozen,omitempty"`
 	// Override is until when an operator, Frozen, has set Limit, and what comes back then.
 	Override *Override `json:"override,omitempty"`
 	// Pushback is how much the receiver asks for less, and InForce what of Limit is left by it; absent where it does not.
@@ -81,7 +83,7 @@ func AdaptiveOf(a *store.Adaptation) Adaptive {
 	of := func(limit int) float64 { return float64(limit) / a.Gate.Unit() }
 	v := Adaptive{
 		Name: a.Name, Gate: a.Gate, Moves: policy.MovesMaxRunning, Limit: of(a.Limit), Min: of(a.Least), Max: of(a.Most), Running: a.Held,
-		Cause: a.Cause, Looked: Stamp(a.At), Before: of(a.Before), Why: a.Why, Changed: Stamp(a.Changed), Raised: a.Raised, Lowered: a.Lowered,
+		Cause: a.Cause, Looked: Stamp(a.At), Before: of(a.Before), Why: a.Why, Changed: Stamp(a.Changed), Raised: a.Raised, Lowered: a.Lowered, DeadBand: a.DeadBand,
 	}
 	switch {
 	case a.IsLimits():

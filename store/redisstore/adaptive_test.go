@@ -176,6 +176,14 @@ func TestAFrozenLimitStays(t *testing.T) {
 	}
 	check(t, b.adapt("one", 30))
 	b.inForce("thawed", 30)
+	for range 2 {
+		_, err = b.store.Adapt(t.Context(), store.Adapt{Owner: "one", Version: b.version, Gate: smtpGate, Limit: 30, Cause: "dead_band", DeadBand: 3})
+		check(t, err)
+	}
+	b.put(movingCap(40, 6, 40))
+	if all, err = b.store.Adaptations(t.Context()); err != nil || all[0].DeadBand != 6 || all[0].Cause != "dead_band" {
+		t.Errorf("of twice three looks that changed too little: %+v, %v", all[0], err)
+	}
 	page, err := b.store.Audit(t.Context(), store.AuditQuery{Name: string(smtpGate)})
 	check(t, err)
 	told := ""

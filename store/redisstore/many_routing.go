@@ -219,7 +219,7 @@ func (d *many) Adapt(ctx context.Context, to store.Adapt) (number int64, err err
 	if number, err = d.parts[0].Adapt(ctx, to); err != nil || number == 0 {
 		return 0, err
 	}
-	to.Number = number
+	to.Number, to.DeadBand = number, 0 // The first counts for all.
 	return number, d.follow(ctx, to)
 }
 

@@ -341,6 +341,7 @@ func (w *walk) adapt() {
 	to := store.Adapt{
 		Owner: pick(w, "owner", []string{"s1", "s1", "s2"}), Version: w.someVersion(), Gate: pick(w, "gate", []store.GateName{store.DownstreamGate("api"), store.DownstreamGate("api"), store.DownstreamGate("db")}),
 		Limit: w.number("limit", 0, 7), Cause: pick(w, "cause", []string{"gain", "no_gain"}), Number: int64(max(0, w.number("number", -4, 4))),
+		DeadBand: max(0, w.number("dead band", -2, 3)),
 	}
 	to.Back = max(0, w.number("back", -2, 2))
 	if w.theme == "adaptive" {

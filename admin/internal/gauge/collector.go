@@ -105,7 +105,7 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	}
 	var adaptive []store.Adaptation
 	if err == nil {
-		adaptive, err = readAdaptive(ctx, c.store, papers.gates)
+		adaptive, err = readAdaptive(ctx, c.store, papers.gates, queues)
 	}
 	var triggers []store.TriggerState
 	if err == nil && papers.loads { // Without them no policy has triggers.

@@ -124,7 +124,7 @@ end
 -- adaptive: limits that move by themselves between bounds of the policy. `adaptive` maps the gate of each to ADAPTIVE below, joined by |,
 -- and behind them who froze it and why, as a hold has it (audit.lua), or nothing; of what an operator has set for a time also \2until|back. `own` is the policy's limit, `limit` what is in force
 -- instead: over all partitions, where several share it. `number` grows with each look of the loop, `told` is the limit that the audit last
--- told, at told_at. `na` says how many there are. Of a rate the four are in RATE_UNIT of a job a second.
+-- told, at told_at. `cause` may be cause~how many looks found too little to change. `na` says how many there are. Of a rate the four are in RATE_UNIT of a job a second.
 -- (A gate l:global or l:q:QUEUE is none: it is how much of the global limit, or of those that name the queue, is in force, in thousandths of what
 -- the policy says; clock.lua has that part among the scales.) While triggers reduce a limit `name` is back~name, back being what is in force when none does. Of a rate it is burst~push~eased~name: the burst of the policy in this partition, how much its receiver pushes back, a place in PUSHED or 0, and when that
 -- eases, by the clock of buckets.
@@ -148,6 +148,8 @@ local function adaptive_read(gate_name)
     at = stop + 1
   end
   a.frozen = sub(text, at)
+  local cause, dead_band = match(a.cause, '^(.*)~(%d+)$')
+  a.cause, a.dead_band = cause or a.cause, tonumber(dead_band or 0)
   if gate_is_rate(gate_name) then
     a.burst, a.push, a.eased, a.name = match(a.name, '^(%d+)~(%d)~(%d+)~(.*)$')
     a.burst, a.push, a.eased = tonumber(a.burst), tonumber(a.push), tonumber(a.eased)
@@ -160,6 +162,7 @@ end
 local function adaptive_write(gate_name, a)
   local parts = {}
   for i, field in ipairs(ADAPTIVE) do parts[i] = i > ADAPTIVE_WORDS and format('%d', a[field]) or a[field] end
+  if a.dead_band > 0 then parts[2] = format('%s~%d', a.cause, a.dead_band) end
   if a.back then parts[1] = format('%d~%s', a.back, a.name) end
   if a.burst then parts[1] = format('%d~%d~%d~%s', a.burst, a.push, a.eased, parts[1]) end
   parts[#parts + 1] = a.frozen
@@ -224,7 +227,7 @@ local function adaptive_want(gate_name, text)
   end
   local a = adaptive_count() > 0 and adaptive_read(gate_name)
   if not a then
-    a = { push = 0, eased = 0, cause = '', why = '', limit = tonumber(own), number = 0, at = 0, before = 0, changed = 0, raised = 0, lowered = 0,
+    a = { push = 0, eased = 0, dead_band = 0, cause = '', why = '', limit = tonumber(own), number = 0, at = 0, before = 0, changed = 0, raised = 0, lowered = 0,
       told = tonumber(own), told_at = 0, frozen = '' }
     state_add('na', 1)
   end

@@ -9,6 +9,7 @@
 -- ARGV[7] number  0 in the first partition, which counts; in others what it replied there
 -- ARGV[8] life  microseconds for which limits of admission are so unless they are moved anew, 0 for until they are
 -- ARGV[9] back  what is in force when no trigger reduces it any more, 0 where none does
+-- ARGV[10] dead_band  how many looks since the last word found a change that was too little to make
 -- Reply {"moved" | "more", number} or {"kept", 0}, {"held", 0}, {"stale", version in force} or {"none", 0}; kept is of one that an operator has frozen
 --   or set otherwise, or of a number that is older than the last
 -- A rate whose receiver pushes back is eased by a step where that is due. Of one that is frozen that is all, and of limits of admission another life, for the limit
@@ -33,7 +34,7 @@ end
 
 function scripts.adapt(KEYS, ARGV)
   local STATE, NOW, NAME, LIMIT, CAUSE = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
-  local OWNER, VERSION, NUMBER, LIFE, BACK = ARGV[5], ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
+  local OWNER, VERSION, NUMBER, LIFE, BACK, DEAD_BAND = ARGV[5], ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10])
   local TELL_EVERY, EASE_EVERY = 60000000, 1000000
   local now = now_us(NOW)
   call_begin(now, { 'promoter', 'pools', 'na' })
@@ -50,7 +51,7 @@ function scripts.adapt(KEYS, ARGV)
   local frozen = a.frozen ~= '' and not ((a.burst or limits_move(NAME)) and LIMIT == a.limit)
   if frozen or adaptive_by_others(NAME, a, g, s) or NUMBER ~= 0 and NUMBER < a.number then return { 'kept', '0' } end
   a.number = NUMBER == 0 and a.number + 1 or NUMBER
-  a.cause, a.at = CAUSE, now
+  a.cause, a.at, a.dead_band = CAUSE, now, a.dead_band + DEAD_BAND
   local reduced = a.back or BACK > 0
   a.back = BACK > 0 and BACK or nil
   local limit = adaptive_clamp(a, LIMIT)

@@ -8,6 +8,7 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/cmd/headgate/internal/logs"
+	"github.com/headgate/headgate/internal/guard"
 	"github.com/headgate/headgate/store"
 )
 
@@ -186,6 +187,7 @@ type Guard struct {
 	RequestsPerMinute int
 	Interval          time.Duration
 	WarnAt            float64
+	Delays            guard.Delays
 }
 
 // Metrics is where a worker or a relay shows its own.

@@ -123,6 +123,18 @@ func guardOptions() []Option {
 			Path: "guard.warn_at", Default: strconv.FormatFloat(guard.DefaultWarnAt, 'g', -1, 64), Doc: "Part of a limit from which on it is logged.",
 			value: between(guard.MinWarnAt, 1, func(c *Config) *float64 { return &at(c).WarnAt }),
 		},
+		{
+			Path: "guard.delays.warn", Default: "0s", Doc: "What new work waits for from `guard.warn_at` of a limit on: a `worker` before it reads, `serve` before it begins a call. This and the next two are up to a tenth more or less, at random.",
+			value: duration(0, guard.MaxDelay, func(c *Config) *time.Duration { return &at(c).Delays.Warn }),
+		},
+		{
+			Path: "guard.delays.connections", Default: guard.DefaultConnectionsDelay.String(), Doc: "For how long `serve` leaves the next connection in the backlog while `serve.max_connections` are open, with a limit below `guard` or without.",
+			value: duration(guard.MinDelay, guard.MaxDelay, func(c *Config) *time.Duration { return &at(c).Delays.Connections }),
+		},
+		{
+			Path: "guard.delays.violation", Default: guard.DefaultViolationDelay.String(), Doc: "After how long it is looked again, instead of `guard.interval`, while a limit keeps new work away; `Retry-After` of `serve` says it, without the random tenth.",
+			value: duration(guard.MinDelay, guard.MaxDelay, func(c *Config) *time.Duration { return &at(c).Delays.Violation }),
+		},
 	}
 }
 
@@ -131,6 +143,6 @@ func (l *Loaded) Guard() guard.Config {
 	c := &l.Config.Guard
 	return guard.Config{
 		MaxMemory: int64(c.Memory), MaxCgroupMemory: c.CgroupMemory, MaxCPU: c.CPU, MaxCgroupCPU: c.CgroupCPU, MaxGoroutines: c.Goroutines,
-		MaxSchedLatency: c.SchedLatency, MaxRequestsPerMinute: c.RequestsPerMinute, Interval: c.Interval, WarnAt: c.WarnAt,
+		MaxSchedLatency: c.SchedLatency, MaxRequestsPerMinute: c.RequestsPerMinute, Interval: c.Interval, WarnAt: c.WarnAt, Delays: c.Delays,
 	}
 }

@@ -75,6 +75,9 @@ func writeAdaptives(to io.Writer, all shown.Adaptives, now time.Time) {
 				step += ", " + cli.Tame(a.Frozen.Reason, cli.ShownText)
 			}
 		}
+		if a.DeadBand > 0 {
+			step += fmt.Sprintf("; the dead band held it %d times", a.DeadBand)
+		}
 		t.AppendRow(table.Row{
 			cli.Tame(a.Name, cli.ShownText), cli.Tame(a.Gate.Words(), cli.ShownText), a.InWords(a.Limit), a.InWords(a.Min), a.InWords(a.Max), a.Running, sinceWhen(a.Looked, now), step,
 		})

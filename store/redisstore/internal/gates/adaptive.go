@@ -19,7 +19,7 @@ import (
 
 // Adapt moves a limit that moves by itself. Sent again it does no harm.
 func (s *Bounds) Adapt(ctx context.Context, to store.Adapt) (number int64, err error) {
-	reply, err := s.conn.RunFor(ctx, 2, "adapt", s.conn.Now, string(to.Gate), to.Limit, to.Cause, to.Owner, to.Version, to.Number, codec.Micros(to.Life), to.Back)
+	reply, err := s.conn.RunFor(ctx, 2, "adapt", s.conn.Now, string(to.Gate), to.Limit, to.Cause, to.Owner, to.Version, to.Number, codec.Micros(to.Life), to.Back, to.DeadBand)
 	if err != nil {
 		return 0, err
 	}
@@ -165,6 +165,9 @@ func parseAdaptation(gate, text string) (a store.Adaptation, err error) {
 		Name: parts[rowName], Gate: store.GateName(gate), Own: int(n[rowOwn]), Least: int(n[rowLeast]), Most: int(n[rowMost]), Limit: int(n[rowLimit]),
 		Cause: parts[rowCause], At: timeOf(n[rowAt]), Before: int(n[rowBefore]), Why: parts[rowWhy], Changed: timeOf(n[rowChanged]),
 		Raised: n[rowRaised], Lowered: n[rowLowered],
+	}
+	if cause, deadBand, counted := strings.Cut(a.Cause, "~"); counted {
+		a.Cause, a.DeadBand = cause, redisconn.Whole(deadBand)
 	}
 	if a.IsRate() {
 		of := strings.SplitN(a.Name, "~", 4) // burst, push, eased, name
