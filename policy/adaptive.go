@@ -248,7 +248,11 @@ func (p Policy) validateAdaptive(bad *problems) {
 			}
 		}
 		before := by[limit+" "+downstream]
+		_, ofAccount := admission.ServiceOf(downstream)
 		switch {
+		case ofAccount:
+			bad.field(at+".of", strconv.Quote(a.Of), `a service, "downstream NAME": the limits of an account do not move by themselves`)
+			continue
 		case limit != MovesMaxRunning && limit != MovesDispatch:
 			bad.field(at+".moves", strconv.Quote(a.Moves), `"max_running" or "dispatch"`)
 			continue

@@ -141,7 +141,7 @@ func (a Adaptive) validateDependsOn(bad *problems, at string) {
 		bad.field(at+".depends_on", strconv.Itoa(n)+" downstreams", "up to "+strconv.Itoa(MaxDependsOn))
 	}
 	for i, name := range a.DependsOn {
-		if err := admission.ValidateName("depends_on", name, true); err != nil {
+		if err := admission.ValidateService("depends_on", name, true); err != nil {
 			bad.field(at+".depends_on", strconv.Quote(name), "names of downstreams")
 		} else if slices.Contains(a.DependsOn[:i], name) {
 			bad.field(at+".depends_on", strconv.Quote(name), "each downstream once")

@@ -5,7 +5,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/headgate/headgate/buckets"
@@ -98,7 +97,7 @@ func (m *model) setLimit(name string, limit int) (held int) {
 }
 
 // ofAll reports whether a gate is that of all which have none of their own.
-func ofAll(name string) bool { return strings.Contains(name, ":*") }
+func ofAll(name string) bool { return store.GateName(name).OfEach() }
 
 // ownLimit returns the limit of a gate that is there by its own name.
 func (m *model) ownLimit(name string) (limit int, own bool) {
@@ -361,6 +360,75 @@ func (m *model) setReserves(c *fairqueue.Pass, wanted map[string]store.Reserve) 
 		if _, stays := wanted[queue]; !stays {
 			delete(m.room.Gates, fairqueue.ReserveGate(queue))
 			c.Freed(fairqueue.ReserveGate(queue))
+		}
+	}
+}
+
+// Of implements fairqueue.Each. Of an account of which nothing is kept the bucket is full.
+func (r *modelRate) Of(gate string) fairqueue.Meter {
+	a := r.model.accounts[gate]
+	if a == nil {
+		a = &modelRate{model: r.model, account: gate, stored: buckets.Bucket{Level: r.limit.Burst, Stamp: buckets.Instant(r.model.filled)}}
+	}
+	a.limit = r.limit
+	return a
+}
+
+// accountSlack is how many more accounts may be kept before those go whose buckets are full, and accountKept for how long beyond that.
+const (
+	accountSlack = 64
+	accountKept  = int64(time.Minute / time.Microsecond)
+)
+
+// keepAccount keeps what is left of an account's rate until it is full.
+func (m *model) keepAccount(a *modelRate) {
+	if m.accounts[a.account] = a; len(m.accounts) < 2*m.accountsKept+accountSlack {
+		return
+	}
+	for gate, one := range m.accounts {
+		if m.filled-int64(one.stored.Stamp) > int64(one.stored.Fill)+accountKept {
+			delete(m.accounts, gate)
+		}
+	}
+	m.accountsKept = len(m.accounts)
+}
+
+// accountLines tells which accounts wait for a token, and whose rates are not full, where they have none of their own.
+func (m *model) accountLines(add func(format string, args ...any)) {
+	for account := range m.room.AccountsWaiting() {
+		add("account %s waits", account)
+	}
+	for gate, a := range m.accounts {
+		each := m.room.Gates[fairqueue.DefaultOf(gate)]
+		if each == nil || m.room.Gates[gate] != nil {
+			continue
+		}
+		a.limit = each.Rate.(*modelRate).limit
+		if level, _ := a.settled(); level < a.limit.Burst {
+			add("account %s %v", gate[len("s:"):], a)
+		}
+	}
+}
+
+// accountsLook has accounts look again that wait by a rate which is that of each: the old one's timer may be far ahead.
+func (m *model) accountsLook(name string, now int64) {
+	for account := range m.room.AccountsWaiting() {
+		if fairqueue.DefaultOf("s:"+account) == name {
+			m.arm("gs:"+account, now)
+		}
+	}
+}
+
+// freeWaiting wakes who waits at gates of downstreams under the cap of each, also where nothing runs that counts.
+func (m *model) freeWaiting(c *fairqueue.Pass, each string) {
+	for service := range m.room.WaitingFor() {
+		if fairqueue.DefaultOf("d:"+service) == each {
+			c.Freed("d:" + service)
+		}
+	}
+	for account := range m.room.AccountsWaiting() {
+		if fairqueue.DefaultOf("d:"+account) == each {
+			c.Freed("d:" + account)
 		}
 	}
 }

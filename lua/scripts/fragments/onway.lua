@@ -6,6 +6,14 @@ local function ask(name)
   if not call.asked[name] then call.asked[name], call.on_way[#call.on_way + 1] = true, name end
 end
 
+-- account_ask asks for a cap or a rate of an account, if a downstream names one.
+local function account_ask(kind, downstream)
+  local at = string.find(downstream, '+', 1, true)
+  if not at then return end
+  ask(kind .. sub(downstream, 1, at) .. '*')
+  ask(kind .. downstream)
+end
+
 -- caps_ask asks for the caps that a job may count against, of the kinds of which there are any.
 local function caps_ask(queue, tenant, downstream)
   local kinds = match(state_get('ng'), '^[^|]*')
@@ -21,7 +29,8 @@ local function caps_ask(queue, tenant, downstream)
   end
   if downstream ~= '' and string.find(kinds, 'd', 1, true) then
     ask('d:*')
-    ask('d:' .. downstream)
+    ask('d:' .. service_of(downstream))
+    account_ask('d:', downstream)
   end
 end
 
