@@ -152,6 +152,10 @@ bench-records: deps ## Store a record for each of RECORDS tenants, a million unl
 loadtest: ## Run every scenario of the load test beside asynq, three rounds each; the report is in loadtest/reports. Ten minutes or so.
 	$(GO) run ./loadtest -scenario all -compare asynq -report loadtest/reports $(LOADFLAGS)
 
+.PHONY: tipping
+tipping: ## Find the load from which a queue does not come back after an upset, with and without shedding, for fifty seeds in virtual time. Ten minutes or so.
+	HEADGATE_SEEDS=50 $(GO) test ./loadtest/tipping -run 'TestAQueueComesBack$$' -count 1 -v -timeout 1h | grep -v '^=== '
+
 .PHONY: crash
 crash: deps ## Kill producers, schedulers, workers and Redis for CRASHTIME, ten minutes unless told otherwise, and count what is lost.
 	HEADGATE_CRASH_TIME=$(CRASHTIME) $(GO) test -race $(TESTCOMPILE) ./internal/crash -run 'TestStorm$$' -count 1 -v -timeout 2h

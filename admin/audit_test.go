@@ -53,6 +53,8 @@ var acts = []struct {
 	{op: "DELETE /api/v1/queues/{queue}/settings", action: "policy", edit: true},
 	{op: "PUT /api/v1/downstreams/{downstream}", body: `{"max_running":5}`, action: "policy", edit: true},
 	{op: "DELETE /api/v1/downstreams/{downstream}", action: "policy", edit: true},
+	{op: "PUT /api/v1/triggers/{trigger}", body: `{"when":{"metric":"queue_depth","above":9},"do":"pause","of":"queue mail"}`, action: "policy", edit: true, before: loading},
+	{op: "DELETE /api/v1/triggers/{trigger}", action: "policy", edit: true},
 	{op: "PUT /api/v1/policy", body: `{}`, action: "policy", edit: true},
 	{op: "POST /api/v1/policy/rollback", body: `{"version":1,"reason":"why"}`, action: "policy", edit: true},
 	{op: "PUT /api/v1/policy/rollout", body: `{"id":"next","percent":5,"rules":{"tiers":{"standard":{"limit":{"tokens":9,"per":"1s","burst":9},"priority_weights":{"high":2}}}}}`, action: "policy", edit: true},
@@ -73,13 +75,16 @@ var acts = []struct {
 // work of applications and of workers, and questions: they change nothing that an operator would be asked about.
 var unaudited = []string{
 	"POST /api/v1/jobs", "POST /api/v1/jobs/batch", "POST /api/v1/rate-limit/check", "POST /api/v1/rate-limit/reserve", "POST /api/v1/rate-limit/commit",
-	"POST /api/v1/rate-limit/cancel", "POST /api/v1/semaphores/{name}/acquire", "POST /api/v1/semaphores/{name}/extend", "POST /api/v1/semaphores/{name}/release", "POST /api/v1/policy/dry-run", "POST /api/v1/workers",
+	"POST /api/v1/rate-limit/cancel", "POST /api/v1/semaphores/{name}/acquire", "POST /api/v1/semaphores/{name}/extend", "POST /api/v1/semaphores/{name}/release", "POST /api/v1/policy/dry-run", "POST /api/v1/triggers/{trigger}/dry-run", "POST /api/v1/workers",
 }
 
 // moving lets the limit of a downstream move.
 func moving(p *plant) {
 	p.put("admin", ask{op: "PUT /api/v1/policy", body: `{"downstreams":{"smtp":{"max_running":40}},"adaptive":{"mail-out":{"of":"downstream smtp","min":5}}}`})
 }
+
+// loading has workers tell how busy they are, without which there are no triggers.
+func loading(p *plant) { p.put("admin", ask{op: "PUT /api/v1/policy", body: `{"load":{}}`}) }
 
 // seen lets the queue be known.
 func seen(p *plant) {
@@ -121,7 +126,7 @@ func TestEveryActOverHTTPIsAudited(t *testing.T) {
 			act.before(p)
 		}
 		a := ask{op: act.op, body: act.body, path: map[string]string{
-			"queue": "mail", "tenant": "acme", "id": "one", "scope": "acme", "downstream": "smtp", "tier": "extra", "name": "mail-out",
+			"queue": "mail", "tenant": "acme", "id": "one", "scope": "acme", "downstream": "smtp", "tier": "extra", "name": "mail-out", "trigger": "deep",
 		}}
 		if act.body == "" || act.any {
 			a.query = "reason=why"

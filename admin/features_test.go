@@ -28,6 +28,8 @@ const everyRule = `{
 	},
 	"downstreams": {"ship": {"max_running": 4, "dispatch": {"tokens": 3, "per": "1s", "burst": 3}, "max_parked": 3}},
 	"any_downstream": {"max_running": 9, "max_parked": 100},
+	"load": {},
+	"triggers": {"deep": {"when": {"metric": "queue_depth", "above": 9}, "do": "pause", "of": "queue mail"}},
 	"observe": ["acme:mail"]
 }`
 
@@ -102,7 +104,7 @@ func TestWhatEveryFeatureShowsIsAsDescribed(t *testing.T) {
 	everywhere(t, func(t *testing.T, p *plant) {
 		p.features()
 		names := map[string][]string{
-			"tenant": {"acme", "nobody"}, "queue": {"mail", "aside", "tight", "fresh"}, "downstream": {"ship"}, "worker": {"w1"}, "tier": {"gold"}, "version": {"1"},
+			"tenant": {"acme", "nobody"}, "queue": {"mail", "aside", "tight", "fresh"}, "downstream": {"ship"}, "trigger": {"deep", "none"}, "worker": {"w1"}, "tier": {"gold"}, "version": {"1"},
 			"id":    {"dead", "done", "run", "stop", "f1", "f6", "f10"},
 			"scope": {"global", "acme", "acme:mail", "acme:mail:high"}, "kind": {"job", "tenant", "scope", "downstream"}, "name": {"acme", "acme:f1", "acme:dead", "acme:run", "acme:mail", "ship"},
 		}

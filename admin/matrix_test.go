@@ -40,6 +40,8 @@ var bodies = map[string]string{
 	"PUT /api/v1/rate-limit/config/{scope}":   `{"tokens":1,"per":"1s","burst":1}`,
 	"PUT /api/v1/queues/{queue}/settings":     `{"max_running":5}`,
 	"PUT /api/v1/downstreams/{downstream}":    `{"max_running":5}`,
+	"PUT /api/v1/triggers/{trigger}":          `{"when":{"metric":"queue_depth","above":9},"do":"pause","of":"queue mail"}`,
+	"POST /api/v1/triggers/{trigger}/dry-run": `{"when":{"metric":"queue_depth","above":9},"do":"pause","of":"queue mail"}`,
 	"PUT /api/v1/policy":                      `{}`,
 	"POST /api/v1/policy/dry-run":             `{}`,
 	"POST /api/v1/policy/rollback":            `{"version":1}`,
@@ -60,7 +62,7 @@ var bodies = map[string]string{
 
 // about is a call of an operation that concerns a tenant, and its job "one".
 func (p *plant) about(op, tenant string) ask {
-	a := ask{op: op, path: map[string]string{"tenant": tenant, "queue": "none", "id": "one", "scope": tenant, "tier": "standard", "version": "1", "downstream": "none", "kind": "job", "name": tenant + ":one", "worker": "none"}}
+	a := ask{op: op, path: map[string]string{"tenant": tenant, "queue": "none", "id": "one", "scope": tenant, "tier": "standard", "version": "1", "downstream": "none", "kind": "job", "name": tenant + ":one", "worker": "none", "trigger": "none"}}
 	if body := bodies[op]; strings.Contains(body, "%q") {
 		a.body = fmt.Sprintf(body, tenant)
 	} else {

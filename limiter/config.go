@@ -29,7 +29,8 @@ type Config struct {
 	// Outage is what becomes of checks while Redis is away. OutageAt replaces it for single scopes.
 	Outage   Outage
 	OutageAt map[admission.Scope]Outage
-	// InFlight is the largest number of calls at a time: 1 to 64, default 2.
+	// InFlight is the largest number of calls at a time: 1 to 64, default 4. Beside one that is under way another goes out when as many checks wait as the
+	// last one carried, or after a millisecond.
 	InFlight int
 	// MaxScopes bounds the scopes and ways that are remembered: 1,000 or more, default 1,000,000 of each, evenly divided among the
 	// partitions of the deployment. Beyond it checks are exact.
@@ -64,7 +65,7 @@ const maxTimeout = 10 * time.Second
 func (c Config) withDefaults() Config {
 	c.Timeout = cmp.Or(c.Timeout, 50*time.Millisecond)
 	c.Outage = cmp.Or(c.Outage, OutageShare)
-	c.InFlight = cmp.Or(c.InFlight, 2)
+	c.InFlight = cmp.Or(c.InFlight, 4)
 	c.MaxScopes = cmp.Or(c.MaxScopes, 1_000_000)
 	return c
 }

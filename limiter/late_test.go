@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/store"
@@ -21,7 +23,7 @@ func (l *line) waiting() int {
 // test is the pilot, so nothing but the line orders the two, and the race detector tells whether one writes what the other reads.
 func TestACheckTimesOutBeforeItsWayIsKnown(t *testing.T) {
 	t.Parallel()
-	l := start(t, open(t, redistest.Shared(t).Client(t)), Config{Outage: OutageOpen, Timeout: 100 * time.Millisecond})
+	l := start(t, open(t, redistest.Shared(t).Client(t)), Config{Outage: OutageOpen, Timeout: 100 * time.Millisecond, InFlight: 1})
 	unlimited := policy.Unlimited()
 	inForce, err := unlimited.Prepare()
 	check(t, err)
@@ -38,7 +40,7 @@ func TestACheckTimesOutBeforeItsWayIsKnown(t *testing.T) {
 		for l.line.waiting() == 0 {
 			<-time.After(time.Microsecond)
 		}
-		boarded = l.line.board() // none where a slow machine has let the caller go before
+		boarded = l.line.board(l.pace()) // none where a slow machine has let the caller go before
 		l.board(inForce, boarded)
 		asked.Wait()
 	}
@@ -52,9 +54,9 @@ func TestWhoWaitsGoesBeforeWhatIsFetched(t *testing.T) {
 	t.Parallel()
 	l := line{places: 1}
 	for i := range store.MaxBatchJobs + 1 {
-		l.join(&ticket{})
+		l.join(&ticket{}, pace{})
 		if i%2 == 0 {
-			l.join(&ticket{cost: 1})
+			l.join(&ticket{cost: 1}, pace{})
 		}
 	}
 	waiting := func(tickets []*ticket) (n int) {
@@ -64,13 +66,61 @@ func TestWhoWaitsGoesBeforeWhatIsFetched(t *testing.T) {
 		return n
 	}
 	const checks = store.MaxBatchJobs/2 + 1
-	if first := l.board(); waiting(first) != checks || len(first) != store.MaxBatchJobs {
+	if first := l.board(pace{}); waiting(first) != checks || len(first) != store.MaxBatchJobs {
 		t.Errorf("of the first %d that go %d wait, want %d", len(first), waiting(first), checks)
 	}
-	if second := l.board(); waiting(second) != 0 || len(second) != checks+1 {
+	if second := l.board(pace{}); waiting(second) != 0 || len(second) != checks+1 {
 		t.Errorf("%d go then, %d of them wait; want %d that are fetched", len(second), waiting(second), checks+1)
 	}
-	if last := l.board(); len(last) != 0 {
+	if last := l.board(pace{}); len(last) != 0 {
 		t.Errorf("%d go a second time", len(last))
+	}
+}
+
+// TestAnotherCallTakesAsMany: a second call goes out at once beside one of a single check, a further one with as many as the last one carried and one for
+// each that is under way; what is fetched counts.
+func TestAnotherCallTakesAsMany(t *testing.T) {
+	t.Parallel()
+	l := line{places: 4}
+	join := func(cost admission.Tokens) bool {
+		pilot, ok := l.join(&ticket{cost: cost}, pace{})
+		return pilot && ok
+	}
+	for call, joining := range [][]bool{{true}, {true}, {false, true}, {false, false, true}} {
+		for i, want := range joining {
+			if pilot := join(admission.Tokens(i % 2)); pilot != want {
+				t.Fatalf("call %d: after %d more joined there is a pilot: %v", call, i+1, pilot)
+			}
+		}
+		if took := len(l.board(pace{})); took != len(joining) {
+			t.Fatalf("call %d takes %d, want %d", call, took, len(joining))
+		}
+	}
+	for range store.MaxBatchJobs {
+		if join(1) {
+			t.Fatal("more calls than places")
+		}
+	}
+	join(1)
+	for i, want := range []int{store.MaxBatchJobs, 0, 0, 0, 1, 0} { // Beside others none flies for one, and the last takes it.
+		if took := len(l.board(pace{})); took != want {
+			t.Fatalf("after landing, call %d takes %d, want %d", i, took, want)
+		}
+	}
+	if l.mu.pilots != 0 {
+		t.Errorf("%d pilots are left", l.mu.pilots)
+	}
+	for name, at := range map[string]pace{"the last is late": {now: breaker.Instant(lateAfter) + 1}, "the breaker is open": {open: true}} {
+		l := line{places: 4}
+		for range 3 {
+			l.join(&ticket{cost: 1}, pace{})
+		}
+		l.board(pace{})
+		if pilot, _ := l.join(&ticket{cost: 1}, pace{}); pilot {
+			t.Errorf("%s: a call of one beside one of three", name)
+		}
+		if pilot, _ := l.join(&ticket{cost: 1}, at); !pilot {
+			t.Errorf("%s: and no other call", name)
+		}
 	}
 }

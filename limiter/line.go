@@ -5,12 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/store"
 )
 
@@ -55,12 +57,24 @@ type line struct {
 		// waiting are those whose callers wait; fetching go where these leave room.
 		waiting, fetching []*ticket
 		pilots            int
-		closed            bool
+		// carried is how many tickets the last call took, tookOff when it went out.
+		carried int
+		tookOff breaker.Instant
+		closed  bool
 	}
 }
 
+// pace is by what it is told whether another call goes out beside others.
+type pace struct {
+	now breaker.Instant
+	// open says that the breaker of Redis is not closed: most calls then are none, but answers at once.
+	open bool
+}
+
+func (l *Limiter) pace() pace { return pace{l.clock.now(), l.breaker.State() != breaker.Closed} }
+
 // join adds a ticket. pilot says that a new pilot is to fly, ok that the line is open.
-func (l *line) join(t *ticket) (pilot, ok bool) {
+func (l *line) join(t *ticket, at pace) (pilot, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.mu.closed {
@@ -71,7 +85,7 @@ func (l *line) join(t *ticket) (pilot, ok bool) {
 	} else {
 		l.mu.fetching = append(l.mu.fetching, t)
 	}
-	if l.mu.pilots >= l.places {
+	if l.mu.pilots >= l.places || l.mu.pilots > 0 && !l.anotherLocked(l.mu.pilots, at) {
 		return false, true
 	}
 	l.mu.pilots++
@@ -79,16 +93,32 @@ func (l *line) join(t *ticket) (pilot, ok bool) {
 	return true, true
 }
 
+// lateAfter is after how long a call is late: several times what one takes where Redis is near.
+const lateAfter = time.Millisecond
+
+// anotherLocked reports whether a call is to go out beside so many that are under way: as many tickets are there as the last one carried, so that calls
+// become no smaller, and one for each, or the last one is late. So Redis has the next call when it is done with one, in the place of waiting until
+// who had its answers asks again.
+func (l *line) anotherLocked(others int, at pace) bool {
+	tickets := len(l.mu.waiting) + len(l.mu.fetching)
+	return tickets > 0 && (at.open || at.now.Sub(l.mu.tookOff) > lateAfter || tickets >= min(store.MaxBatchJobs, max(others, l.mu.carried)))
+}
+
 // board returns the next tickets, at most as many as a call takes; none when the pilot is not needed any more.
-func (l *line) board() []*ticket {
+func (l *line) board(at pace) []*ticket {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	tickets := boarding(nil, &l.mu.waiting)
-	tickets = boarding(tickets, &l.mu.fetching)
+	var tickets []*ticket
+	if l.mu.pilots == 1 || l.anotherLocked(l.mu.pilots-1, at) {
+		tickets = boarding(nil, &l.mu.waiting)
+		tickets = boarding(tickets, &l.mu.fetching)
+	}
 	if len(tickets) == 0 {
 		l.mu.pilots--
 		l.flying.Done()
+		return nil
 	}
+	l.mu.carried, l.mu.tookOff = len(tickets), at.now
 	return tickets
 }
 
@@ -166,7 +196,7 @@ func (l *Limiter) fetch(ctx context.Context, w *way) {
 // send puts a ticket into the line, with a pilot where there is a place. A pilot flies for whoever waits, so the end of this
 // caller's ctx is not its own.
 func (l *Limiter) send(ctx context.Context, t *ticket) error {
-	pilot, ok := l.line.join(t)
+	pilot, ok := l.line.join(t, l.pace())
 	if !ok {
 		return ErrClosed
 	}
@@ -176,15 +206,16 @@ func (l *Limiter) send(ctx context.Context, t *ticket) error {
 	return nil
 }
 
-// pilot makes calls until nobody waits. The line's WaitGroup counts it.
+// pilot makes calls until nobody waits, or too few do for a call beside the others'. The line's WaitGroup counts it.
 func (l *Limiter) pilot(ctx context.Context) {
 	for {
-		tickets := l.line.board()
+		tickets := l.line.board(l.pace())
 		if len(tickets) == 0 {
 			return
 		}
 		l.serve(ctx, tickets)
 		l.ways.sweep(l.clock.now())
+		runtime.Gosched() // Who had an answer asks again first, and goes with the next call.
 	}
 }
 

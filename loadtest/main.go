@@ -15,7 +15,7 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // The first signal ends the run with its report, a second one the process.
-	code := command.Run(ctx, command.Systems{Headgate: system.OpenHeadgate, Unshed: system.OpenUnshed, Asynq: system.OpenAsynq}, os.Args[1:], os.Stdout, os.Stderr)
+	code := command.Run(ctx, command.Systems{Headgate: system.OpenHeadgate, Unshed: system.OpenUnshed, Capped: system.OpenCapped, Asynq: system.OpenAsynq}, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
 }

@@ -165,6 +165,8 @@ type Moving struct {
 	Part   control.PartConfig
 	// DependsOn is that of the Adaptive.
 	DependsOn []string
+	// Driven says that no Adaptive moves it, but triggers: it is what the policy says while none of them is active. Name is that of the first.
+	Driven bool
 }
 
 // Interval is how often it is looked.
@@ -196,7 +198,7 @@ func (c *Compiled) Moving() []Moving {
 		}
 		all = append(all, m)
 	}
-	return all
+	return c.driven(all)
 }
 
 // rate returns the downstream's own rate and between which it moves, in control.RateUnits: none of them rounded up.
@@ -368,68 +370,4 @@ func (l *LoadRules) validate(bad *problems) {
 	if l != nil {
 		bad.duration("load.every", l.Every, MinLoadEvery, MaxLoadEvery)
 	}
-}
-
-// Bounds of AnomalyRules.
-const (
-	DefaultMaxUnknown = 60
-	MinMaxUnknown     = 10
-	MaxMaxUnknown     = 1000
-)
-
-// AnomalyRules have rates watched: who is not usual is told of, and nothing else is done.
-type AnomalyRules struct {
-	// MaxUnknown is how many different things that are not there a credential may ask for in a minute, of one server, before that is told of as
-	// a scope_scan: MinMaxUnknown to MaxMaxUnknown; zero means DefaultMaxUnknown.
-	MaxUnknown int
-}
-
-type anomalyJSON struct {
-	MaxUnknown int `json:"max_unknown,omitempty"`
-}
-
-func (a *AnomalyRules) wire() *anomalyJSON {
-	if a == nil {
-		return nil
-	}
-	return &anomalyJSON{a.MaxUnknown}
-}
-
-func (w *anomalyJSON) rules() *AnomalyRules {
-	if w == nil {
-		return nil
-	}
-	return &AnomalyRules{w.MaxUnknown}
-}
-
-func (a *AnomalyRules) withDefaults() *AnomalyRules {
-	if a == nil {
-		return nil
-	}
-	return &AnomalyRules{cmp.Or(a.MaxUnknown, DefaultMaxUnknown)}
-}
-
-func (a *AnomalyRules) validate(bad *problems) {
-	if a != nil && (a.MaxUnknown < MinMaxUnknown || a.MaxUnknown > MaxMaxUnknown) {
-		bad.field("anomalies.max_unknown", strconv.Itoa(a.MaxUnknown), strconv.Itoa(MinMaxUnknown)+" to "+strconv.Itoa(MaxMaxUnknown))
-	}
-}
-
-// Watched reports whether rates are watched.
-func (c *Compiled) Watched() bool { return c.anomalies != nil }
-
-// MaxUnknown is that of the AnomalyRules, 0 where rates are not watched.
-func (c *Compiled) MaxUnknown() int {
-	if c.anomalies == nil {
-		return 0
-	}
-	return c.anomalies.MaxUnknown
-}
-
-// LoadEvery returns how often workers tell how busy they are, 0 for never.
-func (c *Compiled) LoadEvery() time.Duration {
-	if c.load == nil {
-		return 0
-	}
-	return c.load.Every
 }

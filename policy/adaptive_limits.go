@@ -58,6 +58,83 @@ func (a Adaptive) moving(name string) Moving {
 	return Moving{Name: name, Limits: true, Queue: queue, Part: a.part(), DependsOn: a.DependsOn}
 }
 
+// bound is which limit a trigger reduces, as validateAdaptive tells them apart.
+func (t Trigger) bound() string {
+	if _, downstream := t.Target(); downstream != "" {
+		return cmp.Or(t.Moves, MovesMaxRunning) + " " + downstream
+	}
+	return t.Of
+}
+
+// driven adds what triggers move that nothing else does, under the name of the first of them: between what all of them leave and what the policy says.
+func (c *Compiled) driven(moving []Moving) []Moving {
+	taken := map[string]int{}
+	for i := range moving {
+		taken[moving[i].bound()] = -1
+	}
+	for _, t := range c.Triggers() {
+		if t.Do != ReduceLimit {
+			continue
+		}
+		at, there := taken[t.bound()]
+		if !there {
+			at, taken[t.bound()] = len(moving), len(moving)
+			moving = append(moving, c.drivenBy(&t))
+		}
+		if at >= 0 {
+			moving[at].lower(t.Cut())
+		}
+	}
+	return moving
+}
+
+// bound is that of a trigger which reduces it.
+func (m *Moving) bound() string {
+	switch {
+	case m.Limits && m.Queue == "":
+		return ofGlobal
+	case m.Limits:
+		return ofQueue + m.Queue
+	case m.Dispatch:
+		return MovesDispatch + " " + m.Downstream
+	}
+	return MovesMaxRunning + " " + m.Downstream
+}
+
+// Reduces reports whether a trigger reduces that limit.
+func (t *NamedTrigger) Reduces(m *Moving) bool { return t.Do == ReduceLimit && t.bound() == m.bound() }
+
+// drivenBy is a limit that triggers alone move, as it is without any.
+func (c *Compiled) drivenBy(t *NamedTrigger) Moving {
+	queue, downstream := t.Target()
+	m := Moving{Name: t.Name, Downstream: downstream, Driven: true}
+	switch {
+	case downstream == "":
+		m.Limits, m.Queue = true, queue
+		m.Part = control.PartConfig{Min: partWhole, Max: partWhole, Interval: TriggerEvery}
+	case t.Moves == MovesDispatch:
+		m.Dispatch = true
+		m.Own, m.Rate = Adaptive{Min: 1, Interval: TriggerEvery}.rate(c.downstreams[downstream].Dispatch)
+		m.Rate.Min = m.Own
+	default:
+		m.MaxRunning = c.downstreams[downstream].MaxRunning
+		m.Config = control.Config{Min: m.MaxRunning, Max: m.MaxRunning, Interval: TriggerEvery}
+	}
+	return m
+}
+
+// lower has the limit go as low as a cut leaves it.
+func (m *Moving) lower(cut control.Cut) {
+	switch {
+	case m.Limits:
+		m.Part.Min = min(m.Part.Min, cut.Of(1, m.Part.Max))
+	case m.Dispatch:
+		m.Rate.Min = min(m.Rate.Min, cut.Of(1, m.Rate.Max))
+	default:
+		m.Config.Min = min(m.Config.Min, cut.Of(1, m.Config.Max))
+	}
+}
+
 // validateLimits checks one that moves limits of admission.
 func (p Policy) validateLimits(bad *problems, at, queue string, a Adaptive) {
 	if queue == "" {
@@ -147,4 +224,83 @@ func (a Adaptive) validateDependsOn(bad *problems, at string) {
 			bad.field(at+".depends_on", strconv.Quote(name), "each downstream once")
 		}
 	}
+}
+
+// Bounds of AnomalyRules.
+const (
+	MinWarnAt         = 0.01
+	DefaultMaxUnknown = 60
+	MinMaxUnknown     = 10
+	MaxMaxUnknown     = 1000
+)
+
+// AnomalyRules have rates watched: who is not usual is told of, and nothing else is done.
+type AnomalyRules struct {
+	// MaxUnknown is how many different things that are not there a credential may ask for in a minute, of one server, before that is told of as
+	// a scope_scan: MinMaxUnknown to MaxMaxUnknown; zero means DefaultMaxUnknown.
+	MaxUnknown int
+	// WarnAt is of which part of its limit a scope is told to have used it nearly (near_limit): MinWarnAt to 1; zero for never.
+	WarnAt float64
+}
+
+type anomalyJSON struct {
+	MaxUnknown int     `json:"max_unknown,omitempty"`
+	WarnAt     float64 `json:"warn_at,omitempty"`
+}
+
+func (a *AnomalyRules) wire() *anomalyJSON {
+	if a == nil {
+		return nil
+	}
+	return &anomalyJSON{a.MaxUnknown, a.WarnAt}
+}
+
+func (w *anomalyJSON) rules() *AnomalyRules {
+	if w == nil {
+		return nil
+	}
+	return &AnomalyRules{w.MaxUnknown, w.WarnAt}
+}
+
+func (a *AnomalyRules) withDefaults() *AnomalyRules {
+	if a == nil {
+		return nil
+	}
+	return &AnomalyRules{cmp.Or(a.MaxUnknown, DefaultMaxUnknown), a.WarnAt}
+}
+
+func (a *AnomalyRules) validate(bad *problems) {
+	if a != nil && a.WarnAt != 0 && !(a.WarnAt >= MinWarnAt && a.WarnAt <= 1) {
+		bad.field("anomalies.warn_at", strconv.FormatFloat(a.WarnAt, 'g', -1, 64), "0.01 to 1 of a limit, or 0 for never")
+	}
+	if a != nil && (a.MaxUnknown < MinMaxUnknown || a.MaxUnknown > MaxMaxUnknown) {
+		bad.field("anomalies.max_unknown", strconv.Itoa(a.MaxUnknown), strconv.Itoa(MinMaxUnknown)+" to "+strconv.Itoa(MaxMaxUnknown))
+	}
+}
+
+// Watched reports whether rates are watched.
+func (c *Compiled) Watched() bool { return c.anomalies != nil }
+
+// WarnAt is that of the AnomalyRules, 0 where nothing is told of limits.
+func (c *Compiled) WarnAt() float64 {
+	if c.anomalies == nil {
+		return 0
+	}
+	return c.anomalies.WarnAt
+}
+
+// MaxUnknown is that of the AnomalyRules, 0 where rates are not watched.
+func (c *Compiled) MaxUnknown() int {
+	if c.anomalies == nil {
+		return 0
+	}
+	return c.anomalies.MaxUnknown
+}
+
+// LoadEvery returns how often workers tell how busy they are, 0 for never.
+func (c *Compiled) LoadEvery() time.Duration {
+	if c.load == nil {
+		return 0
+	}
+	return c.load.Every
 }

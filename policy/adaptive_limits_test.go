@@ -116,3 +116,25 @@ func TestAPartOfLimitsMoves(t *testing.T) {
 		}
 	}
 }
+
+// TestWarnAtIsAPart of a limit; nothing says never, and what is written is read again.
+func TestWarnAtIsAPart(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]float64{`{}`: 0, `{"warn_at": 0.8}`: 0.8, `{"warn_at": 1}`: 1, `{"warn_at": 0.01}`: 0.01} {
+		p, err := Unmarshal([]byte(`{"anomalies": ` + text + `}`))
+		if err != nil || p.Anomalies.WarnAt != want {
+			t.Errorf("%s: %+v, %v", text, p.Anomalies, err)
+			continue
+		}
+		c, err := p.Prepare()
+		if err != nil || c.WarnAt() != want {
+			t.Errorf("%s: %v, %v", text, c, err)
+		}
+	}
+	for _, text := range []string{"1.01", "-0.5", "80", "0.001"} {
+		_, err := Unmarshal([]byte(`{"anomalies": {"warn_at": ` + text + `}}`))
+		if err == nil || !strings.Contains(err.Error(), "anomalies.warn_at "+text+": allowed is 0.01 to 1 of a limit, or 0 for never") {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}

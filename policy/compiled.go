@@ -59,6 +59,7 @@ type Compiled struct {
 	sheds      [admission.PressureCritical + 1]int
 	load       *LoadRules
 	anomalies  *AnomalyRules
+	triggers   map[string]Trigger
 	semaphores map[string]SemaphoreRules
 	// dimensions are those that are declared, and dimensionOwners what values have by what their scopes begin with; nil for none.
 	dimensions      []*dimension
@@ -104,7 +105,7 @@ func (p Policy) Prepare() (*Compiled, error) {
 		version: p.Version, dedupWindow: p.DedupWindow, global: p.Global, rollout: p.Rollout.inForce(),
 		tenants: make(map[string]*tenantView), queues: p.Queues, other: p.Queues[Every].withDefaults(),
 		overflows: make(map[admission.Scope]Overflow), maxRunning: make(map[admission.Scope]int),
-		downstreams: p.Downstreams, anyDownstream: p.AnyDownstream, adaptive: p.Adaptive, shedding: p.Shedding, load: p.Load, anomalies: p.Anomalies, semaphores: p.Semaphores,
+		downstreams: p.Downstreams, anyDownstream: p.AnyDownstream, adaptive: p.Adaptive, shedding: p.Shedding, load: p.Load, anomalies: p.Anomalies, triggers: p.Triggers, semaphores: p.Semaphores,
 	}
 	if p.Usage != nil {
 		c.usage = p.Usage.Tenants
@@ -373,9 +374,6 @@ func (c *Compiled) RetriesOf(queue string) (mostAttempts int, leastBackoff time.
 // DoomedPercent returns how many percent of what a job of a queue may wait its predicted wait may be before it is refused; 0 for never. It
 // does not allocate.
 func (c *Compiled) DoomedPercent(queue string) int { return c.queues[queue].DoomedPercent }
-
-// Overflows returns the bounds of single tenants in queues, with every default filled in. The map is the caller's.
-func (c *Compiled) Overflows() map[admission.Scope]Overflow { return maps.Clone(c.overflows) }
 
 // ClassesOf returns the classes of a queue, the most urgent first. The slice is the caller's.
 func (c *Compiled) ClassesOf(queue string) []admission.Class { return c.QueueOf(queue).Classes }

@@ -26,6 +26,7 @@ type (
 		Shedding      *Shedding                 `json:"shedding,omitempty"`
 		Load          *loadJSON                 `json:"load,omitempty"`
 		Anomalies     *anomalyJSON              `json:"anomalies,omitempty"`
+		Triggers      map[string]triggerJSON    `json:"triggers,omitempty"`
 		Semaphores    map[string]semaphoreJSON  `json:"semaphores,omitempty"`
 		Dimensions    map[string]dimensionJSON  `json:"dimensions,omitempty"`
 		Observe       []admission.Scope         `json:"observe,omitempty"`
@@ -242,6 +243,7 @@ func (p Policy) wire() policyJSON {
 	}
 	wire.Downstreams, wire.AnyDownstream = convert(p.Downstreams, downstream), downstream("", p.AnyDownstream)
 	wire.Adaptive = convert(p.Adaptive, func(_ string, a Adaptive) adaptiveJSON { return a.wire() })
+	wire.Triggers = convert(p.Triggers, func(_ string, t Trigger) triggerJSON { return t.wire() })
 	wire.Semaphores = convert(p.Semaphores, func(_ string, s SemaphoreRules) semaphoreJSON { return semaphoreJSON(s) })
 	wire.Dimensions = convert(p.Dimensions, func(_ string, d DimensionRules) dimensionJSON { return d.wire() })
 	return wire
@@ -289,6 +291,7 @@ func (w *policyJSON) policy(bad *problems) Policy {
 	p.Downstreams = convert(w.Downstreams, func(name string, d downstreamJSON) Downstream { return downstream("downstreams."+name, d) })
 	p.AnyDownstream = downstream("any_downstream", w.AnyDownstream)
 	p.Adaptive = convert(w.Adaptive, func(name string, a adaptiveJSON) Adaptive { return a.adaptive("adaptive."+name, bad) })
+	p.Triggers = convert(w.Triggers, func(name string, t triggerJSON) Trigger { return t.trigger("triggers."+name, bad) })
 	p.Semaphores = convert(w.Semaphores, func(_ string, s semaphoreJSON) SemaphoreRules { return SemaphoreRules(s) })
 	p.Dimensions = convert(w.Dimensions, func(name string, d dimensionJSON) DimensionRules { return d.dimension("dimensions."+name, bad) })
 	return p

@@ -242,3 +242,6 @@ func (o Overflow) validateTotal(bad *problems, owner string) {
 	}
 	o.validate(bad, owner)
 }
+
+// Overflows returns the bounds of single tenants in queues, with every default filled in. The map is the caller's.
+func (c *Compiled) Overflows() map[admission.Scope]Overflow { return maps.Clone(c.overflows) }

@@ -49,6 +49,8 @@ type Policy struct {
 	Load *LoadRules
 	// Anomalies has rates watched, and tells of those that are not usual; nil means that they are not.
 	Anomalies *AnomalyRules
+	// Triggers do something about limits, queues or downstreams while something that is measured is beyond a bound, by name, up to MaxTriggers.
+	Triggers map[string]Trigger
 	// Semaphores are limits of what is done at a time outside of jobs, by "NAME" or "TENANT:NAME"; "*" is of each that is not named, and
 	// "TENANT:*" of each of a tenant.
 	Semaphores map[string]SemaphoreRules
@@ -285,6 +287,10 @@ func (p Policy) withDefaults() Policy {
 	p.Adaptive = maps.Clone(p.Adaptive)
 	for name, a := range p.Adaptive {
 		p.Adaptive[name] = a.withDefaults()
+	}
+	p.Triggers = maps.Clone(p.Triggers)
+	for name, t := range p.Triggers {
+		p.Triggers[name] = t.withDefaults()
 	}
 	p.Shedding, p.Load, p.Rollout = p.Shedding.clone(), p.Load.withDefaults(), p.Rollout.withDefaults()
 	p.Anomalies = p.Anomalies.withDefaults()

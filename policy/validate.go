@@ -64,6 +64,7 @@ func (p Policy) Validate() error {
 	p.validateShedding(&bad)
 	p.Load.validate(&bad)
 	p.Anomalies.validate(&bad)
+	p.validateTriggers(&bad)
 	p.validateSemaphores(&bad)
 	p.validateDimensions(&bad)
 	for _, name := range sortedKeys(p.Queues) {

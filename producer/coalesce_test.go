@@ -237,37 +237,44 @@ func TestLargeJobsDoNotStopSmallOnes(t *testing.T) {
 	assertIdle(t, p)
 }
 
-// TestAnotherCallGoesOutWhereItIsFull: beside one that is under way, and in time, only a full one does.
-func TestAnotherCallGoesOutWhereItIsFull(t *testing.T) {
+// TestAnotherCallGoesOutWithAsManyJobs: beside calls that are under way, and in time, another goes out only with as many jobs as the last one and one
+// for each of them, or full.
+func TestAnotherCallGoesOutWithAsManyJobs(t *testing.T) {
 	t.Parallel()
 	g := newTollgate(t)
-	p := g.producer(t, Config{InFlight: 2})
+	p := g.producer(t, Config{InFlight: 4})
 	p.small.mu.takes = p.small.patience // No call is late.
 	_, open := g.hold(t)
 	var running sync.WaitGroup
-	enqueue := func(n int) {
+	n := 0
+	enqueue := func() {
+		n++
+		job := testJob(strconv.Itoa(n))
 		running.Go(func() {
-			if _, err := p.Enqueue(t.Context(), testJob(strconv.Itoa(n))); err != nil {
+			if _, err := p.Enqueue(t.Context(), job); err != nil {
 				t.Error(err)
 			}
 		})
 	}
-	enqueue(0)
-	<-g.arrived
-	for n := 1; n < store.MaxBatchJobs; n++ {
-		enqueue(n)
+	for call, jobs := range []int{1, 1, 2, 3} {
+		for wait := range jobs {
+			await(t, "the others to wait", func() bool { return queuedNow(p) == wait })
+			if calls := g.calls.Load(); calls != int64(call) {
+				t.Fatalf("%d calls, the last with fewer than %d jobs", calls, jobs)
+			}
+			enqueue()
+		}
+		<-g.arrived
+		await(t, "all to be on their way", func() bool { return queuedNow(p) == 0 })
 	}
-	await(t, "all but one wait", func() bool { return queuedNow(p) == store.MaxBatchJobs-1 })
-	if calls := g.calls.Load(); calls != 1 {
-		t.Errorf("%d calls before there was a full one", calls)
+	for range store.MaxBatchJobs + 1 { // There is no place for another.
+		enqueue()
 	}
-	enqueue(store.MaxBatchJobs)
-	<-g.arrived
-	await(t, "all are on their way", func() bool { return queuedNow(p) == 0 })
+	await(t, "all to wait", func() bool { return queuedNow(p) == store.MaxBatchJobs+1 })
 	open()
 	running.Wait()
-	if calls := g.calls.Load(); calls != 2 {
-		t.Errorf("%d calls, want 2", calls)
+	if calls := g.calls.Load(); calls < 6 {
+		t.Errorf("%d calls: one had more than %d jobs", calls, store.MaxBatchJobs)
 	}
 }
 

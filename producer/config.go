@@ -36,8 +36,9 @@ type Config struct {
 	// DedupWindow is how long the store remembers the id of an ended job: nothing in doubt is resent after it. Zero
 	// means the policy's, which is right unless somebody else set the store's to less.
 	DedupWindow time.Duration
-	// InFlight is how many admit calls may be under way at a time, 1 to 16; zero means 8. Beside one that is under way another
-	// goes out only where it would be full (64 jobs or 256 KiB) or where that one takes longer than calls took of late. Jobs with
+	// InFlight is how many admit calls may be under way at a time, 1 to 16; zero means 8. Beside those that are under way another
+	// goes out only where it has as many jobs as the last one and one for each of them, where it is full (64 jobs or 256 KiB), or where they take longer
+	// than calls took of late. Jobs with
 	// more than 64 KiB of payload have half as many calls of their own, so that no other waits for them. In a deployment of
 	// several partitions this and the bounds below are of each.
 	InFlight int

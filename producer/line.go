@@ -105,8 +105,9 @@ type line struct {
 		// takes is how long a call lasts: it rises to that of a slow one at once, and falls by quarters. It is above most of
 		// the calls of late.
 		takes time.Duration
-		// tookOff is when the last call went out.
+		// tookOff is when the last call went out, and carried how many jobs it had.
 		tookOff time.Time
+		carried int
 		// failures counts the calls without an answer since the last that had one; back is closed when one has again.
 		failures int
 		back     chan struct{}
@@ -127,17 +128,18 @@ func (l *line) join(t *ticket, now time.Time) (first *ticket, start bool, err er
 		return nil, false, err
 	}
 	l.mu.waiting.push(t)
-	if l.mu.pilots == l.places || !l.anotherLocked(now) {
+	if l.mu.pilots == l.places || !l.anotherLocked(l.mu.pilots, now) {
 		return nil, false, nil
 	}
 	l.mu.pilots++
 	return nil, true, nil
 }
 
-// anotherLocked reports whether a call is to go out beside those under way: it would be full (if it carried less, all would), or
-// they are late. While calls have no answer one pilot is enough to find out when they have.
-func (l *line) anotherLocked(now time.Time) bool {
-	full := l.mu.waiting.jobs >= store.MaxBatchJobs || l.mu.waiting.bytes >= store.MaxBatchBytes
+// anotherLocked reports whether a call is to go out beside so many that are under way: as many jobs wait as the last one carried, so that calls become
+// no smaller, and one for each, or those under way are late. Redis then has the next call when it is done with one, in the place of waiting
+// until who had its answers sends again. While calls have no answer one pilot is enough to find out when they have.
+func (l *line) anotherLocked(others int, now time.Time) bool {
+	full := l.mu.waiting.jobs >= min(store.MaxBatchJobs, max(others, l.mu.carried)) || l.mu.waiting.bytes >= store.MaxBatchBytes
 	return l.mu.failures == 0 && (full || now.Sub(l.mu.tookOff) > l.mu.takes)
 }
 
@@ -228,7 +230,7 @@ func (l *line) board(first *ticket, now time.Time) *flight {
 	}
 	if first != nil {
 		take(first)
-	} else if l.mu.pilots > 1 && !l.anotherLocked(now) {
+	} else if l.mu.pilots > 1 && !l.anotherLocked(l.mu.pilots-1, now) {
 		l.mu.pilots--
 		return nil
 	}
@@ -255,7 +257,7 @@ func (l *line) board(first *ticket, now time.Time) *flight {
 func (l *line) takeOff(f *flight, now time.Time) (latest time.Time, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	stay := f.tickets[:0]
+	stay, jobs := f.tickets[:0], 0
 	for _, t := range f.tickets {
 		left := t.deadline.Sub(now)
 		switch {
@@ -269,13 +271,14 @@ func (l *line) takeOff(f *flight, now time.Time) (latest time.Time, ok bool) {
 		}
 		t.state = flying
 		stay = append(stay, t)
+		jobs += len(t.entries)
 		if t.deadline.After(latest) {
 			latest = t.deadline
 		}
 	}
 	clear(f.tickets[len(stay):])
 	f.tickets = stay
-	l.mu.tookOff = now
+	l.mu.tookOff, l.mu.carried = now, jobs
 	return latest, len(stay) > 0
 }
 

@@ -23,6 +23,8 @@ type adapting struct {
 	told    chan struct{}
 	// watching says that rates are watched.
 	watching atomic.Bool
+	// pulling says that there are triggers, or were.
+	pulling atomic.Bool
 }
 
 // note takes down what Promote has told.
@@ -48,6 +50,8 @@ type loop struct {
 	part    *control.Part
 	looked  time.Time
 	tripped tripped
+	// renewed is when its limit was last put in force.
+	renewed time.Time
 }
 
 // ticker is a control.Loop or a control.Rate.
@@ -79,14 +83,15 @@ func (l *loop) gate() store.GateName {
 
 // duties are what the holder of the first partition's timer lease does beside timers, by a version of the policy.
 type duties struct {
-	loops  []*loop
-	gauges []*gauge
-	diary  *diary
-	sentry *sentry
+	loops    []*loop
+	gauges   []*gauge
+	diary    *diary
+	sentry   *sentry
+	triggers *triggers
 }
 
 func (d *duties) none() bool {
-	return len(d.loops)+len(d.gauges) == 0 && d.diary == nil && d.sentry == nil
+	return len(d.loops)+len(d.gauges) == 0 && d.diary == nil && d.sentry == nil && d.triggers == nil
 }
 
 // adapt moves limits, measures queues and keeps how busy they are, until ctx ends.
@@ -105,7 +110,7 @@ func (s *Scheduler) adapt(ctx context.Context) {
 			return
 		}
 		version := s.adapting.version.Load()
-		if version == 0 {
+		if version == 0 && (to.triggers == nil || !s.holds()) {
 			to, known = duties{}, 0
 			s.adapting.watching.Store(false)
 			continue // Until another policy tells.
@@ -117,8 +122,14 @@ func (s *Scheduler) adapt(ctx context.Context) {
 				wait.Reset(0)
 				continue
 			}
-			to, known = duties{loopsOf(compiled, to.loops), gaugesOf(compiled, to.gauges), diaryOf(compiled, to.diary), sentryOf(compiled, to.sentry)}, version
+			if version == 0 { // There is nothing to do by this policy but to end what triggers of the one before did.
+				version = compiled.Version()
+			}
+			to, known = duties{loopsOf(compiled, to.loops), gaugesOf(compiled, to.gauges), diaryOf(compiled, to.diary), sentryOf(compiled, to.sentry), triggersOf(compiled, to.triggers)}, version
 			s.adapting.watching.Store(to.sentry != nil)
+			if to.triggers != nil {
+				s.adapting.pulling.Store(true)
+			}
 		}
 		if err := s.turn(ctx, &to, version); err != nil {
 			trouble.Failed(ctx, err)
@@ -132,6 +143,9 @@ func (s *Scheduler) adapt(ctx context.Context) {
 // until returns for how long nothing is to be looked at, at least a moment.
 func (d *duties) until() time.Duration {
 	wait := time.Minute
+	if d.triggers != nil && !d.triggers.begun { // Nothing is done before it is known what they do.
+		return max(time.Until(d.triggers.next), 10*time.Millisecond)
+	}
 	for _, l := range d.loops {
 		wait = min(wait, time.Until(l.next))
 		if len(l.DependsOn) > 0 {
@@ -146,6 +160,9 @@ func (d *duties) until() time.Duration {
 	}
 	if d.sentry != nil {
 		wait = min(wait, time.Until(d.sentry.next))
+	}
+	if d.triggers != nil {
+		wait = min(wait, time.Until(d.triggers.next))
 	}
 	return max(wait, 10*time.Millisecond)
 }
@@ -183,7 +200,7 @@ func (s *Scheduler) turn(ctx context.Context, to *duties, version int64) error {
 	defer cancel()
 	if !s.holds() {
 		for _, l := range to.loops {
-			l.last, l.part, l.next = store.Adaptation{}, nil, time.Now().Add(s.config.TimerLease)
+			l.last, l.part, l.next, l.renewed = store.Adaptation{}, nil, time.Now().Add(s.config.TimerLease), time.Time{}
 			l.tripped = tripped{next: l.next}
 		}
 		for _, g := range to.gauges {
@@ -193,17 +210,24 @@ func (s *Scheduler) turn(ctx context.Context, to *duties, version int64) error {
 			to.diary.next = time.Now().Add(s.config.TimerLease)
 		}
 		if to.sentry != nil {
-			*to.sentry = sentry{next: time.Now().Add(s.config.TimerLease)}
+			*to.sentry = sentry{next: time.Now().Add(s.config.TimerLease), near: near{policy: to.sentry.near.policy}}
+		}
+		if to.triggers != nil {
+			to.triggers.forget(time.Now().Add(s.config.TimerLease))
 		}
 		return nil
 	}
-	return errors.Join(s.measure(ctx, to.gauges, version), s.moveAll(ctx, to.loops, to.gauges, version), s.write(ctx, to.diary), s.watchRates(ctx, to.sentry))
+	err := s.pull(ctx, to, version)
+	if to.triggers != nil && !to.triggers.begun { // What they leave of limits and levels is not known yet: one that acts would end for a moment.
+		return err
+	}
+	return errors.Join(err, s.measure(ctx, to, version), s.moveAll(ctx, to, version), s.write(ctx, to.diary), s.watchRates(ctx, to.sentry))
 }
 
 // moveAll looks at the limits that are due and moves them.
-func (s *Scheduler) moveAll(ctx context.Context, loops []*loop, gauges []*gauge, version int64) error {
+func (s *Scheduler) moveAll(ctx context.Context, to *duties, version int64) error {
 	now := time.Now()
-	if !due(loops, now) {
+	if !due(to.loops, now) {
 		return nil
 	}
 	all, err := s.store.Adaptations(ctx)
@@ -211,7 +235,7 @@ func (s *Scheduler) moveAll(ctx context.Context, loops []*loop, gauges []*gauge,
 		return err
 	}
 	var errs []error
-	for _, l := range loops {
+	for _, l := range to.loops {
 		i := slices.IndexFunc(all, func(a store.Adaptation) bool { return a.Gate == l.gate() })
 		if i < 0 {
 			continue
@@ -225,9 +249,13 @@ func (s *Scheduler) moveAll(ctx context.Context, loops []*loop, gauges []*gauge,
 			continue
 		}
 		l.next = now.Add(l.Interval())
-		if l.Limits {
-			errs = append(errs, s.movePart(ctx, l, all[i], gauges, version))
-		} else {
+		cut, cutting := to.triggers.cuts(&l.Moving)
+		switch {
+		case cutting || all[i].Back > 0 || l.Driven:
+			errs = append(errs, s.cut(ctx, l, all[i], cut, cutting, version))
+		case l.Limits:
+			errs = append(errs, s.movePart(ctx, l, all[i], to.gauges, version))
+		default:
 			errs = append(errs, s.move(ctx, l, all[i], version))
 		}
 	}
@@ -259,12 +287,12 @@ func (s *Scheduler) move(ctx context.Context, l *loop, seen store.Adaptation, ve
 			return err
 		}
 	}
-	return s.put(ctx, l, l.control.Tick(seen.Limit, sampleOf(last, seen)), seen, version)
+	return s.put(ctx, l, l.control.Tick(seen.Limit, sampleOf(last, seen)), seen, version, store.Adapt{})
 }
 
 // nudge lets Redis see what is due of a limit that its loop leaves alone.
 func (s *Scheduler) nudge(ctx context.Context, version int64, seen store.Adaptation, limit int, cause string) error {
-	_, err := s.store.Adapt(ctx, store.Adapt{Owner: s.owner, Version: version, Gate: seen.Gate, Limit: limit, Cause: cause})
+	_, err := s.store.Adapt(ctx, store.Adapt{Owner: s.owner, Version: version, Gate: seen.Gate, Limit: limit, Cause: cause, Back: seen.Back})
 	if errors.Is(err, store.ErrNotHolder) || errors.Is(err, store.ErrStale) || errors.Is(err, store.ErrNotAdaptive) {
 		return nil
 	}

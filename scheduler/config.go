@@ -34,7 +34,10 @@ type Config struct {
 	// it wait; after OnBreakerRetry it is given up, which is logged. Those from before anybody followed are not told, nor those that have left
 	// the last 1,000 before their turn. One goroutine calls it; ctx ends with Run's.
 	OnAnomaly func(ctx context.Context, a Anomaly) error
-	// OnBreakerRetry is for how long a transition, or an anomaly, is told again, 1 s to 24 h; zero means 1 h.
+	// OnTrigger, if not nil, is told about each trigger of the policy that begins to act, or acts no more, as OnAnomaly about anomalies; but those
+	// that have left the audit before their turn are not.
+	OnTrigger func(ctx context.Context, e TriggerEvent) error
+	// OnBreakerRetry is for how long a transition, an anomaly, or a trigger is told again, 1 s to 24 h; zero means 1 h.
 	OnBreakerRetry time.Duration
 	// TimerLease is how long one Scheduler keeps the others from working, 100 ms to 1 min; zero means 1 s. It is also
 	// how late timers may be when the holder dies.

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -58,7 +59,11 @@ func (s *Scheduler) trips(ctx context.Context, l *loop, seen store.Adaptation, v
 	if half == seen.Limit {
 		return false, nil
 	}
-	return true, s.put(ctx, l, control.Step{Limit: half, Before: seen.Limit, Cause: control.CauseTripped}, seen, version)
+	to := store.Adapt{Back: (seen.Back + 1) / 2}
+	if seen.Back > 0 && l.Limits {
+		to.Life = store.TriggerLife
+	}
+	return true, s.put(ctx, l, control.Step{Limit: half, Before: seen.Limit, Cause: control.CauseTripped}, seen, version, to)
 }
 
 // scoreOf is how much the queues of a part are pressed by the last measurement: the one, or of all the one that is most; NaN where nobody knows.
@@ -91,7 +96,41 @@ func (s *Scheduler) movePart(ctx context.Context, l *loop, seen store.Adaptation
 		}
 		last = now.Add(-l.Interval())
 	}
-	return s.put(ctx, l, l.part.Tick(seen.Limit, scoreOf(&l.Moving, gauges), now.Sub(last)), seen, version)
+	return s.put(ctx, l, l.part.Tick(seen.Limit, scoreOf(&l.Moving, gauges), now.Sub(last)), seen, version, store.Adapt{})
+}
+
+// cut puts in force what triggers leave of a limit, and when none acts on it any more what was before (store.Adaptation.Back): of one that nothing else
+// moves what the policy says. Its own controller begins anew then.
+func (s *Scheduler) cut(ctx context.Context, l *loop, seen store.Adaptation, cut control.Cut, cutting bool, version int64) error {
+	l.last, l.control, l.part = store.Adaptation{}, nil, nil
+	l.next = time.Now().Add(min(l.Interval(), renewEvery))
+	switch {
+	case seen.Push > 0 && (seen.Frozen != nil || seen.Paused): // It eases with a look.
+		return s.nudge(ctx, version, seen, seen.Limit, string(control.CausePushback))
+	case seen.Override != nil: // Redis says whether it is over.
+		l.next = time.Now().Add(min(l.Interval(), time.Second))
+		return s.nudge(ctx, version, seen, seen.Override.Back, store.CauseOverrideOver)
+	case seen.Frozen != nil && seen.Back > 0 && l.Limits: // It is to stay as it is, also where nobody looks any more.
+		return s.put(ctx, l, control.Step{Limit: seen.Limit, Before: seen.Limit, Cause: control.Cause(seen.Cause)}, seen, version, store.Adapt{Back: seen.Back})
+	case seen.Frozen != nil || seen.Paused:
+		return nil
+	}
+	back := cmp.Or(seen.Back, seen.Limit)
+	if l.Driven {
+		back = seen.Own
+	}
+	step, to := control.Step{Limit: seen.Clamp(back), Before: seen.Limit, Cause: control.CauseCleared}, store.Adapt{}
+	if cutting {
+		step.Limit, step.Cause = min(step.Limit, cut.Of(seen.Least, seen.Own)), control.CauseTrigger+control.Cause(cut.Name)
+		to.Back = back
+		if l.Limits {
+			to.Life = store.TriggerLife
+		}
+	}
+	if seen.Push > 0 && !step.Changed() {
+		return s.nudge(ctx, version, seen, seen.Limit, string(control.CausePushback))
+	}
+	return s.put(ctx, l, step, seen, version, to)
 }
 
 // due returns the loops of which it is time to look at something: the limit, or what it depends on.
@@ -101,21 +140,26 @@ func due(loops []*loop, now time.Time) bool {
 	})
 }
 
-// put brings a step into force.
-func (s *Scheduler) put(ctx context.Context, l *loop, step control.Step, seen store.Adaptation, version int64) error {
+// put brings a step into force: limits of admission for the life of to, if it has one, and with what it has come back.
+func (s *Scheduler) put(ctx context.Context, l *loop, step control.Step, seen store.Adaptation, version int64, to store.Adapt) error {
 	if l.tripped.any() && step.Limit > seen.Limit { // It does not grow meanwhile.
-		step.Limit, step.Cause = seen.Limit, control.CauseTripped
+		step.Limit, step.Cause, to.Back = seen.Limit, control.CauseTripped, seen.Back
 	}
-	if !step.Changed() && string(step.Cause) == seen.Cause && !seen.Uneven {
+	lasts := seen.Back == 0 && to.Back == 0 || !l.Limits || time.Since(l.renewed) < renewEvery
+	if !step.Changed() && string(step.Cause) == seen.Cause && to.Back == seen.Back && !seen.Uneven && lasts {
 		return nil
 	}
-	_, err := s.store.Adapt(ctx, store.Adapt{Owner: s.owner, Version: version, Gate: seen.Gate, Limit: step.Limit, Cause: string(step.Cause)})
+	to.Owner, to.Version, to.Gate, to.Limit, to.Cause = s.owner, version, seen.Gate, step.Limit, string(step.Cause)
+	number, err := s.store.Adapt(ctx, to)
 	switch {
 	case errors.Is(err, store.ErrNotHolder), errors.Is(err, store.ErrStale), errors.Is(err, store.ErrNotAdaptive):
 		l.last, l.part = store.Adaptation{}, nil // Somebody else goes on, or by another policy.
 		return nil
-	case err == nil && step.Changed():
-		s.config.Logger.Info().Str("adaptive", l.Name).Int("from", step.Before).Int("to", step.Limit).Str("cause", string(step.Cause)).Msg("limit moved")
+	case err == nil:
+		l.renewed = time.Now()
+		if step.Changed() && number > 0 { // Else somebody has set it otherwise.
+			s.config.Logger.Info().Str("adaptive", l.Name).Int("from", step.Before).Int("to", step.Limit).Str("cause", string(step.Cause)).Msg("limit moved")
+		}
 	}
 	return err
 }

@@ -54,11 +54,11 @@ func gaugesOf(compiled *policy.Compiled, known []*gauge) []*gauge {
 }
 
 // measure looks at the queues that are due, and notes how much each is pressed.
-func (s *Scheduler) measure(ctx context.Context, gauges []*gauge, version int64) error {
+func (s *Scheduler) measure(ctx context.Context, to *duties, version int64) error {
 	now := time.Now()
 	var due []*gauge
 	var names []string
-	for _, g := range gauges {
+	for _, g := range to.gauges {
 		if !now.Before(g.next) {
 			due, names = append(due, g), append(names, g.Queue)
 			g.next = now.Add(g.Interval)
@@ -79,13 +79,13 @@ func (s *Scheduler) measure(ctx context.Context, gauges []*gauge, version int64)
 	}
 	var errs []error
 	for i, g := range due {
-		errs = append(errs, s.press(ctx, g, &loads[i], samples, version))
+		errs = append(errs, s.press(ctx, g, &loads[i], samples, to.triggers.level(g.Queue), version))
 	}
 	return errors.Join(errs...)
 }
 
-// press notes what a gauge makes of what is seen.
-func (s *Scheduler) press(ctx context.Context, g *gauge, seen *store.QueueLoad, samples []load.Sample, version int64) error {
+// press notes what a gauge makes of what is seen, a level of least at least.
+func (s *Scheduler) press(ctx context.Context, g *gauge, seen *store.QueueLoad, samples []load.Sample, least admission.PressureLevel, version int64) error {
 	if g.meter == nil {
 		g.meter = pressure.ResumeAt(pressure.Level(seen.Level))
 	}
@@ -98,6 +98,9 @@ func (s *Scheduler) press(ctx context.Context, g *gauge, seen *store.QueueLoad, 
 	g.score = reading.Score
 	to := store.Press{Owner: s.owner, Version: version, Queue: g.Queue, Life: gaugeLives * g.Interval, Parts: reading.String()}
 	to.Pressure = admission.Pressure{Level: admission.PressureLevel(g.meter.Observe(reading.Score)), Score: reading.Score}
+	if least > to.Pressure.Level {
+		to.Pressure.Level, to.Parts = least, to.Parts+" (by a trigger)"
+	}
 	if to.Pressure.Level > admission.PressureNone {
 		to.Pressure.RetryAfter = hint(g.Pressured, seen)
 	}

@@ -54,7 +54,7 @@ func New(store store.Deployment, config Config) (*Scheduler, error) {
 	s := newScheduler(store, 0, config)
 	for i := 1; i < len(parts); i++ {
 		other := config
-		other.OnBreaker, other.OnAnomaly = nil, nil // Each partition hears of each outcome, and one tells what became of it.
+		other.OnBreaker, other.OnAnomaly, other.OnTrigger = nil, nil, nil // Each partition hears of each outcome, and one tells what became of it.
 		s.others = append(s.others, newScheduler(store, i, other))
 	}
 	return s, nil
@@ -109,7 +109,10 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		running.Go(func() { s.followBreakers(ctx) })
 	}
 	if s.config.OnAnomaly != nil {
-		running.Go(func() { s.followAnomalies(ctx) })
+		running.Go(func() { followFeed(ctx, s, s.anomalies()) })
+	}
+	if s.config.OnTrigger != nil {
+		running.Go(func() { followFeed(ctx, s, s.triggerEvents()) })
 	}
 	s.loop(ctx)
 	running.Wait()

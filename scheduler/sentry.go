@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/headgate/headgate/internal/anomaly"
@@ -26,7 +27,8 @@ type sentry struct {
 	next     time.Time
 	untold   []store.Anomaly
 	// on are the alarms of the last minute: each is logged as it begins.
-	on map[alarmKey]bool
+	on   map[alarmKey]bool
+	near near
 }
 
 // alarmKey is what an alarm is of.
@@ -41,9 +43,10 @@ func sentryOf(compiled *policy.Compiled, known *sentry) *sentry {
 	case !compiled.Watched():
 		return nil
 	case known != nil:
+		known.near.policy = compiled
 		return known
 	}
-	return &sentry{}
+	return &sentry{near: near{policy: compiled}}
 }
 
 // watchRates looks at the minutes that are over since the last time, if there are any, and has the store keep the alarms that are on.
@@ -57,8 +60,9 @@ func (s *Scheduler) watchRates(ctx context.Context, d *sentry) error {
 	}
 	last := now.Add(-ratesLate).Unix()/60 - 1
 	if d.detector.Last() > last+1 { // The clock of Redis was set back.
-		*d = sentry{}
+		*d = sentry{near: near{policy: d.near.policy}}
 	}
+	var unseen error
 	minute := max(d.detector.Last()+1, last-anomaly.History+1)
 	for end := min(last, minute+ratesPortion-1); minute <= end; minute++ {
 		rates, err := s.store.Rates(ctx, time.Unix(minute*60, 0))
@@ -69,11 +73,14 @@ func (s *Scheduler) watchRates(ctx context.Context, d *sentry) error {
 		if last-minute < oldAlarm {
 			s.raise(d, alarms)
 		}
+		if minute == last {
+			unseen = s.watchLimits(ctx, d, minute, rates.Scopes)
+		}
 	}
 	if minute > last {
 		d.next = time.Now().Add(time.Unix((last+2)*60, 0).Add(ratesLate).Sub(now))
 	}
-	return s.noteAlarms(ctx, d)
+	return errors.Join(unseen, s.noteAlarms(ctx, d))
 }
 
 // raise logs the alarms that begin, and has all of them told.

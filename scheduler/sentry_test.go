@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/internal/rollout"
 	"github.com/headgate/headgate/policy"
@@ -187,5 +188,34 @@ func TestOnAnomalyIsToldInOrder(t *testing.T) {
 	await(t, "the next", func() bool { return len(heard()) == 5 })
 	if want := []string{"a", "b", "b", "c", "d"}; !slices.Equal(heard(), want) {
 		t.Errorf("told %q, want %q", heard(), want)
+	}
+}
+
+// TestWhoIsNearALimitIsTold, once, with the figures, and only where the policy says of which part.
+func TestWhoIsNearALimitIsTold(t *testing.T) {
+	t.Parallel()
+	for _, warn := range []float64{0, 0.8} {
+		client := redistest.Shared(t).Client(t)
+		s := open(t, client)
+		p := policy.Unlimited()
+		p.Anomalies = &policy.AnomalyRules{WarnAt: warn}
+		limit := admission.PerSecond(1)
+		p.Tenants = map[string]policy.Tenant{"early": {Limit: &limit}}
+		if _, err := rollout.Put(t.Context(), s, p, rollout.Edit{Author: "ada", Reason: "test", Expected: rollout.AnyVersion}); err != nil {
+			t.Fatal(err)
+		}
+		hour(t, client, s, true) // early has 50 a minute.
+		log := &logs{}
+		run(t, s, scheduler.Config{TimerLease: handOver, Logger: log.logger()})
+		want := []string{"refusal_surge tenant acme", "silence queue mail", "surge tenant acme"}
+		if warn > 0 {
+			want = append([]string{"near_limit scope early"}, want...)
+		}
+		if got := oddOnes(t, s, len(want)); !slices.Equal(got, want) {
+			t.Errorf("warned at %g: %q, want %q", warn, got, want)
+		}
+		if text := log.String(); warn > 0 != strings.Contains(text, `"kind":"near_limit","of":"scope","name":"early","rate":50,"usual":60,"score":0.83`) {
+			t.Errorf("warned at %g the log says %s", warn, text)
+		}
 	}
 }

@@ -30,7 +30,7 @@ const (
 var AuditActions = []string{
 	AuditPolicy, AuditOpen, AuditClosed, AuditReset, AuditPause, AuditUnpause, AuditGate, AuditSuspend, AuditResume, AuditDrain,
 	AuditCancel, AuditClear, AuditPurgeQueue, AuditPurge, AuditRedrive, AuditRedriveFree, AuditResetBucket,
-	AuditAdapt, AuditFreeze, AuditThaw, AuditOverride, AuditOverrideEnd, AuditScale, AuditScaleEnd, AuditTenantRecord, AuditTenantRecordGone,
+	AuditAdapt, AuditFreeze, AuditThaw, AuditOverride, AuditOverrideEnd, AuditScale, AuditScaleEnd, AuditTrigger, AuditTriggerEnd, AuditTenantRecord, AuditTenantRecordGone,
 }
 
 // AuditEntry says who did what, when and why: put a version of the policy in force, changed a breaker, a gate, a suspension or a

@@ -139,6 +139,8 @@ type Rates struct {
 	// anomalies: each over all its tenants.
 	All             Decided
 	Tenants, Queues map[string]Decided
+	// Scopes are all that are counted, All but for the tokens among them.
+	Scopes map[admission.Scope]Minute
 	// Crowded says that scopes made room for others: a tenant that is not there may have had something. Watched says that queues were counted:
 	// else one that is not there may have, too.
 	Crowded, Watched bool
@@ -172,8 +174,11 @@ const (
 // AnomalyScan is the kind of what servers find: a credential that asks for many things that are not there.
 const AnomalyScan = "scope_scan"
 
-// AnomalyKinds are the kinds of anomalies; package internal/anomaly says what they are.
-var AnomalyKinds = []string{"surge", "silence", "refusal_surge", AnomalyScan}
+// AnomalyNearLimit is the kind of what schedulers find: a scope that used policy.AnomalyRules.WarnAt of its limit.
+const AnomalyNearLimit = "near_limit"
+
+// AnomalyKinds are the kinds of anomalies; package internal/anomaly says what the first three are.
+var AnomalyKinds = []string{"surge", "silence", "refusal_surge", AnomalyScan, AnomalyNearLimit}
 
 // OfCredential says that an anomaly is of a credential.
 const OfCredential = "credential"

@@ -316,6 +316,8 @@ type Adaptation struct {
 	// each look from Eased on, by a clock that never goes back. Zero is not at all.
 	Push  admission.PressureLevel
 	Eased time.Time
+	// Back is what is in force when no trigger of the policy reduces the limit any more, zero where none does.
+	Back int
 	// Uneven says that a partition has another limit than the first, as when the process died that wrote it.
 	Uneven bool
 }
@@ -343,20 +345,6 @@ const (
 	MinOverride = time.Second
 	MaxOverride = 7 * 24 * time.Hour
 )
-
-// Adapt is what a loop makes of a limit.
-type Adapt struct {
-	// Owner is who holds the timer lease of the first partition. Where it is another nothing is done (ErrNotHolder).
-	Owner string
-	// Version is that of the policy that the loop goes by. Where it is another nothing is done (ErrStale).
-	Version int64
-	Gate    GateName
-	// Limit is what is to be in force, brought between Adaptation.Least and Most; Cause why.
-	Limit int
-	Cause string
-	// Number fences: a partition beside the first, which numbers them, takes none that is older than the last. Zero is for the first.
-	Number int64
-}
 
 // AuditAdapt is a limit that moved by itself, AuditFreeze and AuditThaw an operator who stops that, and lets it go on.
 const (

@@ -53,6 +53,8 @@ type Deployment interface {
 	Press(ctx context.Context, to Press) (number int64, err error)
 	// NoteLoad is Partition.NoteLoad in the first partition.
 	NoteLoad(ctx context.Context, to LoadNote) error
+	// NoteTrigger is Partition.NoteTrigger in the first partition.
+	NoteTrigger(ctx context.Context, to TriggerNote) error
 	// Close ends the connections.
 	Close() error
 }
@@ -126,6 +128,8 @@ type Timers interface {
 	Press(ctx context.Context, to Press) (number int64, err error)
 	// NoteLoad keeps how busy services are, a point of their history. It can be sent again.
 	NoteLoad(ctx context.Context, to LoadNote) error
+	// NoteTrigger notes that a trigger acts, or does no more. It can be sent again.
+	NoteTrigger(ctx context.Context, to TriggerNote) error
 	// NewMover returns a Mover of the partition, nil where it has no second Redis. It sends nothing yet.
 	NewMover(owner string) Mover
 	// SpillState says what is known of spilled jobs whose bodies are in the second Redis; it is zero where none ever was.
@@ -269,10 +273,12 @@ type Looking interface {
 	Loads(ctx context.Context, queues []string) ([]QueueLoad, error)
 	// QueueNames returns all queues by name.
 	QueueNames(ctx context.Context) ([]string, error)
-	// WorkerLoads returns what registered workers told of themselves within WorkerLoadLife.
+	// WorkerLoads returns what registered workers told of themselves within WorkerLoadLife, nil where the policy has nobody tell.
 	WorkerLoads(ctx context.Context) ([]WorkerLoad, error)
 	// LoadHistory returns the points of a service since a time, the earliest first, at most LoadPoints.
 	LoadHistory(ctx context.Context, service string, since time.Time) ([]LoadPoint, error)
+	// Triggers returns those that act by name, and those whose scheduler has died.
+	Triggers(ctx context.Context) ([]TriggerState, error)
 	Peek(ctx context.Context, queue string, n int) (QueueState, []PeekedClass, error)
 	WaitingTenants(ctx context.Context, queue string, n int) (top []TenantWaiting, partial bool, err error)
 	Backlogs(ctx context.Context, tenant string) ([]Backlog, error)

@@ -40,6 +40,68 @@ const (
 	LeapAsk Leap = "ask"
 )
 
+// Adapt is what a loop makes of a limit.
+type Adapt struct {
+	// Owner is who holds the timer lease of the first partition. Where it is another nothing is done (ErrNotHolder).
+	Owner string
+	// Version is that of the policy that the loop goes by. Where it is another nothing is done (ErrStale).
+	Version int64
+	Gate    GateName
+	// Limit is what is to be in force, brought between Adaptation.Least and Most; Cause why.
+	Limit int
+	Cause string
+	// Number fences: a partition beside the first, which numbers them, takes none that is older than the last. Zero is for the first.
+	Number int64
+	// Life is for how long limits of admission are so unless they are moved anew, zero for until they are.
+	Life time.Duration
+	// Back is Adaptation.Back from then on.
+	Back int
+}
+
+// TriggerLife is for how long what a trigger does lasts unless it is done anew: as long after the death of the last scheduler all is as the policy says.
+const TriggerLife = 30 * time.Second
+
+// TriggerAuthor is who holds back what a trigger pauses or suspends. What anybody else has paused or suspended stays as it is under that name, and the
+// audit is told once of what goes on.
+const TriggerAuthor = "headgate triggers"
+
+// AuditTrigger is a trigger that begins to act, AuditTriggerEnd one that acts no more.
+const (
+	AuditTrigger    = "trigger"
+	AuditTriggerEnd = "trigger_end"
+)
+
+// TriggerNote says that a trigger of the policy acts, still does, or does no more.
+type TriggerNote struct {
+	// Owner is who holds the timer lease of the first partition, and Version that of the policy. Where it is another nothing is done (ErrNotHolder,
+	// ErrStale).
+	Owner   string
+	Version int64
+	Name    string
+	// Life is for how long it is taken to act unless it is noted anew; zero means that it acts no more.
+	Life time.Duration
+	// Do is what it does, Of to what, and Why for which reason it began, or ended. None of them has a |, but Why.
+	Do, Of, Why string
+}
+
+// TriggerState is a trigger that acts, or whose scheduler has died.
+type TriggerState struct {
+	Name, Do, Of, Why string
+	// Since is since when it acts; from Until on nobody has said that it still does.
+	Since, Until time.Time
+}
+
+// By is who a note is told the audit by.
+func (n *TriggerNote) By() Intervention { return Intervention{Author: AdaptAuthor, Reason: n.Why} }
+
+// Action is what the audit calls it.
+func (n *TriggerNote) Action() string {
+	if n.Life > 0 {
+		return AuditTrigger
+	}
+	return AuditTriggerEnd
+}
+
 // SchedulerState is a scheduler that lives.
 type SchedulerState struct {
 	Name string

@@ -101,7 +101,7 @@ func newOfParts(of store.Deployment, config Config) (*Worker, error) {
 		own := config
 		own.Logger = config.Logger.With().Int("partition", i).Logger()
 		if i > 0 {
-			own.Scheduler.OnBreaker, own.Scheduler.OnAnomaly = nil, nil // The first partition's tells.
+			own.Scheduler.OnBreaker, own.Scheduler.OnAnomaly, own.Scheduler.OnTrigger = nil, nil, nil // The first partition's tells.
 		}
 		part, err := newWorker(of, i, own)
 		if err != nil {

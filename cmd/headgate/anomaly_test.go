@@ -43,7 +43,7 @@ func TestAnomalyCommand(t *testing.T) {
 	one, _ := all[0].(map[string]any)
 	checkKeys(t, "an anomaly", one, strings.Fields("at deviation id kind minute name of rate score usual"))
 	for line, want := range map[string]string{
-		"anomaly list --kind odd": `kind "odd": allowed is surge, silence, refusal_surge, scope_scan`, "anomaly list --limit 0": "limit 0: allowed is 1 to 1000",
+		"anomaly list --kind odd": `kind "odd": allowed is surge, silence, refusal_surge, scope_scan, near_limit`, "anomaly list --limit 0": "limit 0: allowed is 1 to 1000",
 	} {
 		if out := p.run(cli.ExitUsage, line); !strings.Contains(out.stderr, want) {
 			t.Errorf("headgate %s says %s", line, out.stderr)

@@ -31,7 +31,7 @@ type bigLine struct {
 }
 
 // bigLines are the commands that ask Redis anything, in the order in which they are run: who looks, who changes, who ends jobs.
-// FILE is a policy with a cap for each tenant, OTHER one with other caps, PART a part of one, RULES those of a roll-out, TRACE a trace, RECORDED a part by which tenants have records, RECORDS these.
+// FILE is a policy with a cap for each tenant, OTHER one with other caps, PART a part of one, RULES those of a roll-out, TRACE a trace, TRIGGER a trigger, RECORDED a part by which tenants have records, RECORDS these.
 var bigLines = []bigLine{
 	{line: "policy set FILE --replace --reason all"},
 	{line: "policy set OTHER --replace --reason all"},
@@ -99,6 +99,11 @@ var bigLines = []bigLine{
 	{line: "limit scale all 0.5 --for 10m --reason fire"},
 	{line: "limit scale"},
 	{line: "limit scale all --off"},
+	{line: "trigger set deep TRIGGER"},
+	{line: "trigger list"},
+	{line: "trigger show deep"},
+	{line: "trigger try deep"},
+	{line: "trigger unset deep"},
 	{line: "policy merge RECORDED"},
 	{line: "record import RECORDS"},
 	{line: "record set t7 --tokens 100"},
@@ -261,7 +266,7 @@ func bigFiles(t *testing.T, tenants int) []string {
 	}
 	caps := func(most int) map[string]any {
 		return map[string]any{
-			"tenants": each(most), "usage": map[string]any{}, "downstreams": map[string]any{"smtp": map[string]any{"max_running": 40}},
+			"tenants": each(most), "usage": map[string]any{}, "load": map[string]any{}, "downstreams": map[string]any{"smtp": map[string]any{"max_running": 40}},
 			"adaptive": map[string]any{"mail-out": map[string]any{"of": "downstream smtp", "min": 5}}, "semaphores": map[string]any{"gpu": map[string]any{"max": 4}},
 		}
 	}
@@ -269,6 +274,7 @@ func bigFiles(t *testing.T, tenants int) []string {
 	return []string{
 		"FILE", write("caps.json", caps(5)), "OTHER", write("other.json", caps(6)), "PART", write("part.json", part),
 		"RULES", write("rules.json", map[string]any{"tenants": each(7)}), "TRACE", writeTrace(t, 300),
+		"TRIGGER", write("trigger.json", map[string]any{"when": map[string]any{"metric": "queue_depth", "above": 1e9}, "do": "pause", "of": "queue mail"}),
 		"RECORDED", write("recorded.json", map[string]any{"tenant_records": true}), "RECORDS", bigRecords(t, tenants),
 	}
 }

@@ -3,6 +3,7 @@ package control
 import (
 	"fmt"
 	"math"
+	"strings"
 	"time"
 )
 
@@ -250,6 +251,7 @@ var causeWords = map[Cause]string{
 
 	CauseBelowTarget: "what is measured is below its target", CauseAboveTarget: "what is measured is above its target",
 	CauseIll: "health is below 0.3", CauseWell: "health is above 0.8", CauseTooSoon: "the last change is too short ago",
+	CauseCleared:  "no trigger acts on it any more",
 	CauseTripped:  "a circuit breaker that it depends on has opened",
 	CauseOnTarget: "what is measured is where it may be", CauseMissing: "nothing was measured for a while, so back to what is configured",
 }
@@ -258,6 +260,9 @@ var causeWords = map[Cause]string{
 func (c Cause) Words() string {
 	if words, known := causeWords[c]; known {
 		return words
+	}
+	if name, is := strings.CutPrefix(string(c), string(CauseTrigger)); is {
+		return "the trigger " + name + " acts"
 	}
 	return string(c)
 }

@@ -83,9 +83,8 @@ var Schema = []Kind{
 	{"refund:ID", "string", "that the tokens of a taking were refunded, for a minute"},
 	{"reserved:TENANT:ID", "string", "what was taken for a reservation of that id, for two minutes"},
 	{"periodic", "hash", "the last tick of each periodic job, a hint for missed ones"},
-	{"followers", "hash", "up to which dead letter `OnDead` was told, up to which transition `OnBreaker`, up to which anomaly `OnAnomaly`"},
+	{"followers", "hash", "up to which dead letter `OnDead` was told, up to which transition `OnBreaker`, up to which anomaly `OnAnomaly`, up to which entry of the audit `OnTrigger`"},
 	{"b:TENANT", "hash", "a tenant's buckets by the rest of their scope, packed (fragments/bucket.lua), `!` when they are full, `~` when its record was changed; the global one is in `state`. Of dimensions TENANT is `+DIMENSION+SHARD` of up to 120 keys, packed together, with `^` until when those that are full are not looked for again, and `+DIMENSION` of keys with limits of their own and, under no name, of the bucket that keys without room share; DIMENSION may be DIMENSION@TIER"},
-
 	{"shares", "hash", "of several partitions: a gate's whole bound and this one's fraction of it; that of the global rate is in `state`"},
 	{"adaptive", "hash", "gates whose limits move by themselves, and l:global and l:q:QUEUE, limits of admission that do → what is in force, between which bounds, and why it was changed last"},
 	{"lease:SCOPE", "hash", "limiter → end and tokens of its lease, with a TTL"},
@@ -103,6 +102,7 @@ var Schema = []Kind{
 	{"alarm:KIND:OF:NAME", "string", "that one goes on, or did in the last ten minutes: it is not told again; with a TTL"},
 	{"load:WORKER", "string", "how busy a worker is, and when it said so, for 300 s: where the policy has `load`"},
 	{"loads:MINUTE", "hash", "POINT:QUEUE → how busy a queue was, six points a minute, an hour of minutes: where the policy has `load`"},
+	{"triggers", "hash", "triggers of the policy that act → until when they are taken to, since when, what they do to what, and why"},
 	{"ranks", "zset", "which 1,000 scopes have most"},
 	{"policy", "string", "the policy in force, JSON"},
 	{"weights", "hash", "tenants' weights by class"},

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -63,6 +64,27 @@ func figuresOf(depth int64, samples []Sample, counts func(queue string) bool) Fi
 		f.ErrorRate, f.Average, f.P95 = float64(all.Failed)/float64(all.Ended), all.Took/time.Duration(all.Ended), all.Percentile(.95)
 	}
 	return f
+}
+
+// Metric returns one of the figures by its name, times in seconds; NaN for what is not known, or is none of them.
+func (f Figures) Metric(name string) float64 {
+	value := -1.0
+	switch name {
+	case "cpu_utilization":
+		value = f.CPU
+	case "memory_utilization":
+		value = f.Memory
+	case "queue_depth":
+		value = float64(f.Depth)
+	case "error_rate":
+		value = f.ErrorRate
+	case "run_p95":
+		value = f.P95.Seconds()
+	}
+	if value < 0 {
+		return math.NaN()
+	}
+	return value
 }
 
 // Text is what ParseFigures reads, with times in whole microseconds.

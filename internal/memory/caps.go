@@ -16,55 +16,6 @@ import (
 	"github.com/headgate/headgate/store"
 )
 
-// modelRate is a rate of dispatches.
-type modelRate struct {
-	model  *model
-	limit  buckets.Limit
-	stored buckets.Bucket
-	// account is the gate of an account that has no rate of its own; empty for any other rate.
-	account string
-}
-
-func (r *modelRate) settled() (buckets.Micro, buckets.Instant) {
-	return buckets.Settle(buckets.Instant(r.model.filled), 0, r.stored, r.limit)
-}
-
-func (r *modelRate) store(level buckets.Micro, stamp buckets.Instant) {
-	fill := math.Ceil(float64(r.limit.Burst-level) / float64(r.limit.Rate))
-	r.stored = buckets.Bucket{Level: level, Stamp: stamp, Fill: buckets.Span(fill), Rate: r.limit.Rate}
-}
-
-// Free implements fairqueue.Meter.
-func (r *modelRate) Free() int {
-	level, _ := r.settled()
-	return int(level / buckets.MicroPerToken)
-}
-
-// Take implements fairqueue.Meter.
-func (r *modelRate) Take() {
-	level, stamp := r.settled()
-	r.store(level-buckets.MicroPerToken, stamp)
-	if r.account != "" {
-		r.model.keepAccount(r)
-	}
-}
-
-// Wait implements fairqueue.Meter. It looks for the first microsecond at which a token is there.
-func (r *modelRate) Wait() int64 {
-	level, stamp := r.settled()
-	missing := float64(buckets.MicroPerToken - level)
-	wait := max(1, int64(stamp)+int64(math.Ceil(missing/float64(r.limit.Rate)))-r.model.filled)
-	if math.Floor(float64(wait+r.model.filled-int64(stamp))*float64(r.limit.Rate)) < missing {
-		wait++
-	}
-	return wait
-}
-
-func (r *modelRate) String() string {
-	text, _ := r.stored.MarshalText()
-	return string(text)
-}
-
 // isLimits reports whether it is limits of admission that a name is about, not a gate.
 func isLimits(name string) bool { return name[0] == store.KindLimits }
 
@@ -306,6 +257,8 @@ type adaptive struct {
 	told   int
 	toldAt int64
 	number int64
+	// ends is when limits of admission are the policy's again by the buckets' time, 0 for not by themselves.
+	ends buckets.Instant
 	// rate is the policy's own, of one that is no cap.
 	rate buckets.Limit
 }
@@ -340,6 +293,9 @@ func (m *model) moved(name string, wanted bound) int {
 		m.adaptive[name] = a
 	}
 	a.Name, a.Own, a.Least, a.Most, a.rate = wanted.loop, wanted.limit, wanted.least, wanted.most, wanted.rate
+	if a.Limit == store.PartWhole || a.ends <= buckets.Instant(m.filled) { // Nothing of it is in force: what an edit puts there lasts.
+		a.ends = 0
+	}
 	a.Limit = a.Clamp(a.Limit)
 	return a.Limit
 }
@@ -408,7 +364,9 @@ func (m *model) override(now int64, name string, limit int, duration time.Durati
 	a.Cause, a.At = cause, time.UnixMicro(now)
 	if limit != a.Limit {
 		a.Before, a.Why, a.Changed = a.Limit, cause, time.UnixMicro(now)
-		m.applyMoved(c, name, limit)
+		m.applyMoved(c, name, limit, 0)
+	} else if a.Back > 0 && a.IsLimits() {
+		m.limitsMoved(name, func() { a.lasts(m.filled, 0) })
 	}
 	m.record(now, by, action, name, m.heldAt(name), duration)
 	c.WakeFreed()

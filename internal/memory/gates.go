@@ -137,15 +137,29 @@ func (p *Partition) Pause(_ context.Context, name store.GateName, duration time.
 // pause shuts a gate, which keeps its limit for later.
 func (m *model) pause(name store.GateName, duration time.Duration, by store.Intervention, now int64) (held int) {
 	c := m.begin(now)
+	renewed := by.Author == store.TriggerAuthor && m.paused(name) && m.gateNotes[string(name)].held.author == store.TriggerAuthor
 	then := m.inForce(string(name))
 	if then == 0 {
 		then = store.Unlimited
 	}
 	held = m.limited(c, string(name), 0, duration, then, by, now)
-	m.record(now, by, store.AuditPause, string(name), held, duration)
+	if !renewed {
+		m.record(now, by, store.AuditPause, string(name), held, duration)
+	}
 	c.WakeFreed()
 	m.fill(c, now)
 	return held
+}
+
+// paused reports whether what a gate guards is.
+func (m *model) paused(name store.GateName) bool {
+	limit, own := m.ownLimit(string(name))
+	return own && limit == 0
+}
+
+// ofOthers reports whether triggers act on what somebody else holds back, by whatever name, or by none.
+func ofOthers(by store.Intervention, author string) bool {
+	return by.Author == store.TriggerAuthor && author != store.TriggerAuthor
 }
 
 // PauseAtLeast is Pause but for what is paused for as long, as store.Gates.PauseAtLeast.
@@ -154,10 +168,10 @@ func (p *Partition) PauseAtLeast(_ context.Context, name store.GateName, duratio
 		return false, err
 	}
 	p.write(func(m *model, now int64) {
-		limit, own := m.ownLimit(string(name))
-		if own && limit == 0 {
-			until := m.gateNotes[string(name)].until
-			if until == 0 || duration > 0 && until+store.PauseSlack.Microseconds() >= now+duration.Microseconds() {
+		if m.paused(name) {
+			note := m.gateNotes[string(name)]
+			until := note.until
+			if ofOthers(by, note.held.author) || until == 0 || duration > 0 && until+store.PauseSlack.Microseconds() >= now+duration.Microseconds() {
 				return
 			}
 		}
@@ -173,8 +187,7 @@ func (p *Partition) Unpause(_ context.Context, name store.GateName, by store.Int
 		return false, err
 	}
 	p.write(func(m *model, now int64) {
-		limit, own := m.ownLimit(string(name))
-		if was = own && limit == 0; !was {
+		if was = m.paused(name) && !ofOthers(by, m.gateNotes[string(name)].held.author); !was {
 			return
 		}
 		c := m.begin(now)
@@ -221,13 +234,18 @@ func (p *Partition) suspend(name store.GateName, action string, duration time.Du
 			until = microTime(before.until)
 			return
 		}
+		if suspended && ofOthers(by, before.held.author) {
+			return
+		}
 		m.suspended[string(name)] = s
 		m.timers.Remove("s" + string(name))
 		if s.until > 0 {
 			m.arm("s"+string(name), s.until)
 		}
 		until = microTime(s.until)
-		m.record(now, by, action, string(name), 0, duration)
+		if by.Author != store.TriggerAuthor || before.held.author != by.Author {
+			m.record(now, by, action, string(name), 0, duration)
+		}
 	})
 	return until, nil
 }
@@ -239,7 +257,8 @@ func (p *Partition) Resume(_ context.Context, name store.GateName, by store.Inte
 	}
 	p.write(func(m *model, now int64) {
 		m.begin(now)
-		if _, was = m.suspended[string(name)]; !was {
+		s, suspended := m.suspended[string(name)]
+		if was = suspended && !ofOthers(by, s.held.author); !was {
 			return
 		}
 		delete(m.suspended, string(name))
@@ -360,75 +379,6 @@ func (m *model) setReserves(c *fairqueue.Pass, wanted map[string]store.Reserve) 
 		if _, stays := wanted[queue]; !stays {
 			delete(m.room.Gates, fairqueue.ReserveGate(queue))
 			c.Freed(fairqueue.ReserveGate(queue))
-		}
-	}
-}
-
-// Of implements fairqueue.Each. Of an account of which nothing is kept the bucket is full.
-func (r *modelRate) Of(gate string) fairqueue.Meter {
-	a := r.model.accounts[gate]
-	if a == nil {
-		a = &modelRate{model: r.model, account: gate, stored: buckets.Bucket{Level: r.limit.Burst, Stamp: buckets.Instant(r.model.filled)}}
-	}
-	a.limit = r.limit
-	return a
-}
-
-// accountSlack is how many more accounts may be kept before those go whose buckets are full, and accountKept for how long beyond that.
-const (
-	accountSlack = 64
-	accountKept  = int64(time.Minute / time.Microsecond)
-)
-
-// keepAccount keeps what is left of an account's rate until it is full.
-func (m *model) keepAccount(a *modelRate) {
-	if m.accounts[a.account] = a; len(m.accounts) < 2*m.accountsKept+accountSlack {
-		return
-	}
-	for gate, one := range m.accounts {
-		if m.filled-int64(one.stored.Stamp) > int64(one.stored.Fill)+accountKept {
-			delete(m.accounts, gate)
-		}
-	}
-	m.accountsKept = len(m.accounts)
-}
-
-// accountLines tells which accounts wait for a token, and whose rates are not full, where they have none of their own.
-func (m *model) accountLines(add func(format string, args ...any)) {
-	for account := range m.room.AccountsWaiting() {
-		add("account %s waits", account)
-	}
-	for gate, a := range m.accounts {
-		each := m.room.Gates[fairqueue.DefaultOf(gate)]
-		if each == nil || m.room.Gates[gate] != nil {
-			continue
-		}
-		a.limit = each.Rate.(*modelRate).limit
-		if level, _ := a.settled(); level < a.limit.Burst {
-			add("account %s %v", gate[len("s:"):], a)
-		}
-	}
-}
-
-// accountsLook has accounts look again that wait by a rate which is that of each: the old one's timer may be far ahead.
-func (m *model) accountsLook(name string, now int64) {
-	for account := range m.room.AccountsWaiting() {
-		if fairqueue.DefaultOf("s:"+account) == name {
-			m.arm("gs:"+account, now)
-		}
-	}
-}
-
-// freeWaiting wakes who waits at gates of downstreams under the cap of each, also where nothing runs that counts.
-func (m *model) freeWaiting(c *fairqueue.Pass, each string) {
-	for service := range m.room.WaitingFor() {
-		if fairqueue.DefaultOf("d:"+service) == each {
-			c.Freed("d:" + service)
-		}
-	}
-	for account := range m.room.AccountsWaiting() {
-		if fairqueue.DefaultOf("d:"+account) == each {
-			c.Freed("d:" + account)
 		}
 	}
 }

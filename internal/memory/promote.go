@@ -314,7 +314,8 @@ func (m *model) adapt(now int64, to *store.Adapt) (number int64, err error) {
 	note := m.gateNotes[name]
 	limit, _ := m.ownLimit(name)
 	byOthers := !isLimits(name) && (!a.IsRate() && m.inForce(name) != a.Limit || limit != 0 && note.until != 0)
-	if a.Frozen != nil && !over && !(a.IsRate() && to.Limit == a.Limit) || byOthers || to.Number != 0 && to.Number < a.number {
+	frozen := a.Frozen != nil && !over && !((a.IsRate() || a.IsLimits()) && to.Limit == a.Limit)
+	if frozen || byOthers || to.Number != 0 && to.Number < a.number {
 		return 0, nil
 	}
 	if over {
@@ -326,6 +327,8 @@ func (m *model) adapt(now int64, to *store.Adapt) (number int64, err error) {
 		a.number = to.Number
 	}
 	a.Cause, a.At = to.Cause, time.UnixMicro(now)
+	reduced := a.Back > 0 || to.Back > 0
+	a.Back = to.Back
 	limit = a.Clamp(to.Limit)
 	eases := a.Push > 0 && m.filled >= a.Eased.UnixMicro()
 	if eases {
@@ -341,6 +344,9 @@ func (m *model) adapt(now int64, to *store.Adapt) (number int64, err error) {
 			c.WakeFreed()
 			m.fill(c, now)
 		}
+		if a.IsLimits() && reduced {
+			m.limitsMoved(name, func() { a.lasts(m.filled, to.Life) })
+		}
 		return a.number, nil
 	}
 	if limit > a.Limit {
@@ -349,7 +355,7 @@ func (m *model) adapt(now int64, to *store.Adapt) (number int64, err error) {
 		a.Lowered++
 	}
 	a.Before, a.Why, a.Changed = a.Limit, to.Cause, time.UnixMicro(now)
-	m.applyMoved(c, name, limit)
+	m.applyMoved(c, name, limit, to.Life)
 	if to.Number == 0 && now-a.toldAt >= store.AdaptAuditEvery.Microseconds() {
 		by := store.Intervention{Author: store.AdaptAuthor, Reason: a.inWords(a.told) + " to " + a.inWords(limit) + ": " + to.Cause}
 		m.record(now, by, store.AuditAdapt, name, m.heldAt(name), 0)
@@ -362,6 +368,9 @@ func (m *model) adapt(now int64, to *store.Adapt) (number int64, err error) {
 
 // limitsMoved notes when limits of admission change by what is done to the one that moves them.
 func (m *model) limitsMoved(name string, change func()) {
+	if a := m.adaptive[name]; a != nil && a.ends != 0 && a.ends <= buckets.Instant(m.filled) {
+		m.changed = max(m.changed, a.ends)
+	}
 	before := m.partOf(name)
 	if change(); m.partOf(name) != before {
 		m.changed = buckets.Instant(m.filled)
@@ -370,18 +379,28 @@ func (m *model) limitsMoved(name string, change func()) {
 
 // partOf is how much of the limits of a name is in force.
 func (m *model) partOf(name string) int {
-	if a := m.adaptive[name]; a != nil {
+	if a := m.adaptive[name]; a != nil && (a.ends == 0 || a.ends > buckets.Instant(m.filled)) {
 		return a.Limit
 	}
 	return store.PartWhole
 }
 
-// applyMoved puts a limit in force that moves by itself.
-func (m *model) applyMoved(c *fairqueue.Pass, name string, limit int) {
+// lasts notes for how long limits of admission are as they are from a time of the buckets on, 0 for until they are changed.
+func (a *adaptive) lasts(at int64, life time.Duration) {
+	if a.ends = 0; life > 0 {
+		a.ends = buckets.Instant(at + life.Microseconds())
+	}
+}
+
+// applyMoved puts a limit in force that moves by itself, of admission for a life.
+func (m *model) applyMoved(c *fairqueue.Pass, name string, limit int, life time.Duration) {
 	a := m.adaptive[name]
 	switch {
 	case a.IsLimits():
-		m.limitsMoved(name, func() { a.Limit = limit })
+		m.limitsMoved(name, func() {
+			a.Limit = limit
+			a.lasts(m.filled, life)
+		})
 		return
 	case a.IsRate():
 		a.Limit = limit

@@ -255,11 +255,18 @@ func (m *model) scaled(now int64) (scales bank.Scales, changed buckets.Instant) 
 	changed = m.changed
 	at := buckets.Instant(m.bucketTime(now))
 	for name, a := range m.adaptive {
+		if a.IsLimits() && a.Limit < store.PartWhole && a.ends != 0 && a.ends <= at {
+			changed = max(changed, a.ends)
+			continue
+		}
 		if a.IsLimits() && a.Limit < store.PartWhole {
 			if scales == nil {
 				scales = bank.Scales{}
 			}
 			lasts := buckets.Instant(store.PartLasts.Microseconds())
+			if a.ends != 0 {
+				lasts = a.ends - at
+			}
 			scales[store.GateName(name)] = &buckets.Scaling{Part: float64(a.Limit) / store.PartWhole, Ends: at + lasts, Until: lasts + buckets.Instant(now)}
 		}
 	}

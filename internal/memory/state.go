@@ -97,7 +97,8 @@ type model struct {
 	suspended map[string]suspension       // by name
 	pressures map[string]*pressure        // queues that are measured
 	loads     map[string]store.WorkerLoad // of workers
-	points    []loadPoint                 // of services, by time
+	triggers  map[string]store.TriggerState
+	points    []loadPoint // of services, by time
 
 	alarms counts.Alarms // rates that were not usual
 
@@ -210,7 +211,7 @@ func newModel() *model {
 		ahead: map[string]*times.Times{}, made: names.NewQueues(), results: names.NewResults(), left: map[string]int64{}, died: map[string]int64{},
 		unknownTypes: map[string]store.Unknown{}, workers: map[string]modelWorker{}, schedulers: map[string]int64{},
 		rights: names.Rights{}, semaphores: names.NewSemaphores(), told: map[string]string{}, followed: map[string]store.Death{}, ticks: map[string]int64{},
-		policy: policy{versions: map[int64][]byte{}}, settings: settingsIn(&store.PolicyUpdate{}), gateNotes: map[string]gateNote{}, adaptive: map[string]*adaptive{}, accounts: map[string]*modelRate{}, suspended: map[string]suspension{}, pressures: map[string]*pressure{}, loads: map[string]store.WorkerLoad{},
+		policy: policy{versions: map[int64][]byte{}}, settings: settingsIn(&store.PolicyUpdate{}), gateNotes: map[string]gateNote{}, adaptive: map[string]*adaptive{}, accounts: map[string]*modelRate{}, suspended: map[string]suspension{}, pressures: map[string]*pressure{}, loads: map[string]store.WorkerLoad{}, triggers: map[string]store.TriggerState{},
 		breakers: map[string]*modelBreaker{}, quiet: breaker.Quiet, dedup: defaultDedup,
 		depthFreed: map[tenantQueue]bool{}, happened: map[string]bool{}, moves: fairqueue.Moves, deadCap: mostLetters,
 	}

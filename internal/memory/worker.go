@@ -328,11 +328,55 @@ func (m *model) note(at time.Time, services map[string]string) {
 	maps.Copy(m.points[i].services, services)
 }
 
+// NoteTrigger notes that a trigger acts, or does no more, as store.Timers.NoteTrigger.
+func (p *Partition) NoteTrigger(_ context.Context, to store.TriggerNote) (err error) {
+	p.write(func(m *model, now int64) {
+		switch {
+		case m.promoter != to.Owner:
+			err = store.ErrNotHolder
+			return
+		case m.version != to.Version:
+			err = fmt.Errorf("%w: version %d is in force, not %d", store.ErrStale, m.version, to.Version)
+			return
+		}
+		m.begin(now)
+		before, there := m.triggers[to.Name]
+		acts := there && before.Until.UnixMicro() > now
+		if to.Life > 0 {
+			state := store.TriggerState{Name: to.Name, Do: to.Do, Of: to.Of, Why: to.Why, Since: before.Since, Until: time.UnixMicro(now).Add(to.Life)}
+			if !acts {
+				state.Since = time.UnixMicro(now)
+			}
+			m.triggers[to.Name] = state
+		} else {
+			delete(m.triggers, to.Name)
+		}
+		if to.Life > 0 && !acts || to.Life == 0 && there {
+			m.record(now, to.By(), to.Action(), to.Name, 0, 0)
+		}
+	})
+	return err
+}
+
+// Triggers returns the triggers that act, as store.Looking.Triggers.
+func (p *Partition) Triggers(context.Context) (all []store.TriggerState, err error) {
+	p.read(func(m *model, _ int64) {
+		for _, name := range sortedNames(m.triggers) {
+			all = append(all, m.triggers[name])
+		}
+	})
+	return all, nil
+}
+
 // WorkerLoads returns what workers told lately, as store.Looking.WorkerLoads.
 func (p *Partition) WorkerLoads(context.Context) (all []store.WorkerLoad, err error) {
 	p.read(func(m *model, now int64) {
+		if m.load == 0 {
+			return
+		}
+		all = []store.WorkerLoad{}
 		for _, name := range sortedNames(m.workers) {
-			if l, there := m.loads[name]; there && m.load > 0 && time.UnixMicro(now).Sub(l.At) <= store.WorkerLoadLife {
+			if l, there := m.loads[name]; there && time.UnixMicro(now).Sub(l.At) <= store.WorkerLoadLife {
 				all = append(all, l)
 			}
 		}

@@ -11,16 +11,17 @@ import (
 // Anomaly is a rate that was not usual.
 type Anomaly struct {
 	ID string `json:"id"`
-	// Kind is what was not usual: surge, silence, refusal_surge or scope_scan.
+	// Kind is what was not usual: surge, silence, refusal_surge, scope_scan or near_limit.
 	Kind string `json:"kind"`
-	// Of is whose rate it is: deployment, tenant, queue or credential; Name which, absent of the deployment.
+	// Of is whose rate it is: deployment, tenant, queue, credential or scope; Name which, absent of the deployment.
 	Of   string `json:"of"`
 	Name string `json:"name,omitempty"`
-	// Minute is the one at which it was found, Rate what was counted in it.
+	// Minute is the one at which it was found, Rate what was counted in it; of a near_limit the
+	// tokens that were used.
 	Minute time.Time `json:"minute"`
 	Rate   float64   `json:"rate"`
-	// Usual is what is: the median of the hour before, of a scope_scan the bound. Deviation is how far from it is usual, Score how many of these
-	// Rate is away; absent of a scope_scan.
+	// Usual is what is: the median of the hour before, of a scope_scan the bound, of a near_limit the tokens of the limit. Deviation is how
+	// far from it is usual, Score how many of these Rate is away, of a near_limit Rate over Usual; absent of a scope_scan.
 	Usual     float64   `json:"usual"`
 	Deviation float64   `json:"deviation,omitempty"`
 	Score     float64   `json:"score,omitempty"`

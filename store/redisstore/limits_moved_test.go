@@ -92,6 +92,15 @@ func movedLimits(t *testing.T, b *adaptiveBench) {
 	if len(all) != 2 || all[0].Gate != store.GlobalLimitGate || all[1].Limit != 100 || all[1].Own != store.PartWhole || all[1].Uneven || all[1].Gate.Words() != "limits of queue mail" {
 		t.Errorf("told as %+v", all)
 	}
+	_, err = b.store.Adapt(t.Context(), store.Adapt{Owner: "one", Version: b.version, Gate: mail, Limit: 300, Cause: "trigger deep", Life: time.Hour, Back: 100})
+	check(t, err)
+	passes("of a trigger", "mail", admission.LevelQueue, 6)
+	_, err = b.store.Adapt(t.Context(), store.Adapt{Owner: "one", Version: b.version, Gate: mail, Limit: 300, Cause: "trigger deep", Life: time.Microsecond, Back: 100})
+	check(t, err)
+	passes("of one that nobody looks at any more", "mail", admission.LevelQueue, 20)
+	_, err = b.store.Adapt(t.Context(), store.Adapt{Owner: "one", Version: b.version, Gate: mail, Limit: 100, Cause: "trigger_cleared"})
+	check(t, err)
+	passes("of none", "mail", admission.LevelQueue, 2)
 	b.put(cap(mail, 400, 1000), cap(store.GlobalLimitGate, 50, 1000))
 	passes("after a higher min", "mail", admission.LevelQueue, 8)
 	b.before = nil // An edit by one who has to read what is there.

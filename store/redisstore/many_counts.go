@@ -85,6 +85,7 @@ func (d *many) Rates(ctx context.Context, minute time.Time) (store.Rates, error)
 	for _, r := range parts[1:] {
 		sum.All.Allowed, sum.All.Refused = sum.All.Allowed+r.All.Allowed, sum.All.Refused+r.All.Refused
 		maps.Copy(sum.Tenants, r.Tenants)
+		maps.Copy(sum.Scopes, r.Scopes)
 		sum.Crowded = sum.Crowded || r.Crowded
 	}
 	return sum, nil

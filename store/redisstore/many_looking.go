@@ -103,7 +103,16 @@ func (d *many) QueueNames(ctx context.Context) ([]string, error) {
 // WorkerLoads implements Deployment. A worker of several partitions tells the first.
 func (d *many) WorkerLoads(ctx context.Context) ([]store.WorkerLoad, error) {
 	all, err := gather(d, func(part *Partition) ([]store.WorkerLoad, error) { return part.WorkerLoads(ctx) })
-	return slices.Concat(all...), err
+	loads := all[0] // It is nil where the policy has nobody tell.
+	for _, more := range all[1:] {
+		loads = append(loads, more...)
+	}
+	return loads, err
+}
+
+// Triggers implements Deployment: the first partition has them.
+func (d *many) Triggers(ctx context.Context) ([]store.TriggerState, error) {
+	return d.parts[0].Triggers(ctx)
 }
 
 // LoadHistory implements Deployment: the first partition has it.

@@ -258,6 +258,11 @@ func (d *many) NoteLoad(ctx context.Context, to store.LoadNote) error {
 	return d.parts[0].NoteLoad(ctx, to)
 }
 
+// NoteTrigger implements Deployment.
+func (d *many) NoteTrigger(ctx context.Context, to store.TriggerNote) error {
+	return d.parts[0].NoteTrigger(ctx, to)
+}
+
 // Freeze implements Deployment: the first partition decides what others follow.
 func (d *many) Freeze(ctx context.Context, gate store.GateName, frozen bool, by store.Intervention) (was bool, err error) {
 	return d.parts[0].Freeze(ctx, gate, frozen, by)

@@ -71,9 +71,11 @@ func (w *walk) purge() {
 
 // suspend does what stops admission, or a pause, or ends it.
 func (w *walk) suspend() {
+	w.trigger()
 	tenant, queue := pick(w, "tenant", walkTenants), pick(w, "queue", walkQueues)
 	name := pick(w, "suspended", []store.GateName{store.QueueGate(queue), store.TenantGate(tenant), store.TenantQueueGate(tenant, queue)})
 	length, by := time.Duration(w.number("for", 0, 2))*time.Second, w.by()
+	by.Author = pick(w, "author", []string{"ada", "", store.TriggerAuthor})
 	resume, pauses := w.number("resume", 0, 2) > 0, w.gates == "all" && w.number("pause", 0, 2) == 2
 	w.resend = func() {
 		w.replied("suspend "+string(name), func(s store.Partition) redistest.Reply {
@@ -333,12 +335,23 @@ func (w *walk) loads() {
 	w.replied("queues", func(s store.Partition) redistest.Reply { return redistest.Replied(s.QueueNames(w.ctx)) })
 }
 
+// trigger notes that a trigger acts, or does no more.
+func (w *walk) trigger() {
+	to := store.TriggerNote{
+		Owner: pick(w, "owner", []string{"s1", "s1", "s2"}), Version: w.someVersion(), Name: pick(w, "trigger", []string{"busy", "ill"}),
+		Life: time.Duration(w.number("life", 0, 2)) * time.Second, Do: "pause", Of: "queue mail", Why: pick(w, "why", []string{"", "a|b"}),
+	}
+	w.replied("note trigger", func(s store.Partition) redistest.Reply { return redistest.Replied(true, s.NoteTrigger(w.ctx, to)) })
+	w.replied("triggers", func(s store.Partition) redistest.Reply { return redistest.Replied(s.Triggers(w.ctx)) })
+}
+
 // adapt moves a limit that moves by itself, or freezes it, or lets it go on.
 func (w *walk) adapt() {
 	to := store.Adapt{
 		Owner: pick(w, "owner", []string{"s1", "s1", "s2"}), Version: w.someVersion(), Gate: pick(w, "gate", []store.GateName{store.DownstreamGate("api"), store.DownstreamGate("api"), store.DownstreamGate("db")}),
 		Limit: w.number("limit", 0, 7), Cause: pick(w, "cause", []string{"gain", "no_gain"}), Number: int64(max(0, w.number("number", -4, 4))),
 	}
+	to.Back = max(0, w.number("back", -2, 2))
 	if w.theme == "adaptive" {
 		to.Owner, to.Gate = "s1", store.DownstreamGate("api")
 	}
@@ -348,6 +361,7 @@ func (w *walk) adapt() {
 	if w.number("limits", 0, 2) == 2 {
 		to.Gate = pick(w, "of limits", []store.GateName{store.GlobalLimitGate, store.QueueLimitsGate("mail")})
 		to.Limit *= 170
+		to.Life = time.Duration(w.number("life", 0, 2)) * 2 * time.Second
 	}
 	freezes, by := w.number("freezes", 0, 6), w.by()
 	duration := time.Duration(w.number("override", 0, 3)) * 2 * time.Second

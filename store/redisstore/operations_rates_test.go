@@ -96,12 +96,15 @@ func TestRatesAreThoseOfTheMinute(t *testing.T) {
 		return r
 	}
 	few := []store.ScopeCount{
-		{Scope: admission.Global, Always: true, Allowed: 9, Refused: 4, Watched: true}, {Scope: "acme", Allowed: 5, Refused: 3, Watched: true},
+		{Scope: admission.Global, Always: true, Allowed: 9, Refused: 4, Watched: true}, {Scope: "acme", Allowed: 5, Refused: 3, Tokens: 11, Watched: true},
 		{Scope: "acme:mail", Allowed: 5, Refused: 3, Watched: true}, {Queue: "mail", Allowed: 7, Refused: 4, Watched: true}, {Queue: "mail", Allowed: 1, Watched: true},
 	}
+	begin := time.Unix(100*60, 0)
 	want := store.Rates{
 		All: store.Decided{Allowed: 9, Refused: 4}, Tenants: map[string]store.Decided{"acme": {Allowed: 5, Refused: 3, Partial: true}},
-		Queues: map[string]store.Decided{"mail": {Allowed: 8, Refused: 4}}, Watched: true,
+		Queues: map[string]store.Decided{"mail": {Allowed: 8, Refused: 4}}, Watched: true, Scopes: map[admission.Scope]store.Minute{
+			admission.Global: {At: begin, Allowed: 9, Refused: 4}, "acme": {At: begin, Allowed: 5, Refused: 3, Tokens: 11, Partial: true}, "acme:mail": {At: begin, Allowed: 5, Refused: 3, Partial: true},
+		},
 	}
 	if got := minute(100, few); !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, want %+v", got, want)

@@ -21,6 +21,7 @@ import (
 func (a *API) partRoutes() []route.Route {
 	const config, tenant, tier = "/api/v1/rate-limit/config/{scope}", "/api/v1/tenants/{tenant}", "/api/v1/tiers/{tier}"
 	const settings, downstream = "/api/v1/queues/{queue}/settings", "/api/v1/downstreams/{downstream}"
+	const trigger = "/api/v1/triggers/{trigger}"
 	return []route.Route{
 		ofTenant(http.MethodGet, config, access.Viewer, a.limitConfig),
 		operate(http.MethodPut, config, a.putPart(scopePart)),
@@ -40,6 +41,11 @@ func (a *API) partRoutes() []route.Route {
 		see(downstream, a.part(downstreamPart)),
 		operate(http.MethodPut, downstream, a.putPart(downstreamPart)),
 		operate(http.MethodDelete, downstream, a.deletePart(downstreamPart)),
+		see("/api/v1/triggers", a.triggers),
+		see(trigger, a.part(triggerPart)),
+		operate(http.MethodPut, trigger, a.putPart(triggerPart)),
+		operate(http.MethodDelete, trigger, a.deletePart(triggerPart)),
+		operate(http.MethodPost, trigger+"/dry-run", a.tryTrigger),
 	}
 }
 
@@ -58,6 +64,38 @@ func queuePart(r *route.Request) ([]string, error) {
 
 func downstreamPart(r *route.Request) ([]string, error) {
 	return shown.Downstreams.Path(r.PathValue("downstream")), nil
+}
+
+func triggerPart(r *route.Request) ([]string, error) {
+	return shown.TriggersOwn.Path(r.PathValue("trigger")), nil
+}
+
+// triggers shows all triggers, and which of them act.
+func (a *API) triggers(r *route.Request) (*route.Answer, error) {
+	current, err := rollout.Current(r.Context(), a.config.Store)
+	if err != nil {
+		return nil, err
+	}
+	view, err := shown.TriggersOf(r.Context(), a.config.Store, current)
+	return tagged(current.Version, view), err
+}
+
+// tryTrigger tells what a trigger that is sent would have done in the last hour.
+func (a *API) tryTrigger(r *route.Request) (*route.Answer, error) {
+	current, err := rollout.Current(r.Context(), a.config.Store)
+	if err != nil {
+		return nil, err
+	}
+	name := r.PathValue("trigger")
+	next, err := current.With(json.RawMessage(r.Body), shown.TriggersOwn.Path(name)...)
+	if err != nil {
+		return nil, badPolicy(err)
+	}
+	trial, err := shown.TryTrigger(r.Context(), a.config.Store, next.Trigger(name))
+	if err != nil {
+		return nil, err
+	}
+	return tagged(current.Version, trial), nil
 }
 
 // scopePart is the limit of a scope. That of all is for admins.

@@ -2,6 +2,7 @@ package gauge
 
 import (
 	"context"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -13,6 +14,19 @@ var (
 	adaptiveDesc = prometheus.NewDesc("headgate_adaptive_limit", "What is in force of a limit that moves by itself, by its name in the policy: jobs at a time, of a dispatch jobs a second, of limits of admission percent of what the policy says.", []string{"name"}, nil)
 	movedDesc    = prometheus.NewDesc("headgate_adaptive_changes_total", "How often it moved: up or down.", []string{"name", "direction"}, nil)
 )
+
+var triggerDesc = prometheus.NewDesc("headgate_trigger_active", "Whether a trigger of the policy acts, by its name: 1 while it does, 0 for one that did when the last scheduler died.", []string{"name"}, nil)
+
+// collectTriggers shows the triggers that act.
+func collectTriggers(to chan<- prometheus.Metric, all []store.TriggerState, now time.Time) {
+	for _, t := range all {
+		acts := 0.0
+		if t.Until.After(now) {
+			acts = 1
+		}
+		gaugeOf(to, triggerDesc, acts, t.Name)
+	}
+}
 
 // readAdaptive reads limits that move by themselves. Each is that of a downstream's gate, or of its rate: where there is none nothing is asked.
 func readAdaptive(ctx context.Context, s store.Deployment, gates []store.GateState) ([]store.Adaptation, error) {

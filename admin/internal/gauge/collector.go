@@ -41,7 +41,7 @@ var (
 	inDesc    = prometheus.NewDesc("headgate_jobs_accepted_total", "Jobs that were admitted.", nil, nil)
 	leftDesc  = prometheus.NewDesc("headgate_jobs_left_total", "Jobs that left, by reason.", []string{"reason"}, nil)
 	diedDesc  = prometheus.NewDesc("headgate_dead_letters_total", "Jobs that became dead letters, by reason.", []string{"reason"}, nil)
-	oddDesc   = prometheus.NewDesc("headgate_anomalies_total", "Rates that were not usual, by kind: surge, silence, refusal_surge, scope_scan.", []string{"kind"}, nil)
+	oddDesc   = prometheus.NewDesc("headgate_anomalies_total", "Rates that were not usual, by kind: surge, silence, refusal_surge, scope_scan, near_limit.", []string{"kind"}, nil)
 	againDesc = prometheus.NewDesc("headgate_retries_total", "Runs that failed and whose jobs came back.", nil, nil)
 	typeDesc  = prometheus.NewDesc("headgate_unknown_type_total", "Jobs that workers handed back because they have no handler for their type, by queue.", []string{"queue_id"}, nil)
 	lostDesc  = prometheus.NewDesc("headgate_jobs_unaccounted", "Accepted jobs that have neither a record nor left for a reason that was counted: 0 where all is well, absent where it is not known.", nil, nil)
@@ -107,6 +107,10 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	if err == nil {
 		adaptive, err = readAdaptive(ctx, c.store, papers.gates)
 	}
+	var triggers []store.TriggerState
+	if err == nil && papers.loads { // Without them no policy has triggers.
+		triggers, err = c.store.Triggers(ctx)
+	}
 	var distinct map[string]store.Distinct
 	if err == nil {
 		distinct, err = readDistinct(ctx, c.store, counters)
@@ -124,6 +128,7 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 		up = 1
 		collectShares(to, shares)
 		collectAdaptive(to, adaptive)
+		collectTriggers(to, triggers, now)
 		circuits.Collect(to, breakers)
 		gaugeOf(to, lateDesc, vitals.Late.Seconds())
 		gaugeOf(to, memDesc, float64(vitals.Memory), "used")

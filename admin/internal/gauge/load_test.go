@@ -3,6 +3,7 @@ package gauge
 import (
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -10,7 +11,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/headgate/headgate/internal/load"
+	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // TestWhatWorkersTellIsExported by queue, 500 of them at most, and nothing while the policy has nobody tell.
@@ -74,5 +77,32 @@ system_memory_utilization{service_id="mail"} 0.25
 	put(2, 0)
 	if n, err := testutil.GatherAndCount(registry, names...); err != nil || n != 0 {
 		t.Errorf("where nobody is asked there are %d, %v", n, err)
+	}
+}
+
+// TestTriggersAreReadWhereThereMayBeAny: a scrape asks for them only where the policy has workers tell how busy they are, without which it has no triggers.
+func TestTriggersAreReadWhereThereMayBeAny(t *testing.T) {
+	t.Parallel()
+	proxy := redistest.NewProxy(t, redistest.Shared(t).Addr())
+	s, err := redisstore.Open(t.Context(), proxy.Client(t), redisstore.Config{Prefix: redistest.Prefix(t)})
+	must(t, err)
+	registry := prometheus.NewPedanticRegistry()
+	_, err = Register(registry, s)
+	must(t, err)
+	var asked atomic.Int64
+	proxy.Decide(func(c redistest.Command) redistest.Action {
+		if len(c.Args) > 0 && strings.HasSuffix(c.Args[0], ":triggers") {
+			asked.Add(1)
+		}
+		return redistest.Action{}
+	})
+	for version, every := range []time.Duration{0, time.Second} {
+		must(t, s.PutPolicy(t.Context(), store.PolicyUpdate{Expected: int64(version), Version: int64(version) + 1, Text: []byte("{}"), Window: time.Minute, Load: every}))
+		before := asked.Load()
+		_, err := registry.Gather()
+		must(t, err)
+		if got := asked.Load() - before; (got > 0) != (every > 0) {
+			t.Errorf("where workers tell each %v triggers are asked for %d times", every, got)
+		}
 	}
 }

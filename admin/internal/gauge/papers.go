@@ -37,6 +37,8 @@ type named struct {
 	active  int64
 	links   int
 	samples []load.Sample
+	// loads says that the policy has workers tell how busy they are.
+	loads bool
 }
 
 func readNamed(ctx context.Context, store store.Deployment) (n named, err error) {
@@ -51,7 +53,7 @@ func readNamed(ctx context.Context, store store.Deployment) (n named, err error)
 	}
 	n.links = store.Connections()
 	told, err := store.WorkerLoads(ctx)
-	n.samples = shown.SamplesOf(told)
+	n.samples, n.loads = shown.SamplesOf(told), told != nil
 	return n, err
 }
 

@@ -28,7 +28,7 @@ var (
 )
 
 // Systems open what can be measured.
-type Systems struct{ Headgate, Unshed, Asynq drive.Open }
+type Systems struct{ Headgate, Unshed, Capped, Asynq drive.Open }
 
 // Run runs the load test that the arguments ask for and returns its exit code. When ctx ends jobs arrive no more, and
 // what has been measured is printed.
@@ -42,7 +42,7 @@ func Run(ctx context.Context, systems Systems, args []string, stdout, stderr io.
 		fmt.Fprintf(stderr, "loadtest: %v\nloadtest: see go run loadtest/main.go -help\n", err)
 		return exitUsage
 	}
-	f.systems = map[string]drive.Open{headgateName: systems.Headgate, unshedName: systems.Unshed, asynqName: systems.Asynq}
+	f.systems = map[string]drive.Open{headgateName: systems.Headgate, unshedName: systems.Unshed, cappedName: systems.Capped, asynqName: systems.Asynq}
 	if err := f.run(ctx, stdout, stderr); err != nil {
 		fmt.Fprintf(stderr, "loadtest: %v\n", err)
 		return exitBroken

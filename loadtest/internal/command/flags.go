@@ -28,6 +28,7 @@ const (
 	traceScenario   = "trace"
 	asynqName       = "asynq"
 	unshedName      = "unshed"
+	cappedName      = "capped"
 	overloadName    = "overload"
 )
 
@@ -65,7 +66,7 @@ long they took, who was served, and whether every promise held.
   go run loadtest/main.go -scenario noisy-neighbour -compare asynq -report out
   go run loadtest/main.go -scenario all -rate 500 -duration 5s
   go run loadtest/main.go -trace requests.csv -duration 20s
-  go run loadtest/main.go -scenario overload -overload 10 -compare unshed
+  go run loadtest/main.go -scenario overload -overload 10 -shape ramp -compare unshed
   go run loadtest/main.go -find-limit -p99 20ms
   go run loadtest/main.go -http -duration 10s                 decisions over HTTP, 5,000 a second
 
@@ -120,6 +121,7 @@ func (f *flags) add(set *flag.FlagSet) {
 	set.IntVar(&s.Slots, "slots", s.Slots, "jobs in the worker's hands at a time, 1 to 10000")
 	set.DurationVar(&s.Work, "work", s.Work, "how long a handler works, up to 1h; negative is what the scenario says")
 	set.Float64Var(&s.Overload, "overload", s.Overload, "how many `times` what can be served arrives in the middle of the scenario overload, 1 to 100")
+	set.StringVar(&s.Shape, "shape", s.Shape, "`how` the load of the scenario overload goes: "+strings.Join(load.Shapes(), ", "))
 	set.IntVar(&s.Payload, "payload", s.Payload, "payload in `bytes`, 0 to 1048576")
 	set.Int64Var(&s.TenantLimit, "tenant-limit", 0, "`tokens` a second of each tenant; 0 is what the scenario says")
 	set.Int64Var(&s.GlobalLimit, "global-limit", 0, "`tokens` a second of all; 0 is what the scenario says")
@@ -127,7 +129,7 @@ func (f *flags) add(set *flag.FlagSet) {
 	set.StringVar(&f.scenario, "scenario", defaultScenario, "all, or some `names` with commas between: "+strings.Join(load.Scenarios(), ", "))
 	set.StringVar(&f.trace, "trace", "", "CSV `file` to replay, as headgate replay reads it; makes the scenario trace")
 	set.StringVar(&f.redis, "redis", "", "`address` of a Redis; by default a private one, which redis-restart has in any case")
-	set.StringVar(&f.compare, "compare", "", "`system` to send the same load through, in alternating rounds: asynq, or, of the scenario overload, unshed: without what the policy has against it")
+	set.StringVar(&f.compare, "compare", "", "`system` to send the same load through, in alternating rounds: asynq, or, of the scenario overload, unshed: without what the policy has against it, or capped: with a limit of what can be served in its place")
 	set.IntVar(&f.rounds, "rounds", defaultRounds, "rounds of each system with -compare, 1 to 99; medians are printed")
 	set.DurationVar(&f.asynqPoll, "asynq-poll", 0, "how often an idle asynq looks for tasks, up to 1m; 0 is its default, 1s")
 	set.BoolVar(&f.findLimit, "find-limit", false, "find the highest rate with a 99th percentile of Enqueue to handler below -p99")
@@ -166,9 +168,10 @@ func (f *flags) validate() error {
 	}
 	check(!slices.Contains(f.scenarios, traceScenario) || f.trace != "", "trace", `""`, "the CSV file that the scenario trace replays")
 	check(f.trace == "" || slices.Contains(f.scenarios, traceScenario), "trace", strconv.Quote(f.trace), "nothing but with the scenario trace")
-	check(f.compare == "" || f.compare == asynqName || f.compare == unshedName, "compare", strconv.Quote(f.compare), "asynq or unshed")
-	check(f.compare != unshedName || slices.Equal(f.scenarios, []string{overloadName}), "compare", strconv.Quote(f.compare), "nothing but with the scenario overload")
+	check(f.compare == "" || f.compare == asynqName || f.compare == unshedName || f.compare == cappedName, "compare", strconv.Quote(f.compare), "asynq, unshed or capped")
+	check(f.compare == "" || f.compare == asynqName || slices.Equal(f.scenarios, []string{overloadName}), "compare", strconv.Quote(f.compare), "nothing but with the scenario overload")
 	check(!f.given["overload"] || slices.Contains(f.scenarios, overloadName), "overload", f.spec.Overload, "nothing but with the scenario overload")
+	check(!f.given["shape"] || slices.Contains(f.scenarios, overloadName), "shape", strconv.Quote(f.spec.Shape), "nothing but with the scenario overload")
 	check(f.compare == "" || f.redis == "", "redis", "an address", "none with -compare, which gives each system a private one")
 	check(f.rounds >= 1 && f.rounds <= maxRounds, "rounds", f.rounds, "1 to 99")
 	check(f.asynqPoll >= 0 && f.asynqPoll <= maxAsynqPoll, "asynq-poll", f.asynqPoll, "0s to 1m")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,6 +29,9 @@ type Config struct {
 
 // lead is the time between the worker's being ready and the start.
 const lead = 20 * time.Millisecond
+
+// retryPause is how long a caller who was refused waits before it asks again, and up to half of it more or less.
+const retryPause = 100 * time.Millisecond
 
 // Run runs a plan. When ctx ends jobs arrive no more, and the result is marked as interrupted.
 func Run(ctx context.Context, plan *load.Plan, open Open, config Config) (result *figures.Run, err error) {
@@ -117,7 +121,15 @@ func (r *run) arrive(ctx context.Context, book *record.Book) error {
 	world.Go(func() { bad = r.world.run(ctx, book.Start()) })
 	load.Pace(ctx, r.plan.Arrivals, book.Start(), func(number int) {
 		book.Send(number)
-		book.Answer(number, r.system.Enqueue(going, number))
+		answer := r.system.Enqueue(going, number)
+		for range r.plan.Retries() {
+			if answer.Outcome != record.Refused || !sleep(ctx, retryPause/2+rand.N(retryPause)) {
+				break
+			}
+			book.SendAgain(number)
+			answer = r.system.Enqueue(going, number)
+		}
+		book.Answer(number, answer)
 	})
 	world.Wait()
 	return bad

@@ -11,7 +11,7 @@ import (
 type Goodput struct {
 	// Times is what arrived in it, in parts of what the slots can serve.
 	Times float64 `json:"times"`
-	// OfCapacity is the jobs that started in it in time, in parts of what the slots can serve.
+	// OfCapacity is the jobs that started in it in time, in parts of what the slots can serve of what arrives.
 	OfCapacity float64 `json:"of_capacity"`
 	// MostUrgent is the part of the jobs of the first class, of the whole run, that started in time.
 	MostUrgent float64 `json:"most_urgent_in_time"`
@@ -23,9 +23,9 @@ type Goodput struct {
 	RecoveryS float64 `json:"recovery_s"`
 }
 
-// inTime reports whether a job started within the longest wait of an overload.
+// inTime reports whether a job started within the longest wait of an overload, from when its caller asked, or last asked again.
 func inTime(o *load.Overload, a *load.Arrival, e *record.Entry) bool {
-	return e.Started() > 0 && e.Started()-a.At <= o.MaxWait
+	return e.Started() > 0 && e.Started()-max(a.At, e.Again) <= o.MaxWait
 }
 
 // goodputOf returns how the overload of a run went, nil where it has none.
@@ -43,7 +43,7 @@ func goodputOf(r *Run) *Goodput {
 		e, a := &entries[i], &r.Plan.Arrivals[i]
 		good := inTime(o, a, e)
 		if good && e.Started() >= o.From && e.Started() < o.To {
-			served += a.Work
+			served += time.Duration(float64(a.Work) * o.Slower)
 		}
 		if a.Class == 0 {
 			urgent++
@@ -64,10 +64,10 @@ func goodputOf(r *Run) *Goodput {
 		if a.Class == len(r.Plan.Classes)-1 {
 			ofLast++
 		}
-		last = max(last, a.At)
+		last = max(last, a.At, e.Again)
 	}
 	part := func(n, of int) float64 { return float64(n) / float64(max(1, of)) }
-	g.OfCapacity = served.Seconds() / (float64(r.Plan.Slots) * (o.To - o.From).Seconds())
+	g.OfCapacity = served.Seconds() / (float64(r.Plan.Slots) * (o.To - o.From).Seconds() * o.Possible)
 	g.MostUrgent, g.Last, g.Late = part(urgentInTime, urgent), part(ofLast, turnedAway), part(late, admitted)
 	g.RecoveryS = (last - o.To).Seconds()
 	return g

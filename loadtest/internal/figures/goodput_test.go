@@ -16,7 +16,7 @@ func TestGoodputCountsWhatIsInTime(t *testing.T) {
 	r := small(t)
 	r.Plan = &load.Plan{
 		Classes: r.Plan.Classes, Tenants: r.Plan.Tenants, Queues: r.Plan.Queues, Duration: time.Second, Slots: 2,
-		Overload: &load.Overload{From: 200 * ms, To: 600 * ms, Times: 2, MaxWait: 100 * ms},
+		Overload: &load.Overload{From: 200 * ms, To: 600 * ms, Times: 2, MaxWait: 100 * ms, Possible: 1, Slower: 1},
 	}
 	jobs := []struct {
 		at      time.Duration
@@ -58,5 +58,42 @@ func TestGoodputCountsWhatIsInTime(t *testing.T) {
 	r.Plan.Overload = nil
 	if goodputOf(r) != nil {
 		t.Error("a run without an overload has a goodput")
+	}
+}
+
+// TestGoodputOfWhoAsksAgain: handlers take twice as long, half of it can be served of what arrives, and who asks again has as long from then on.
+func TestGoodputOfWhoAsksAgain(t *testing.T) {
+	t.Parallel()
+	const ms = time.Millisecond
+	r := small(t)
+	r.Plan = &load.Plan{
+		Classes: r.Plan.Classes, Tenants: r.Plan.Tenants, Queues: r.Plan.Queues, Duration: time.Second, Slots: 2,
+		Overload: &load.Overload{From: 200 * ms, To: 600 * ms, Times: 2, MaxWait: 100 * ms, Possible: 0.5, Slower: 2, Retries: 3},
+	}
+	jobs := []struct {
+		at, again time.Duration
+		outcome   record.Outcome
+		started   time.Duration
+	}{
+		{210 * ms, 350 * ms, record.Admitted, 450 * ms}, // in time from when it was asked for again
+		{210 * ms, 0, record.Admitted, 450 * ms},        // late
+		{590 * ms, 800 * ms, record.Refused, 0},         // for as long it is refused
+	}
+	r.Book = record.NewBook(len(jobs), time.Now().Add(-time.Hour))
+	for number, job := range jobs {
+		r.Plan.Arrivals = append(r.Plan.Arrivals, load.Arrival{At: job.at, Class: 2, Work: 50 * ms, Cost: 1})
+		e := &r.Book.Entries()[number]
+		e.Again, e.Answer.Outcome = job.again, job.outcome
+		if job.started > 0 {
+			r.Book.BeginAt(number, job.started)
+		}
+	}
+	g := goodputOf(r)
+	for name, row := range map[string]struct{ got, want float64 }{
+		"of capacity": {g.OfCapacity, 0.1 / (2 * 0.4 * 0.5)}, "late": {g.Late, 0.5}, "recovery": {g.RecoveryS, 0.2},
+	} {
+		if math.Abs(row.got-row.want) > 1e-9 {
+			t.Errorf("%s: %v, want %v", name, row.got, row.want)
+		}
 	}
 }

@@ -10,8 +10,8 @@
 //	noisy-neighbour  one tenant sends four fifths of the jobs, and is allowed more than there is room for
 //	sybil            one customer comes as 1,000 tenants, seven tenths of the jobs; their queue has a cap
 //	zipf             tenants' shares follow Zipf's law with s = 1.1; the heaviest have more than can be served
-//	overload         half of what can be served, then twice as much (-overload) from two to six tenths of the run; jobs that
-//	                 start late are worth nothing, and the least class and tier are refused first
+//	overload         half of what can be served, then twice as much (-overload) from two to six tenths of the run, by a step or
+//	                 another -shape; jobs that start late are worth nothing, and the least class and tier are refused first
 //	dead-downstream  HTTP servers: one dies and one hangs after a quarter of the run, both are back at six tenths
 //	slow-consumer    handlers take four times as long from three to six tenths of the run
 //	redis-restart    Redis is killed at four tenths of the run and back half a second later

@@ -134,7 +134,7 @@ func TestScenariosAreWhatTheySay(t *testing.T) {
 			before += a.Work
 		}
 	}
-	if offered := before.Seconds() / (float64(plans["overload"].Slots) * o.From.Seconds()); math.Abs(offered-stepBase) > 0.05 {
+	if offered := before.Seconds() / (float64(plans["overload"].Slots) * o.From.Seconds()); math.Abs(offered-overloadBase) > 0.05 {
 		t.Errorf("before the step %.3f of what can be served arrives", offered)
 	}
 	if p, bare := plans["overload"].Policy, plans["overload"].Unshed; p.Shedding == nil || bare.Shedding != nil || bare.Queues["queue-0"].MaxWait != o.MaxWait ||
@@ -201,5 +201,56 @@ func TestBadSpecsNameFlagValueAndRange(t *testing.T) {
 	}
 	if _, err := New("storm", DefaultSpec()); err == nil || !strings.Contains(err.Error(), `-scenario "storm": allowed is all, or some of steady, burst`) {
 		t.Errorf("an unknown scenario: %v", err)
+	}
+}
+
+// TestShapesOfAnOverload: of each what arrives and what could be served of it is what its description says, handlers that are slow work as much
+// longer, and only callers of retries ask again.
+func TestShapesOfAnOverload(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]struct{ before, during, after, possible, slower float64 }{
+		ShapeStep:    {0.5, 4, 0.5, 1, 1},
+		ShapeRamp:    {0.5, 2.25, 0.5, 1 - 1.0/7*0.25, 1}, // It takes a seventh of the time to come to the capacity, in which a quarter is idle.
+		ShapeBursts:  {0.5, 1.2, 0.5, 1, 1},
+		ShapeSlow:    {0.75, 0.75, 0.75, 1, 4},
+		ShapeRetries: {0.5, 4, 0.5, 1, 1},
+		ShapeDrain:   {0.5, 4, 0.9, 1, 1},
+	} {
+		spec := DefaultSpec()
+		spec.Rate, spec.Overload, spec.Shape = 4000, 4, name
+		plan, err := New("overload", spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := plan.Overload
+		offered := func(from, to time.Duration) float64 {
+			var work time.Duration
+			for i := range plan.Arrivals {
+				if a := &plan.Arrivals[i]; a.At >= from && a.At < to {
+					work += a.Work
+				}
+			}
+			return work.Seconds() / (float64(plan.Slots) * (to - from).Seconds())
+		}
+		for _, row := range []struct {
+			what      string
+			got, want float64
+		}{
+			{"before", offered(0, o.From), want.before},
+			{"during", offered(o.From, o.To), want.during},
+			{"after", offered(o.To, plan.Duration), want.after},
+			{"possible", o.Possible, want.possible},
+			{"slower", o.Slower, want.slower},
+		} {
+			if math.Abs(row.got-row.want) > 0.05*max(1, row.want) {
+				t.Errorf("%s, %s: %.3f, want %.3f", name, row.what, row.got, row.want)
+			}
+		}
+		if slows := len(plan.Incidents) > 0; slows != (want.slower > 1) {
+			t.Errorf("%s: incidents %+v", name, plan.Incidents)
+		}
+		if asks := plan.Retries() > 0; asks != (name == ShapeRetries) {
+			t.Errorf("%s: callers ask %d times more", name, plan.Retries())
+		}
 	}
 }

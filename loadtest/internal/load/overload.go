@@ -16,20 +16,22 @@ type Overload struct {
 	From, To time.Duration
 	// Times is what arrives then, in parts of what the slots can serve.
 	Times float64
-	// MaxWait is for how long a job is worth starting after its arrival.
+	// MaxWait is for how long a job is worth starting after its caller asked.
 	MaxWait time.Duration
+	// Possible is what can be served of what arrives in it before MaxWait is over, in parts of what the slots can serve; 1 where as much
+	// arrives all the time.
+	Possible float64
+	// Slower is how much longer handlers work in it, 1 where they do not, and Retries how often a caller asks again who was refused.
+	Slower  float64
+	Retries int
 }
 
-// The load of overload: stepBase of what the slots can serve, and Spec.Overload times as much from stepFrom to stepTo of the run.
 const (
-	stepBase = 0.5
-	stepFrom = 0.2
-	stepTo   = 0.6
 	// overloadWait is how long a job may wait, at most a part of the run.
 	overloadWait     = time.Second
 	overloadWaitPart = 0.1
-	// overloadRoom is the global limit in parts of the mean rate: more than any step's.
-	overloadRoom = 4
+	// overloadRoom is the global limit in parts of the mean rate: more than any shape's.
+	overloadRoom = 20
 	// othersPercent of the slots are for the other classes while a job of the first waits: by the pattern alone they start half of the
 	// jobs, and at ten times of what can be served the first has more than that. Queues that share workers divide them.
 	othersPercent = 20
@@ -37,28 +39,22 @@ const (
 	classRatio = 3
 )
 
-// step is the shape of a load that is times as high as can be served for a part of the run, and offered what that comes to in the mean.
-func step(times float64) (offered float64, shape func(u float64) float64) {
-	before, during := stepFrom*stepBase, (stepTo-stepFrom)*times
-	offered = before + during + (1-stepTo)*stepBase
-	before, during = before/offered, during/offered
-	return offered, func(u float64) float64 {
-		switch {
-		case u < before:
-			return u / before * stepFrom
-		case u < before+during:
-			return stepFrom + (u-before)/during*(stepTo-stepFrom)
-		}
-		return stepTo + (u-before-during)/(1-before-during)*(1-stepTo)
-	}
-}
-
-// overloaded makes the run one of a step: jobs that are late are worth nothing, and the least class has most of them.
+// overloaded makes the run one of an overload: jobs that are late are worth nothing, and the least class has most of them.
 func overloaded(b *builder) {
-	b.load, b.shape = step(b.spec.Overload)
-	b.plan.Overload = &Overload{
-		From: b.part(stepFrom), To: b.part(stepTo), Times: b.spec.Overload, MaxWait: min(overloadWait, b.part(overloadWaitPart)),
+	o := &Overload{
+		From: b.part(overloadFrom), To: b.part(overloadTo), Times: b.spec.Overload, MaxWait: min(overloadWait, b.part(overloadWaitPart)), Slower: 1,
 	}
+	c := newCurve(shapes[b.spec.Shape].rate, o.Times, b.plan.Duration)
+	b.load, b.shape = c.mean(), c.bend
+	switch b.spec.Shape {
+	case ShapeSlow:
+		o.Slower = o.Times
+		b.plan.Incidents = []Incident{{At: o.From, Event: HandlersSlow, Factor: o.Slower}, {At: o.To, Event: HandlersSlow, Factor: 1}}
+	case ShapeRetries:
+		o.Retries = retries
+	}
+	o.Possible = c.possible(o)
+	b.plan.Overload = o
 	b.plan.MaxAttempts = 1
 	total := 0.0
 	parts := make([]float64, len(b.plan.Classes))
@@ -91,6 +87,7 @@ func shed(b *builder) {
 	unshed := *p
 	unshed.Queues = maps.Clone(p.Queues)
 	b.plan.Unshed = &unshed
+	b.plan.Capped = capped(b, unshed)
 	classes := b.plan.Classes
 	several := len(classes) > 1 // Of one class alone none has others above it.
 	for name, queue := range p.Queues {
@@ -116,4 +113,10 @@ func shed(b *builder) {
 	s.At["MEDIUM"] = []string{least}
 	s.At["CRITICAL"] = all
 	p.Shedding = s
+}
+
+// capped is a policy that lets no more in than all slots can serve while handlers are as fast as otherwise.
+func capped(b *builder, p policy.Policy) *policy.Policy {
+	p.Global = limit(float64(b.spec.Slots)/b.work().Seconds(), globalBurst, minGlobalBurst)
+	return &p
 }

@@ -83,9 +83,9 @@ type Plan struct {
 	// Offenders are the tenants from the first place to below the second, none if both are zero: those who flood.
 	Offenders [2]int
 	// Overload is when more arrives than can be served; nil where that is not what the scenario is about. Unshed is Policy without what
-	// holds it then.
-	Overload *Overload
-	Unshed   *policy.Policy
+	// holds it then, Capped that with a limit of what can be served.
+	Overload       *Overload
+	Unshed, Capped *policy.Policy
 	// Levels is how many levels of limits stand on a job's way.
 	Levels int
 }
@@ -113,6 +113,14 @@ func (p *Plan) Bystander() func(a *Arrival) bool {
 	return func(a *Arrival) bool {
 		return !ill[a.Downstream] && (a.Tenant < p.Offenders[0] || a.Tenant >= p.Offenders[1])
 	}
+}
+
+// Retries is how often a caller asks again who was refused.
+func (p *Plan) Retries() int {
+	if p.Overload == nil {
+		return 0
+	}
+	return p.Overload.Retries
 }
 
 // Rate is the mean rate of arrivals a second.

@@ -24,8 +24,11 @@ type Spec struct {
 	Slots int
 	// Work is how long a handler works, up to 1 h; negative means what the scenario says.
 	Work time.Duration
-	// Overload is how much arrives in the middle of scenario overload, in parts of what the slots can serve, 1 to 100.
+	// Overload is how much arrives in the middle of scenario overload, in parts of what the slots can serve, 1 to 100; with ShapeSlow how many
+	// times as long handlers take then.
 	Overload float64
+	// Shape is how the load of scenario overload goes: one of Shapes.
+	Shape string
 	// Payload is the length of payloads in bytes, 0 to headgate.DefaultMaxPayload.
 	Payload int
 	// TenantLimit and GlobalLimit are tokens a second; zero means what the scenario says.
@@ -39,7 +42,7 @@ type Spec struct {
 // DefaultSpec is what the flags are by default.
 func DefaultSpec() Spec {
 	return Spec{
-		Rate: 1000, Duration: 10 * time.Second, Tenants: 100, Queues: 3, Priorities: 3, Slots: 50, Work: -1, Overload: 2, Payload: 256, Seed: 1,
+		Rate: 1000, Duration: 10 * time.Second, Tenants: 100, Queues: 3, Priorities: 3, Slots: 50, Work: -1, Overload: 2, Shape: ShapeStep, Payload: 256, Seed: 1,
 	}
 }
 
@@ -62,6 +65,8 @@ func (s Spec) Validate() error {
 	check(s.Slots >= 1 && s.Slots <= 10_000, "-slots", s.Slots, "1 to 10000 jobs at a time")
 	check(s.Work <= time.Hour, "-work", s.Work, "0s to 1h, or negative for what the scenario says")
 	check(s.Overload >= 1 && s.Overload <= 100, "-overload", s.Overload, "1 to 100 times what the slots can serve")
+	_, known := shapes[s.Shape]
+	check(known, "-shape", strconv.Quote(s.Shape), "one of "+strings.Join(Shapes(), ", "))
 	check(s.Payload >= 0 && s.Payload <= admission.DefaultMaxPayload, "-payload", s.Payload, "0 to "+strconv.Itoa(admission.DefaultMaxPayload)+" bytes")
 	most := int64(admission.MaxLimitTokens)
 	tokens := "0, for what the scenario says, to 1000000000 tokens a second"

@@ -31,11 +31,11 @@ type Answer struct {
 	Reason admission.Reason
 }
 
-// Entry is one job. Sent, Answered and Answer are written by its caller alone, before Book.Answered; the rest by
+// Entry is one job. Sent, Again (when its caller asked last, if more than once), Answered and Answer are written by its caller alone, before Book.Answered; the rest by
 // handlers.
 type Entry struct {
-	Sent, Answered time.Duration
-	Answer         Answer
+	Sent, Again, Answered time.Duration
+	Answer                Answer
 
 	started, done, dead atomic.Int64
 	admitted            atomic.Int64 // µs since 1970 by the clock of Redis
@@ -92,7 +92,10 @@ func (b *Book) Send(number int) {
 	b.sent.Add(1)
 }
 
-// Answer notes what the enqueue came to.
+// SendAgain notes that a job that was refused is about to be enqueued once more.
+func (b *Book) SendAgain(number int) { b.entries[number].Again = b.Now() }
+
+// Answer notes what the enqueue came to, the last one where it was sent again.
 func (b *Book) Answer(number int, answer Answer) {
 	e := &b.entries[number]
 	e.Answered, e.Answer = b.Now(), answer

@@ -18,6 +18,7 @@ import (
 	"github.com/headgate/headgate/loadtest/internal/load"
 	"github.com/headgate/headgate/loadtest/internal/record"
 	"github.com/headgate/headgate/loadtest/internal/redisrun"
+	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
 	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/redisstore"
@@ -38,16 +39,25 @@ type headgateSystem struct {
 	text     []byte
 }
 
-// OpenUnshed opens Headgate without what the plan's policy has against overload.
+// OpenUnshed opens Headgate without what the plan's policy has against overload, OpenCapped with a limit of what can be served in its place.
 func OpenUnshed(ctx context.Context, config drive.SystemConfig) (drive.System, error) {
+	return openWith(ctx, "unshed", config.Plan.Unshed, config)
+}
+
+// OpenCapped is described with OpenUnshed.
+func OpenCapped(ctx context.Context, config drive.SystemConfig) (drive.System, error) {
+	return openWith(ctx, "capped", config.Plan.Capped, config)
+}
+
+func openWith(ctx context.Context, name string, other *policy.Policy, config drive.SystemConfig) (drive.System, error) {
 	plan := *config.Plan
-	if plan.Unshed != nil {
-		plan.Policy = *plan.Unshed
+	if other != nil {
+		plan.Policy = *other
 	}
 	config.Plan = &plan
 	opened, err := OpenHeadgate(ctx, config)
 	if s, ok := opened.(*headgateSystem); ok {
-		s.name = "unshed"
+		s.name = name
 	}
 	return opened, err
 }

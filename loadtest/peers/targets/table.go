@@ -11,28 +11,24 @@ import (
 // figure names what a benchmark reports in one unit.
 type figure struct{ benchmark, unit string }
 
-// bound is what a value may be: at least or at most.
+// bound is what a value may be: at least or at most. The zero bound is none.
 type bound struct {
-	atLeast bool
-	value   float64
+	sign  string
+	value float64
 }
 
-func atLeast(value float64) bound { return bound{true, value} }
-func atMost(value float64) bound  { return bound{false, value} }
+func atLeast(value float64) bound { return bound{"≥", value} }
+func atMost(value float64) bound  { return bound{"≤", value} }
 
 func (b bound) holds(value float64) bool {
-	if b.atLeast {
+	if b.sign == "≥" {
 		return value >= b.value
 	}
 	return value <= b.value
 }
 
 func (b bound) String() string {
-	value := strconv.FormatFloat(b.value, 'g', -1, 64)
-	if b.atLeast {
-		return "≥ " + value
-	}
-	return "≤ " + value
+	return b.sign + " " + strconv.FormatFloat(b.value, 'g', -1, 64)
 }
 
 // target is what Headgate is to reach: Ours itself, or divided by To.
@@ -156,7 +152,7 @@ func judge(targets []target, found measured) []row {
 			r.Ratio = spreadOf(ratios)
 			judged = r.Ratio
 		}
-		if t.bound != (bound{}) || t.to == (figure{}) {
+		if t.bound != (bound{}) {
 			r.Bound = t.bound.String()
 			if judged != nil {
 				reached := t.bound.holds(judged.Median)

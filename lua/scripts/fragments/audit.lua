@@ -21,6 +21,16 @@ local function hold_reason(by, now)
   return by.reason .. '\1' .. (by.since ~= '' and by.since or format('%d', now)) .. '|' .. by.author
 end
 
+-- Triggers of the policy hold things back under this name, and leave alone what anybody else does.
+local TRIGGERS = 'headgate triggers'
+local function hold_of_triggers(hold) return match(hold, '\1%d+|([^\1]*)$') == TRIGGERS end
+
+-- hold_others reports whether triggers act on what somebody else holds back, by whatever name, or by none.
+local function hold_others(by, hold) return by.author == TRIGGERS and hold and not hold_of_triggers(hold) end
+
+-- hold_renewed reports whether triggers hold on to what they hold already, which the audit was told.
+local function hold_renewed(by, hold) return by.author == TRIGGERS and hold and hold_of_triggers(hold) end
+
 -- audit_act tells what was done to what a name says (that of a gate, of a job or of a scope), to how many jobs, and for how many
 -- microseconds. What one act does in several calls is one entry, if it is among the last LOOK_BACK and no older than ACT_LASTS.
 local LOOK_BACK, ACT_LASTS = 8, 600000000

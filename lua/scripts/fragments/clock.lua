@@ -31,7 +31,8 @@ end
 -- Scales: an operator has limits be a part of what the policy says, for a time. HASH `scales`: all, global or t:TENANT → "part|ends|who and
 -- why, as a hold has it (audit.lua)", ends by the buckets' time. While there may be some `pat` is half a microsecond above a whole one: so
 -- nobody else asks for them, and to a release that does not know them `pat` is what it was. One that has ended has changed the limits then.
--- Of a limit that moves by itself (share.lua) it is that limit's gate → "part|0|": it has no end, and is taken for one that lasts LOOP_LASTS more.
+-- Of a limit that moves by itself (share.lua) it is that limit's gate → "part|0|": it has no end, and is taken for one that lasts LOOP_LASTS more. What
+-- triggers leave of it has an end, by which all is in force again where nobody looks any more.
 local LOOP_LASTS = 60000000
 local function scale_parse(text)
   local part, ends = match(text, '^([^|]*)|(%d+)|')
@@ -47,7 +48,7 @@ local function scales_read(now)
   local values, scales = redis.call('HGETALL', keys.scales), nil
   for i = 1, #values, 2 do
     local s = remembered(SCALES, values[i + 1])
-    if s.ends == 0 then s = { part = s.part, ends = now + LOOP_LASTS, text = s.text, loop = true } end
+    if byte(values[i]) == 108 then s = { part = s.part, ends = s.ends > 0 and s.ends or now + LOOP_LASTS, text = s.text, loop = true, stays = s.ends == 0 } end -- l:…
     if s.ends > now then
       scales = scales or {}
       scales[values[i]] = s
@@ -66,7 +67,7 @@ local function scales_write(at, scales)
   local rows, last, stays = {}, 0, false
   for target, s in pairs(scales) do
     rows[#rows + 1], rows[#rows + 2] = target, s.text
-    last, stays = math.max(last, s.ends), stays or s.loop
+    last, stays = math.max(last, s.ends), stays or s.stays
   end
   redis.call('DEL', keys.scales)
   if #rows > 0 then

@@ -309,6 +309,22 @@ local function cap_names(queue, tenant, downstream, of)
   return names
 end
 
+-- counted_names names these, and the slots of a queue that are kept from some classes.
+local function counted_names(queue, tenant, downstream)
+  local names = cap_names(queue, tenant, downstream)
+  if gate_kinds().o then names[#names + 1] = 'o:' .. queue end
+  return names
+end
+
+-- gates_stand reports whether one of some gates is there. One command asks for them and for those of all that have none of their own.
+local function gates_stand(names)
+  local all = {}
+  for _, name in ipairs(names) do all[#all + 1] = gate_default(name) end
+  for _, name in ipairs(names) do all[#all + 1] = name end
+  gates_load(all)
+  return gates_there(names) ~= NO_GATES
+end
+
 -- reserve: slots of a queue that only some classes may take. The other classes are counted, and fill skips one of them while they have all
 -- the others.
 

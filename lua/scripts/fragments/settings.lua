@@ -104,9 +104,10 @@ local function share_want(name, text)
   return format('%d', math.min(share_cap(s), before or share_cap(s)))
 end
 
--- adaptive_apply brings what is in force of a limit that moves into its gate g, whose share is s.
-local function adaptive_apply(gate_name, a, g, s)
-  if limits_move(gate_name) then return limits_apply(gate_name, a.limit) end
+-- adaptive_apply brings what is in force of a limit that moves into its gate g, whose share is s; limits of admission for life microseconds, as
+-- limits_apply has it.
+local function adaptive_apply(gate_name, a, g, s, life)
+  if limits_move(gate_name) then return limits_apply(gate_name, a.limit, life) end
   local text = adaptive_text(a)
   text = share_want(gate_name, s and s.whole ~= '' and text .. '/' .. s.parts or text)
   if g.burst then

@@ -126,7 +126,7 @@ end
 -- instead: over all partitions, where several share it. `number` grows with each look of the loop, `told` is the limit that the audit last
 -- told, at told_at. `na` says how many there are. Of a rate the four are in RATE_UNIT of a job a second.
 -- (A gate l:global or l:q:QUEUE is none: it is how much of the global limit, or of those that name the queue, is in force, in thousandths of what
--- the policy says; clock.lua has that part among the scales.) Of a rate `name` is burst~push~eased~name: the burst of the policy in this partition, how much its receiver pushes back, a place in PUSHED or 0, and when that
+-- the policy says; clock.lua has that part among the scales.) While triggers reduce a limit `name` is back~name, back being what is in force when none does. Of a rate it is burst~push~eased~name: the burst of the policy in this partition, how much its receiver pushes back, a place in PUSHED or 0, and when that
 -- eases, by the clock of buckets.
 local RATE_UNIT = 1000000
 -- PUSHED is which part of a rate is left by how much its receiver pushes back, 1 is none. Of the last, CRITICAL, a twentieth is, and no more
@@ -152,13 +152,16 @@ local function adaptive_read(gate_name)
     a.burst, a.push, a.eased, a.name = match(a.name, '^(%d+)~(%d)~(%d+)~(.*)$')
     a.burst, a.push, a.eased = tonumber(a.burst), tonumber(a.push), tonumber(a.eased)
   end
+  local back, reduced = match(a.name, '^(%d+)~(.*)$')
+  if back then a.back, a.name = tonumber(back), reduced end
   return a
 end
 
 local function adaptive_write(gate_name, a)
   local parts = {}
   for i, field in ipairs(ADAPTIVE) do parts[i] = i > ADAPTIVE_WORDS and format('%d', a[field]) or a[field] end
-  if a.burst then parts[1] = format('%d~%d~%d~%s', a.burst, a.push, a.eased, a.name) end
+  if a.back then parts[1] = format('%d~%s', a.back, a.name) end
+  if a.burst then parts[1] = format('%d~%d~%d~%s', a.burst, a.push, a.eased, parts[1]) end
   parts[#parts + 1] = a.frozen
   redis.call('HSET', keys.adaptive, gate_name, table.concat(parts, '|'))
 end
@@ -176,15 +179,24 @@ end
 local LIMITS_WHOLE = 1000
 local function limits_move(gate_name) return byte(gate_name) == 108 end
 
--- limits_apply puts a part of limits in force, in thousandths; nil for all of what the policy says.
-local function limits_apply(gate_name, limit)
+-- limits_apply puts a part of limits in force, in thousandths; nil for all of what the policy says. life is for how many microseconds, 0 for until
+-- it is changed, nil for as long as what was. One that lasts longer has not changed the limits.
+local function limits_apply(gate_name, limit, life)
   local at = state_num('bt')
-  local scales = scales_read(at) or {}
-  local text = limit and limit < LIMITS_WHOLE and format('%.6g|0|', limit / LIMITS_WHOLE) or nil
-  local before = scales[gate_name]
+  local scales, changed_at = scales_read(at)
+  scales = scales or {}
+  local before, ends = scales[gate_name], 0
+  if life then
+    ends = life > 0 and at + life or 0
+  elseif before and not before.stays then
+    ends = before.ends
+  end
+  local part = limit and limit < LIMITS_WHOLE and format('%.6g', limit / LIMITS_WHOLE) or nil
+  local text = part and format('%s|%d|', part, ends)
   if (before and before.text) == text then return end
-  scales[gate_name] = text and { ends = 0, text = text, loop = true }
+  scales[gate_name] = text and { part = tonumber(part), ends = ends, text = text, loop = true, stays = ends == 0 }
   scales_write(at, scales)
+  if before and part and before.part == tonumber(part) then state_set('pat', changed_at + 0.5) end
 end
 
 local function adaptive_clamp(a, limit) return math.max(a.least, math.min(limit, a.most)) end

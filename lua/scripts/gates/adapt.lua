@@ -7,9 +7,12 @@
 -- ARGV[5] owner  of the timer lease, where number is 0
 -- ARGV[6] version  of the policy by which the loop goes, where number is 0
 -- ARGV[7] number  0 in the first partition, which counts; in others what it replied there
+-- ARGV[8] life  microseconds for which limits of admission are so unless they are moved anew, 0 for until they are
+-- ARGV[9] back  what is in force when no trigger reduces it any more, 0 where none does
 -- Reply {"moved" | "more", number} or {"kept", 0}, {"held", 0}, {"stale", version in force} or {"none", 0}; kept is of one that an operator has frozen
 --   or set otherwise, or of a number that is older than the last
--- A rate whose receiver pushes back is eased by a step where that is due; of one that is frozen that is all, for the limit that it has.
+-- A rate whose receiver pushes back is eased by a step where that is due. Of one that is frozen that is all, and of limits of admission another life, for the limit
+-- that it has.
 -- What an operator has set for a time, and whose time is over, goes back.
 -- Never leaves the bounds of the policy, whatever limit is asked for, nor tells the audit more often than TELL_EVERY.
 -- @flag allow-oom
@@ -30,7 +33,7 @@ end
 
 function scripts.adapt(KEYS, ARGV)
   local STATE, NOW, NAME, LIMIT, CAUSE = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
-  local OWNER, VERSION, NUMBER = ARGV[5], ARGV[6], tonumber(ARGV[7])
+  local OWNER, VERSION, NUMBER, LIFE, BACK = ARGV[5], ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
   local TELL_EVERY, EASE_EVERY = 60000000, 1000000
   local now = now_us(NOW)
   call_begin(now, { 'promoter', 'pools', 'na' })
@@ -44,9 +47,12 @@ function scripts.adapt(KEYS, ARGV)
   if until_us and now >= until_us and NUMBER == 0 then
     a.frozen, LIMIT, CAUSE = '', back, 'override_over'
   end
-  if a.frozen ~= '' and not (a.burst and LIMIT == a.limit) or adaptive_by_others(NAME, a, g, s) or NUMBER ~= 0 and NUMBER < a.number then return { 'kept', '0' } end
+  local frozen = a.frozen ~= '' and not ((a.burst or limits_move(NAME)) and LIMIT == a.limit)
+  if frozen or adaptive_by_others(NAME, a, g, s) or NUMBER ~= 0 and NUMBER < a.number then return { 'kept', '0' } end
   a.number = NUMBER == 0 and a.number + 1 or NUMBER
   a.cause, a.at = CAUSE, now
+  local reduced = a.back or BACK > 0
+  a.back = BACK > 0 and BACK or nil
   local limit = adaptive_clamp(a, LIMIT)
   local eases = (a.push or 0) > 0 and state_num('bt') >= a.eased
   if eases then
@@ -59,13 +65,14 @@ function scripts.adapt(KEYS, ARGV)
       freed_wake(now)
       return { fill(now) and 'more' or 'moved', format('%d', a.number) }
     end
+    if reduced and limits_move(NAME) then limits_apply(NAME, limit, LIFE) end
     state_write()
     return { 'moved', format('%d', a.number) }
   end
   local way = limit > a.limit and 'raised' or 'lowered'
   a[way] = a[way] + 1
   a.before, a.limit, a.why, a.changed = a.limit, limit, CAUSE, now
-  adaptive_apply(NAME, a, g, s)
+  adaptive_apply(NAME, a, g, s, LIFE)
   if NUMBER == 0 and now - a.told_at >= TELL_EVERY then
     local by = { action = 'adapt', act = format('%d %s', now, NAME), author = 'headgate', reason = format('%s to %s: %s', adaptive_told(NAME, a, a.told), adaptive_told(NAME, a, limit), CAUSE) }
     audit_act(now, by, NAME, g and g.held or 0, 0)

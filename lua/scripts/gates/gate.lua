@@ -9,6 +9,7 @@
 -- ARGV[5] then  limit after that, "" for no gate; a pause knows its own
 -- ARGV[6] by  who does it and why, as fragments/audit.lua reads it
 -- Reply {"set" | "more" | "none" | "kept", units held}; "none" is for a resume where nothing is paused, "kept" for a hold that changes nothing
+-- Of triggers (fragments/audit.lua) a hold or a resume of what somebody else has paused changes nothing, and the audit is told once of a hold that goes on.
 -- Never moves a waiting job when a gate closes: what is stopped parks when it comes to the head.
 -- @flag allow-oom
 -- @relief
@@ -29,8 +30,9 @@ function scripts.gate(KEYS, ARGV)
   local by = by_read(BY)
   local g, s = gate(NAME), share_read(NAME)
   local own = g and not g.default
+  local before = own and g.limit == 0 and g.rest or nil
   if LIMIT == 'hold' then
-    if own and gate_holds(g, now, DURATION) then return { 'kept', format('%d', g.held) } end
+    if own and (gate_holds(g, now, DURATION) or hold_others(by, before)) then return { 'kept', format('%d', g.held) } end
     LIMIT = 'pause'
   end
   if LIMIT ~= 'pause' and LIMIT ~= 'resume' then
@@ -40,7 +42,7 @@ function scripts.gate(KEYS, ARGV)
     local left = own and share_in_force(g) or nil
     LIMIT, THEN = '0', left and left > 0 and format('%d', left) or ''
   elseif LIMIT == 'resume' then
-    if not own or g.limit ~= 0 then return { 'none', g and format('%d', g.held) or '0' } end
+    if not own or g.limit ~= 0 or hold_others(by, before) then return { 'none', g and format('%d', g.held) or '0' } end
     LIMIT, THEN = match(g.rest, '^%d+|([^|]*)|'), ''
   end
   if s and s.whole ~= '' then -- who pauses or ends it may have read an older share
@@ -67,7 +69,7 @@ function scripts.gate(KEYS, ARGV)
     call.gates_dirty[NAME] = true
     if until_us > 0 then due_add(keys.due, until_us, 'g' .. NAME) end
   end
-  audit_act(now, by, NAME, g and g.held or 0, DURATION)
+  if LIMIT ~= '0' or not hold_renewed(by, before) then audit_act(now, by, NAME, g and g.held or 0, DURATION) end
   call.freed[NAME] = true
   freed_wake(now)
   local continues = fill(now)

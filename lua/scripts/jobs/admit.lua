@@ -226,14 +226,10 @@ local function gates_apart(path, downstream)
   if match(counts, '^b%d+$') and (downstream == '' or names ~= '') then
     return downstream == '' or not string.find(names .. '|', '|' .. service .. '|', 1, true)
   end
-  caps_ask(path.queue, path.tenant, downstream)
-  ask('r:' .. path.tenant)
-  if downstream ~= '' then
-    ask('b:' .. service)
-    ask('s:' .. service)
-    account_ask('s:', downstream)
-  end
-  return not any_on_way()
+  local names = counted_names(path.queue, path.tenant, downstream)
+  if gate_kinds().r then names[#names + 1] = 'r:' .. path.tenant end
+  for _, name in ipairs(lane_gates(downstream)) do names[#names + 1] = name end
+  return not gates_stand(names)
 end
 
 -- straight sends a job straight to the workers, where it is the only one of its call and nothing beside its deadline is to be kept of it, no gate

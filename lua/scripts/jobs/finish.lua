@@ -28,12 +28,14 @@ end
 -- name its queue.
 local function any_capped()
   if not match(state_get('ng') or '', '^[^|]*[qtudo]') then return false end
-  local version = caps_version()
+  local version, names = caps_version(), {}
   for _, job in ipairs(call.jobs) do
     if job.text == '' then return true end
-    if version == '' or job.delay ~= version then caps_ask(job.text, match(job.key, '^[^:]*'), job.reason) end
+    if version == '' or job.delay ~= version then
+      for _, name in ipairs(counted_names(job.text, match(job.key, '^[^:]*'), job.reason)) do names[#names + 1] = name end
+    end
   end
-  return any_on_way()
+  return gates_stand(names)
 end
 
 -- entries_leave removes the entries, and reads the records of the jobs where these are needed. An entry has a copy of one that is gone.

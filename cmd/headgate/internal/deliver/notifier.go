@@ -12,7 +12,7 @@ import (
 	"github.com/headgate/headgate/scheduler"
 )
 
-// NotifierConfig says where transitions of circuit breakers, and rates that are not usual, are posted. Only URL has no default.
+// NotifierConfig says where transitions of circuit breakers, rates that are not usual and triggers are posted. Only URL has no default.
 type NotifierConfig struct {
 	// URL takes the POSTs, http or https.
 	URL string
@@ -27,7 +27,7 @@ type NotifierConfig struct {
 // notifyTimeout bounds a POST as a whole.
 const notifyTimeout = 5 * time.Second
 
-// Notifier posts transitions of circuit breakers, and rates that are not usual. Its methods may be called from several goroutines.
+// Notifier posts transitions of circuit breakers, rates that are not usual and triggers. Its methods may be called from several goroutines.
 type Notifier struct {
 	*receiver
 
@@ -66,6 +66,25 @@ func (n *Notifier) NotifyAnomaly(ctx context.Context, a scheduler.Anomaly) error
 			Kind: a.Kind, Of: a.Of, Name: a.Name, Minute: instant(a.Minute), Rate: a.Rate, Usual: a.Usual, Deviation: a.Deviation, Score: a.Score,
 		},
 	})
+}
+
+// NotifyTrigger posts one trigger that begins to act, or acts no more, as a CloudEvent. It is a scheduler.Config.OnTrigger, and answers as Notify does.
+func (n *Notifier) NotifyTrigger(ctx context.Context, e scheduler.TriggerEvent) error {
+	word := "cleared"
+	if e.Active {
+		word = "active"
+	}
+	return n.tell(ctx, "trigger", notice{
+		ID: e.ID, Source: "/headgate/triggers/" + n.deployment, Type: "headgate.trigger." + word, Subject: e.Name, Time: instant(e.At),
+		Data: turn{Name: e.Name, Active: e.Active, Why: e.Why},
+	})
+}
+
+// turn is what the event of a trigger tells.
+type turn struct {
+	Name   string `json:"name"`
+	Active bool   `json:"active"`
+	Why    string `json:"why"`
 }
 
 // tell posts an event about what.
@@ -134,7 +153,7 @@ type oddRate struct {
 	Minute    string  `json:"minute"`
 	Rate      float64 `json:"rate"`
 	Usual     float64 `json:"usual"`
-	Deviation float64 `json:"deviation,omitempty"` // these two not of a scope_scan
+	Deviation float64 `json:"deviation,omitempty"` // these two not of a scope_scan, this one not of a near_limit
 	Score     float64 `json:"score,omitempty"`
 }
 

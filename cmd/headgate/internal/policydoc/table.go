@@ -68,6 +68,7 @@ var objects = []object{
 			field{"downstreams", named{keys: called, value: of("downstream")}, "all go by `any_downstream`", "Downstreams, which jobs name as what they call, that have something of their own. `service+*` is each account of a service, `service+account` one of them: [Accounts of a service](guides/breakers.md#accounts-of-a-service)."},
 			field{"any_downstream", without{"downstream", "dispatch"}, "no bounds", "What holds for each downstream that is not named. A `dispatch` is refused here."},
 			field{"adaptive", named{keys: anyName, value: of("adaptive")}, "no limit moves", fmt.Sprintf("Limits that move by themselves, up to %d, each by a name of your choice.", policy.MaxAdaptive)},
+			field{"triggers", named{keys: anyName, value: of("trigger")}, "nothing is done", fmt.Sprintf("What is done by itself while something that is measured is beyond a bound, up to %d, each by a name of your choice.", policy.MaxTriggers)},
 			field{"shedding", of("shedding"), "nothing is refused for pressure", "What is refused while a queue that has a `pressure` is pressed."},
 			field{"anomalies", of("anomalies"), "nobody looks", "Has rates watched: of those that are not usual `headgate anomaly list` tells, and `--notify`. `{}` is enough."},
 			field{"load", of("load"), "nobody tells", "Has workers tell how busy they are, for `headgate load` and its history. `{}` is enough."},
@@ -258,6 +259,43 @@ var objects = []object{
 		needs: []string{"of", "min"},
 	},
 	{
+		name: "trigger", title: "trigger",
+		doc: "Does something while what is measured is beyond a bound, and ends it when it is not any more. It needs a `load`. [Triggers](guides/triggers.md) tells how.",
+		fields: []field{
+			{"when", of("trigger_when"), "refused", "By which value it begins."},
+			{"do", choice(policy.TriggerActions), "refused", "`reduce_limit` makes a limit less by a part, `pause` dispatches no job of a queue or to a downstream, `suspend` refuses jobs that come to a queue, `shed` has the pressure of a queue be a level at least."},
+			{"of", moved, "refused", "To what: the limit, the queue or the downstream. `reduce_limit` is of `global`, a queue that has limits, or one of `downstreams`; `suspend` and `shed` are of a queue, which for `shed` has a `pressure`."},
+			{"moves", choice{policy.MovesMaxRunning, policy.MovesDispatch}, "`max_running`", "Which limit of a downstream `reduce_limit` is about."},
+			{"by", between{-policy.MaxCut, -policy.MinCut}, "refused for `reduce_limit`", "By which part `reduce_limit` makes the policy's limit less: -0.2 leaves four fifths."},
+			{"level", levelName, "`HIGH`", "The level of `shed`."},
+			{"until", of("trigger_until"), "where `when` holds no more, for as long", "By which value it ends. What nobody knows any more ends it, too."},
+			{"priority", whole{1, policy.MaxTriggerPriority, true}, strconv.Itoa(policy.DefaultTriggerPriority), "Which of several counts that reduce one limit: the highest, of equal ones the one that leaves least. They do not add up."},
+			{"enabled", toggle{}, "`true`", "Whether it acts."},
+		},
+		needs: []string{"when", "do", "of"},
+	},
+	{
+		name: "trigger_when", title: "trigger_when",
+		doc: "A value that is beyond a bound at each look, once a second, for a time. One of `above` and `below` has to be there. Times are seconds, parts 0 to 1.",
+		fields: []field{
+			{"metric", choice(policy.TriggerMetrics), "refused", "`wait` is how long the waiting jobs take at the pace of now, `backpressure_level` 1 (NONE) to 5, `redis_memory` a part of `maxmemory`, `breaker_state` 0 closed, 1 half-open and 2 open. [Load](guides/load.md) has the others."},
+			{"of", moved, "`of` of the trigger where that does, else `global`", "Whose: a queue; `global`, the most of any queue, of depths the sum; or a downstream for its `breaker_state`."},
+			{"above", between{0, policy.MaxTriggerBound}, "not above", "What it has to be more than."},
+			{"below", between{0, policy.MaxTriggerBound}, "not below", "What it has to be less than."},
+			{"for", span{policy.MinTriggerFor, policy.MaxTriggerFor}, "30s", "For how long."},
+		},
+		needs: []string{"metric"},
+	},
+	{
+		name: "trigger_until", title: "trigger_until",
+		doc: "As `when`, on the other side of its bound: what begins `above` one ends `below` it, or below one that is less.",
+		fields: []field{
+			{"above", between{0, policy.MaxTriggerBound}, "by `when`", "What it has to be more than."},
+			{"below", between{0, policy.MaxTriggerBound}, "by `when`", "What it has to be less than."},
+			{"for", span{policy.MinTriggerFor, policy.MaxTriggerFor}, "that of `when`", "For how long."},
+		},
+	},
+	{
 		name: "reserved", title: "reserved",
 		doc: "Slots of a queue, over all its workers and within its `max_running`, that only some of its classes may take. Jobs of the others run on as many as are left, and on " +
 			"one at least. `slots` or `percent` has to be there. [Overload](guides/overload.md#slots-for-what-is-urgent) tells how.",
@@ -310,6 +348,7 @@ var objects = []object{
 		doc: "What is told of rates that are not usual. Nothing is done about them. [Anomalies](guides/anomalies.md) tells when they are not.",
 		fields: []field{
 			{"max_unknown", whole{low: policy.MinMaxUnknown, high: policy.MaxMaxUnknown, zero: true}, strconv.Itoa(policy.DefaultMaxUnknown), "How many different things that are not there a credential may ask for in a minute, of one server, before that is told as a `scope_scan`."},
+			{"warn_at", between{policy.MinWarnAt, 1}, "no limit is looked at", "Of which part of its limit a scope is told to be near it, as a `near_limit`: 0.8 is four fifths."},
 		},
 	},
 	{

@@ -50,8 +50,8 @@ file descriptor 3 (echo 55 >&3) tells what the job has cost in truth, as Headgat
 process group is killed; what leaves the group is reaped also where headgate is the first process of
 a container.
 
---notify URL posts a CloudEvent for each transition of a circuit breaker, and for each rate that is
-not usual where the policy has anomalies, signed by the secrets in --notify-secret-file. One of the workers that have it tells, until a 2xx takes note of it.
+--notify URL posts a CloudEvent for each transition of a circuit breaker, for each rate that is not
+usual where the policy has anomalies, and for each trigger that begins or ends, signed by the secrets in --notify-secret-file. One of the workers that have it tells, until a 2xx takes note of it.
 
 The options guard.* (by --set, a variable or a file) limit memory, processors, goroutines and jobs a
 minute: at a limit the worker takes no more jobs and others get them; what runs goes on.
@@ -90,7 +90,7 @@ func NewCommand() *cobra.Command {
 	flags.Bool("cloudevents", false, "send each job as a CloudEvent 1.0 in structured mode")
 	flags.String("secret-file", "", "`FILE` of the secrets that sign requests, one a line; by default HEADGATE_SECRET")
 	flags.Bool("allow-private", false, "also deliver to loopback, private, link-local and other special addresses")
-	flags.String("notify", "", "`URL` that is told of each transition of a circuit breaker, and of rates that are not usual, http or https")
+	flags.String("notify", "", "`URL` that is told of each transition of a circuit breaker, of rates that are not usual and of triggers, http or https")
 	flags.String("notify-secret-file", "", "`FILE` of the secrets that sign these requests, one a line")
 	flags.Bool("notify-allow-private", false, "also tell loopback, private, link-local and other special addresses")
 	flags.BoolVar(&f.exec, "exec", false, "run the command that ends the line; all other flags come before it")
@@ -126,7 +126,7 @@ func (f *workerFlags) run(c *cobra.Command, args []string) error {
 		return cli.Usage(err)
 	}
 	options := Options(loaded, log)
-	if options.Scheduler.OnBreaker, options.Scheduler.OnAnomaly, err = newNotifier(c.Context(), loaded, log.Logger(logs.Scheduler)); err != nil {
+	if err := notify(c.Context(), loaded, &options.Scheduler, log.Logger(logs.Scheduler)); err != nil {
 		return cli.Usage(err)
 	}
 	serving := &relay{}
@@ -231,18 +231,17 @@ func newHandler(ctx context.Context, loaded *config.Loaded, logger zerolog.Logge
 	return hook, nil
 }
 
-// newNotifier makes what is told of the transitions of circuit breakers, and of rates that are not usual, nil for none.
-func newNotifier(ctx context.Context, loaded *config.Loaded, logger zerolog.Logger) (
-	transition func(context.Context, scheduler.Transition) error, anomaly func(context.Context, scheduler.Anomaly) error, err error,
-) {
+// notify has a scheduler tell of the transitions of circuit breakers, of rates that are not usual and of triggers, if anybody is to be told.
+func notify(ctx context.Context, loaded *config.Loaded, tells *scheduler.Config, logger zerolog.Logger) error {
 	if loaded.Config.Scheduler.Notify.URL == "" {
-		return nil, nil, nil
+		return nil
 	}
 	to, err := newNotes(loaded)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	return to.Notify, to.NotifyAnomaly, checkReceiver(ctx, "--notify", to, logger)
+	tells.OnBreaker, tells.OnAnomaly, tells.OnTrigger = to.Notify, to.NotifyAnomaly, to.NotifyTrigger
+	return checkReceiver(ctx, "--notify", to, logger)
 }
 
 // checked is what can be posted to.

@@ -170,8 +170,9 @@ func (c *Counts) watch(minute int64, queues []*store.ScopeCount, crowded bool) {
 
 // Rates returns what was decided in a minute.
 func (c *Counts) Rates(minute int64) store.Rates {
-	r := store.Rates{Tenants: map[string]store.Decided{}, Queues: map[string]store.Decided{}}
+	r := store.Rates{Tenants: map[string]store.Decided{}, Queues: map[string]store.Decided{}, Scopes: map[admission.Scope]store.Minute{}}
 	for scope, one := range c.minutes[minute] {
+		r.Scopes[scope] = one
 		decided := store.Decided{Allowed: one.Allowed, Refused: one.Refused, Partial: one.Partial}
 		switch {
 		case scope == admission.Global:

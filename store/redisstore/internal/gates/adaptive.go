@@ -19,7 +19,7 @@ import (
 
 // Adapt moves a limit that moves by itself. Sent again it does no harm.
 func (s *Bounds) Adapt(ctx context.Context, to store.Adapt) (number int64, err error) {
-	reply, err := s.conn.RunFor(ctx, 2, "adapt", s.conn.Now, string(to.Gate), to.Limit, to.Cause, to.Owner, to.Version, to.Number)
+	reply, err := s.conn.RunFor(ctx, 2, "adapt", s.conn.Now, string(to.Gate), to.Limit, to.Cause, to.Owner, to.Version, to.Number, codec.Micros(to.Life), to.Back)
 	if err != nil {
 		return 0, err
 	}
@@ -173,6 +173,9 @@ func parseAdaptation(gate, text string) (a store.Adaptation, err error) {
 		}
 		a.Name, a.Push, a.Eased = of[3], admission.PressureLevel(redisconn.Whole(of[1])), timeOf(redisconn.Whole(of[2]))
 	}
+	if back, name, reduced := strings.Cut(a.Name, "~"); reduced {
+		a.Name, a.Back = name, int(redisconn.Whole(back))
+	}
 	if frozen := parts[rowFrozen]; frozen != "" {
 		a.Frozen = &store.Intervention{}
 		if at := strings.LastIndex(frozen, "\x02"); at > strings.LastIndex(frozen, "\x01") {
@@ -214,6 +217,42 @@ func (s *Bounds) NoteLoad(ctx context.Context, to store.LoadNote) error {
 		return store.ErrNotMeasured
 	}
 	return nil
+}
+
+// NoteTrigger notes that a trigger acts, or does no more. Sent again it does no harm.
+func (s *Bounds) NoteTrigger(ctx context.Context, to store.TriggerNote) error {
+	reply, err := s.conn.RunFor(ctx, 2, "trigger", s.conn.Now, to.Name, codec.Micros(to.Life), to.Do+"|"+to.Of+"|"+to.Why, to.Owner, to.Version,
+		codec.InterventionText(to.By(), to.Action()))
+	if err != nil {
+		return err
+	}
+	switch reply[0] {
+	case "held":
+		return store.ErrNotHolder
+	case "stale":
+		return fmt.Errorf("%w: version %s is in force, not %d", store.ErrStale, reply[1], to.Version)
+	}
+	return nil
+}
+
+// Triggers returns what is noted of triggers, by name: one read.
+func (s *Bounds) Triggers(ctx context.Context) ([]store.TriggerState, error) {
+	rows, err := s.conn.WholeHash(ctx, s.conn.Partition.Base()+"triggers", "")
+	if err != nil {
+		return nil, err
+	}
+	var all []store.TriggerState
+	for _, name := range slices.Sorted(maps.Keys(rows)) {
+		const words = 5 // until, since, do, of, why
+		parts := strings.SplitN(rows[name], "|", words)
+		if len(parts) < words {
+			return nil, fmt.Errorf("read trigger %s: %w", name, redisconn.ErrUnknownReply)
+		}
+		all = append(all, store.TriggerState{
+			Name: name, Until: timeOf(redisconn.Whole(parts[0])), Since: timeOf(redisconn.Whole(parts[1])), Do: parts[2], Of: parts[3], Why: parts[4],
+		})
+	}
+	return all, nil
 }
 
 // Press notes how much a queue is pressed. Sent again it does no harm.

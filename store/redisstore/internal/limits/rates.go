@@ -17,13 +17,14 @@ import (
 // Rates returns what was decided in a minute: two hashes, in portions.
 func (s *Limits) Rates(ctx context.Context, minute time.Time) (r store.Rates, err error) {
 	at := minute.Unix() / 60
-	r.Tenants, r.Queues = map[string]store.Decided{}, map[string]store.Decided{}
+	r.Tenants, r.Queues, r.Scopes = map[string]store.Decided{}, map[string]store.Decided{}, map[admission.Scope]store.Minute{}
 	counts, err := s.conn.WholeHash(ctx, s.conn.Partition.Counts(at), "")
 	if err != nil {
 		return r, fmt.Errorf("read counts: %w", err)
 	}
 	for name, text := range counts {
 		one := minuteOf(at, text)
+		r.Scopes[admission.Scope(name)] = one
 		decided := store.Decided{Allowed: one.Allowed, Refused: one.Refused, Partial: one.Partial}
 		switch scope := admission.Scope(name); {
 		case scope == admission.Global:

@@ -62,6 +62,9 @@ func (s *Limits) Scales(ctx context.Context) (all []store.Scale, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("read scale of %s: %w", target, err)
 		}
+		if kind, _ := one.Target.Split(); kind == store.KindLimits {
+			continue // It moves by itself.
+		}
 		if one.Until = time.UnixMicro(ends - clock + at); ends > clock {
 			all = append(all, one)
 		}

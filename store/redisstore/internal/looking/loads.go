@@ -17,8 +17,8 @@ import (
 // QueueNames returns all queues by name.
 func (s *Looking) QueueNames(ctx context.Context) ([]string, error) { return s.queueNames(ctx) }
 
-// WorkerLoads returns what registered workers told of themselves lately, by their names: two round trips, one where the policy has nobody
-// tell.
+// WorkerLoads returns what registered workers told of themselves lately, by their names: two round trips; one, and nil, where the policy
+// has nobody tell.
 func (s *Looking) WorkerLoads(ctx context.Context) ([]store.WorkerLoad, error) {
 	pipe := redisconn.Client(s.conn).Pipeline()
 	asked, registered := pipe.HExists(ctx, s.conn.Partition.State(), "load"), pipe.HKeys(ctx, s.conn.Partition.Workers())
@@ -28,7 +28,7 @@ func (s *Looking) WorkerLoads(ctx context.Context) ([]store.WorkerLoad, error) {
 	}
 	names := registered.Val()
 	slices.Sort(names)
-	var all []store.WorkerLoad
+	all := []store.WorkerLoad{}
 	for page := range slices.Chunk(names, store.ListPortion) {
 		keys := make([]string, len(page))
 		for i, name := range page {
