@@ -46,7 +46,8 @@ type Job struct {
 	// in the queue of late, as handlers of this Client's workers have told by SetCost: nine in ten of the last 32 were not above it, at first it is
 	// 1,000 tokens, and it is never above the least burst on the way.
 	Cost Tokens
-	// Downstream is what the handler calls, the key of its circuit breaker; it may be empty.
+	// Downstream is what the handler calls, the key of its circuit breaker; it may be empty. SERVICE+ACCOUNT, such as shopify+shop-42, is a service
+	// that is called for one of many accounts there: the breaker is the service's, caps and rates are those of the service and of the account.
 	Downstream string
 	// MaxAttempts is how many times a failing job runs in all, 1-255, as far as the policy allows; zero means 5.
 	MaxAttempts int

@@ -55,7 +55,8 @@ type Job struct {
 	Deadline time.Time
 	// Cost is what the job takes from every bucket and from its tenant's share, 1 to MaxCost whole tokens, or LearnedCost.
 	Cost Tokens
-	// Downstream is what the handler calls, the key of its circuit breaker; it may be empty.
+	// Downstream is what the handler calls, the key of its circuit breaker; it may be empty. SERVICE+ACCOUNT is a service that is called for one
+	// of many accounts there: the breaker is the service's, caps and rates are those of the service and of the account.
 	Downstream string
 	// MaxAttempts is how many times a failing job runs in all, 1-255; zero means DefaultMaxAttempts. The policy allows up to 25 unless
 	// it says otherwise for the queue (most_attempts); more is a *FieldError.

@@ -29,6 +29,46 @@ func ValidateName(field, name string, separates bool) error {
 	return nil
 }
 
+// AccountSign parts the name of a downstream that has two parts: the service that is called, and the account there on whose behalf.
+const AccountSign = "+"
+
+// ServiceOf returns the service of a downstream, and whether the downstream names an account of it. What has no account is a service.
+func ServiceOf(downstream string) (service string, ofAccount bool) {
+	service, _, ofAccount = strings.Cut(downstream, AccountSign)
+	return service, ofAccount
+}
+
+// Service returns the service of the job's Downstream.
+func (j *Job) Service() string {
+	service, _ := ServiceOf(j.Downstream)
+	return service
+}
+
+// ValidateDownstream returns a *FieldError unless name may name what a job calls: a service, or SERVICE+ACCOUNT, each part as ValidateName has it
+// and both together 1-128 bytes. Where separates is true neither may hold a ':'.
+func ValidateDownstream(field, name string, separates bool) error {
+	service, account, two := strings.Cut(name, AccountSign)
+	if !two {
+		return ValidateName(field, name, separates)
+	}
+	if len(name) > MaxNameLength || ValidateName(field, service, separates) != nil || ValidateName(field, account, separates) != nil {
+		allowed := "SERVICE or SERVICE+ACCOUNT, one + and in both parts [A-Za-z0-9._:@/-], 1-128 bytes in all"
+		if separates {
+			allowed = strings.Replace(allowed, ":", "", 1)
+		}
+		return &FieldError{field, quote(name), allowed}
+	}
+	return nil
+}
+
+// ValidateService is ValidateDownstream of what is a service's alone, such as its circuit breaker.
+func ValidateService(field, name string, separates bool) error {
+	if service, ofAccount := ServiceOf(name); ofAccount && ValidateDownstream(field, name, separates) == nil {
+		return &FieldError{field, quote(name), "the service alone, " + strconv.Quote(service) + ": all of its accounts have one circuit breaker"}
+	}
+	return ValidateName(field, name, separates)
+}
+
 // validateStep returns a *FieldError if a name is ., .. or /, which in a path of the API is a step and no part, however it is escaped. Data of older
 // releases may have such names: they are looked at, and nothing new is called so.
 func validateStep(field, name string) error {
@@ -62,7 +102,7 @@ func (j *Job) Validate(maxPayload int) error {
 		check(ValidateName("id", j.ID, false))
 	}
 	if j.Downstream != "" {
-		check(ValidateName("downstream", j.Downstream, false))
+		check(ValidateDownstream("downstream", j.Downstream, false))
 	}
 	check(validateStep("tenant", j.Tenant))
 	check(validateStep("queue", j.Queue))

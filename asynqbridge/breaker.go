@@ -63,7 +63,7 @@ func (c BreakerConfig) withDefaults() BreakerConfig {
 func (c BreakerConfig) validate() error {
 	var bad []error
 	for _, queue := range slices.Sorted(maps.Keys(c.Downstreams)) {
-		bad = append(bad, admission.ValidateName(fmt.Sprintf("Downstreams[%q]", queue), c.Downstreams[queue], false))
+		bad = append(bad, admission.ValidateService(fmt.Sprintf("Downstreams[%q]", queue), c.Downstreams[queue], false))
 	}
 	if c.MaxPause < minMaxPause || c.MaxPause > maxMaxPause {
 		bad = append(bad, &admission.FieldError{Field: "MaxPause", Value: c.MaxPause.String(), Allowed: "100ms to 1h"})
@@ -185,7 +185,7 @@ func (b *Breaker) run(ctx context.Context, queue, downstream string, call *worke
 
 func (b *Breaker) downstreamOf(queue string) string {
 	downstream := cmp.Or(b.config.Downstreams[queue], queue)
-	if admission.ValidateName("downstream", downstream, false) != nil {
+	if admission.ValidateService("downstream", downstream, false) != nil {
 		return ""
 	}
 	b.know(queue, downstream)

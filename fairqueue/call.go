@@ -29,9 +29,9 @@ type Pass struct {
 	passOn      map[string]bool // gates whose unit may go to another waiter
 	// freed are gates with a unit more, and the line from which on their waiters are to wake, empty for all.
 	freed     map[string]string
-	unheld    map[string]int  // entries that left, by POOL:DOWNSTREAM
+	unheld    map[string]int  // entries that left, by POOL:SERVICE
 	spare     map[string]int  // room of pools with nothing to run
-	shelfMore map[string]int  // dispatches beyond the share, by downstream
+	shelfMore map[string]int  // dispatches beyond the share, by service
 	idle      map[string]bool // pools in which lanes came back from the shelf because of that
 }
 
@@ -92,11 +92,12 @@ func (c *Pass) Place(j *Job) int {
 // count counts jobs that enter a lane, or leave it.
 func (c *class) count(j *Job, n int, r *Room) {
 	c.waiting += n
-	if j.Downstream == "" {
+	service := j.Service()
+	if service == "" {
 		return
 	}
-	if r.waits[j.Downstream] += n; r.waits[j.Downstream] == 0 {
-		delete(r.waits, j.Downstream)
+	if r.waits[service] += n; r.waits[service] == 0 {
+		delete(r.waits, service)
 	}
 }
 
@@ -170,10 +171,10 @@ func (c *Pass) RefillQueue(queue string) { c.refill[queue] = true }
 
 // Release gives the units of an entry back that leaves a pool's ready stream.
 func (c *Pass) Release(p *Pool, e *Entry) {
-	if downstream := e.Job.Downstream; downstream != "" {
-		c.unheld[p.ID+":"+downstream]++
-		if p.held[downstream]--; p.held[downstream] <= 0 {
-			delete(p.held, downstream)
+	if service := e.Job.Service(); service != "" {
+		c.unheld[p.ID+":"+service]++
+		if p.held[service]--; p.held[service] <= 0 {
+			delete(p.held, service)
 		}
 	}
 	if !c.room.gatesAny() {
@@ -279,7 +280,7 @@ func (c *Pass) shrunk(cl *class, t *tenant, l *lane) {
 		return
 	}
 	if l.blocked {
-		for _, name := range append(l.gates(), shelfOf(l.name[1:])) {
+		for _, name := range append(l.gates(), shelfOf(ServiceOf(l.name[1:]))) {
 			c.room.forget(name, cl.line(), t.name+":"+l.name)
 		}
 	} else if t.mode == runnable {

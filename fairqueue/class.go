@@ -16,7 +16,7 @@ type Job struct {
 	Tenant, ID, Queue string
 	// Class is the index of the job's class in its queue.
 	Class int
-	// Downstream may be empty.
+	// Downstream may be empty. It is a service, or one of its accounts as SERVICE+ACCOUNT.
 	Downstream string
 	// Dated means that Score is the job's deadline; otherwise it is its arrival + horizon. Both are microseconds.
 	Dated bool
@@ -30,6 +30,9 @@ type Job struct {
 
 // Key is tenant:id.
 func (j *Job) Key() string { return j.Tenant + ":" + j.ID }
+
+// Service is that of the downstream; empty where there is none.
+func (j *Job) Service() string { return ServiceOf(j.Downstream) }
 
 // LaneName is d or n, for jobs with and without a deadline, and the downstream.
 func (j *Job) LaneName() string {
@@ -95,7 +98,7 @@ type tenant struct {
 	lanes map[string]*lane
 	// open are the lanes that are not blocked, by their heads.
 	open *sorted.List[*lane]
-	// counted is the downstream under which the class counts the tenant as alone; empty for none.
+	// counted is the service under which the class counts the tenant as alone; empty for none.
 	counted string
 }
 
@@ -108,12 +111,12 @@ func compareTenants(a, b *tenant) int {
 	return cmp.Or(cmp.Compare(a.tag, b.tag), cmp.Compare(a.entry, b.entry))
 }
 
-// alone returns the downstream that a tenant of one open lane calls, empty for none and for any other tenant.
+// alone returns the service that a tenant of one open lane calls, empty for none and for any other tenant.
 func (t *tenant) alone() (downstream string) {
 	if t.open.Len() != 1 {
 		return ""
 	}
-	return t.head().name[1:]
+	return ServiceOf(t.head().name[1:])
 }
 
 // head returns the open lane with the earliest job, nil when all are blocked.
@@ -143,7 +146,7 @@ type class struct {
 	tenants map[string]*tenant
 	// runnable are those of them that are, by tag.
 	runnable *sorted.List[*tenant]
-	// alone counts, by downstream, the runnable tenants that call nothing else; waiting the jobs in lanes.
+	// alone counts, by service, the runnable tenants that call nothing else; waiting the jobs in lanes.
 	alone   map[string]int
 	waiting int
 	idle    map[string]VirtualTime

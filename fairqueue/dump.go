@@ -2,6 +2,7 @@ package fairqueue
 
 import (
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -71,11 +72,26 @@ func (r *Room) Lines() []string {
 	return lines
 }
 
-// WaitingFor counts the jobs in lanes by downstream.
+// WaitingFor counts the jobs in lanes by service.
 func (r *Room) WaitingFor() map[string]int { return maps.Clone(r.waits) }
 
-// WaitingOn counts the jobs in lanes for one downstream.
-func (r *Room) WaitingOn(downstream string) int { return r.waits[downstream] }
+// WaitingOn counts the jobs in lanes for one service.
+func (r *Room) WaitingOn(service string) int { return r.waits[service] }
+
+// AccountsWaiting yields the accounts at whose own gates somebody waits, in no order.
+func (r *Room) AccountsWaiting() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for gate := range r.parked {
+			kind, account := gate[:1], gate[2:]
+			if kind != "s" && kind != "d" || !strings.Contains(account, accountSign) || kind == "d" && r.parked["s:"+account] != nil {
+				continue
+			}
+			if !yield(account) {
+				return
+			}
+		}
+	}
+}
 
 func (c *class) dump(add func(string, ...any)) {
 	for _, t := range c.tenants {

@@ -70,7 +70,7 @@ func (c *Pass) fillPool(p *Pool, out []Dispatch) []Dispatch {
 			}
 			p.add(e)
 			out = append(out, Dispatch{p.ID, e.Job, e})
-			c.passed(p, e.Job.Downstream)
+			c.passed(p, e.Job.Service())
 			room--
 		}
 	}
@@ -103,8 +103,8 @@ func (c *Pass) serve(p *Pool, cl *class) *Entry {
 	}
 	l := t.head()
 	parked := c.room.gatesAny() && c.parkWaiter(cl, l.gates(), t.name+":"+l.name, t.tag)
-	if !parked && c.mustShelve(p, l.name[1:]) {
-		c.room.park(shelfOf(l.name[1:]), cl.line(), t.name+":"+l.name, t.tag)
+	if service := ServiceOf(l.name[1:]); !parked && c.mustShelve(p, service) {
+		c.room.park(shelfOf(service), cl.line(), t.name+":"+l.name, t.tag)
 		parked = true
 	}
 	if parked {
@@ -174,8 +174,8 @@ func (c *Pass) parkWaiter(cl *class, gates []string, member string, tag VirtualT
 
 // armRate sets the timer of a rate that has nothing left but waiters.
 func (c *Pass) armRate(name string) {
-	if g := c.room.Gates[name]; g != nil && g.Rate != nil {
-		c.room.arm("g"+name, c.now+g.Rate.Wait())
+	if m := c.room.RateAt(name); m != nil {
+		c.room.arm("g"+name, c.now+m.Wait())
 	}
 }
 

@@ -35,8 +35,8 @@ func (p *Pool) add(e *Entry) {
 	p.last++
 	e.Number = p.last
 	p.Ready = append(p.Ready, e)
-	if e.Job.Downstream != "" {
-		p.held[e.Job.Downstream]++
+	if service := e.Job.Service(); service != "" {
+		p.held[service]++
 	}
 }
 
@@ -71,7 +71,7 @@ type Pool struct {
 	// Ready is the pool's stream, leased entries included, oldest first.
 	Ready   []*Entry
 	pattern *Pattern
-	// held counts the entries by downstream, last is the number of the latest one.
+	// held counts the entries by service, last is the number of the latest one.
 	held map[string]int
 	last uint64
 	// number is in the order in which pools were made.
@@ -102,6 +102,13 @@ type Meter interface {
 	Wait() int64
 }
 
+// Each is a Meter that each account of a service has by itself: that of the gate s:SERVICE+*.
+type Each interface {
+	Meter
+	// Of is that of an account by the name of its gate, which has none of its own.
+	Of(gate string) Meter
+}
+
 func (g *Gate) units() int {
 	if g.Rate != nil {
 		return g.Rate.Free()
@@ -118,10 +125,10 @@ type Room struct {
 	// Alarms keeps them instead, unless it is nil.
 	Alarms Alarms
 	// Gates by name, as package lua keeps them: q:QUEUE; t:TENANT, u:TENANT:QUEUE, and r:TENANT, a rate; d:DOWNSTREAM,
-	// b:DOWNSTREAM, of its breaker, and s:DOWNSTREAM, a rate; o:QUEUE, of its Kept. What has none is not limited.
+	// b:SERVICE, of its breaker, and s:DOWNSTREAM, a rate, of s:SERVICE+* an Each; o:QUEUE, of its Kept. What has none is not limited.
 	Gates map[string]*Gate
 	// Defaults are limits of those that have no gate of their own: t:* of each tenant, u:*:QUEUE of each tenant in the
-	// queue, d:* of each downstream.
+	// queue, d:* of each service, d:SERVICE+* of each of its accounts.
 	Defaults map[string]int
 	Pools    map[string]*Pool
 	Weight   WeightFunc
@@ -129,7 +136,7 @@ type Room struct {
 	seq      uint64
 	// call is the one under way, or the last one.
 	call *Pass
-	// waits counts the jobs in lanes by downstream.
+	// waits counts the jobs in lanes by service.
 	waits map[string]int
 	// parked keeps the waiters of gates by line, also of gates that were removed until they are awake. shelves are those of them that
 	// are shelves.
@@ -271,18 +278,47 @@ func (r *Room) units(gate string) int {
 	if g := r.Gates[gate]; g != nil {
 		return g.units()
 	}
-	if limit, ok := r.Defaults[DefaultOf(gate)]; ok {
+	of := DefaultOf(gate)
+	if limit, ok := r.Defaults[of]; ok {
 		return limit
 	}
+	if m := r.accountRate(gate, of); m != nil {
+		return m.Free()
+	}
 	return everyone
+}
+
+// RateAt returns the rate of dispatches behind a gate, an account's also where it is that of each; nil where there is none.
+func (r *Room) RateAt(gate string) Meter {
+	if g := r.Gates[gate]; g != nil {
+		return g.Rate
+	}
+	if m := r.accountRate(gate, DefaultOf(gate)); m != nil {
+		return m
+	}
+	return nil
+}
+
+// accountRate returns the rate of an account that has none of its own, by that of each, whose gate is of; nil where there is none.
+func (r *Room) accountRate(gate, of string) Meter {
+	if gate[0] != 's' || of == "" || r.Gates[of] == nil {
+		return nil
+	}
+	return r.Gates[of].Rate.(Each).Of(gate)
 }
 
 // gate returns the gate that a dispatch passes under, nil for none.
 func (r *Room) gate(name string) *Gate {
 	g := r.Gates[name]
-	if limit, ok := r.Defaults[DefaultOf(name)]; g == nil && ok {
+	if g != nil {
+		return g
+	}
+	of := DefaultOf(name)
+	if limit, ok := r.Defaults[of]; ok {
 		g = &Gate{Limit: limit, Default: true}
 		r.Gates[name] = g
+	} else if m := r.accountRate(name, of); m != nil {
+		g = &Gate{Rate: m, Default: true} // What is left of it is kept by the Each.
 	}
 	return g
 }
@@ -290,9 +326,17 @@ func (r *Room) gate(name string) *Gate {
 // DefaultOf names the default of a gate, empty for none.
 func DefaultOf(gate string) string {
 	kind, guarded, _ := strings.Cut(gate, ":")
+	service, _, account := strings.Cut(guarded, accountSign)
 	switch kind {
-	case "t", "d":
-		return kind + ":*"
+	case "d", "s":
+		if account {
+			return kind + ":" + service + accountSign + "*"
+		}
+		if kind == "d" {
+			return "d:*"
+		}
+	case "t":
+		return "t:*"
 	case "u":
 		_, queue, _ := strings.Cut(guarded, ":")
 		return "u:*:" + queue
@@ -310,7 +354,20 @@ func laneGates(downstream string) []string {
 	if downstream == "" {
 		return nil
 	}
-	return []string{"d:" + downstream, "b:" + downstream, "s:" + downstream}
+	service := ServiceOf(downstream)
+	if service == downstream {
+		return []string{"d:" + downstream, "b:" + downstream, "s:" + downstream}
+	}
+	return []string{"d:" + service, "d:" + downstream, "b:" + service, "s:" + service, "s:" + downstream}
+}
+
+// accountSign parts a service from one of its accounts in the name of a downstream.
+const accountSign = "+"
+
+// ServiceOf returns the service of a downstream: all of it where no account is named.
+func ServiceOf(downstream string) string {
+	service, _, _ := strings.Cut(downstream, accountSign)
+	return service
 }
 
 // gateNames returns every gate on a job's way.
@@ -362,9 +419,8 @@ func (r *Room) CouldRun(queues []string, now int64) (key string, found bool) {
 // awaitsTimer reports whether a lane or its tenant waits for the timer of a rate: between two calls time alone may have
 // brought what it waits for.
 func (r *Room) awaitsTimer(t *tenant, l *lane) bool {
-	rate := "r:" + t.name
-	if l.blocked {
-		rate = "s:" + l.name[1:]
+	if !l.blocked {
+		return r.armed("gr:"+t.name) && t.mode == tenantParked
 	}
-	return r.armed("g"+rate) && (l.blocked || t.mode == tenantParked)
+	return r.armed("gs:"+l.name[1:]) || r.armed("gs:"+ServiceOf(l.name[1:]))
 }

@@ -8,29 +8,29 @@ import (
 
 // A downstream that hangs must not take every slot. While a pool holds shareDivisor-th of its slots for one downstream and
 // has other tenants that are runnable, lanes of that downstream that come to the head go on the shelf: they wait at
-// h:DOWNSTREAM, as behind a gate. One comes back for each entry that leaves, as far as the share goes, and for each dispatch
+// h:SERVICE, as behind a gate. One comes back for each entry that leaves, as far as the share goes, and for each dispatch
 // beyond it; and as many as there is room for when the pool has no other work.
 const shareDivisor = 2
 
-func shelfOf(downstream string) string { return "h:" + downstream }
+func shelfOf(service string) string { return "h:" + service }
 
 // shareLeft is how many more entries of a downstream a pool may hold while it has other work.
-func (p *Pool) shareLeft(downstream string) int {
-	return max(1, p.Slots/shareDivisor) - p.held[downstream]
+func (p *Pool) shareLeft(service string) int {
+	return max(1, p.Slots/shareDivisor) - p.held[service]
 }
 
-func (c *Pass) mustShelve(p *Pool, downstream string) bool {
-	return downstream != "" && !c.idle[p.ID] && p.shareLeft(downstream) <= 0 && c.othersRun(p, downstream)
+func (c *Pass) mustShelve(p *Pool, service string) bool {
+	return service != "" && !c.idle[p.ID] && p.shareLeft(service) <= 0 && c.othersRun(p, service)
 }
 
 // othersRun reports whether a pool has a runnable tenant that does not call the downstream alone.
-func (c *Pass) othersRun(p *Pool, downstream string) bool {
+func (c *Pass) othersRun(p *Pool, service string) bool {
 	for _, name := range p.Queues {
 		if c.room.closed("q:" + name) {
 			continue
 		}
 		for _, cl := range c.room.queue(name).classes {
-			if cl.runnable.Len() > cl.alone[downstream] {
+			if cl.runnable.Len() > cl.alone[service] {
 				return true
 			}
 		}
@@ -39,9 +39,9 @@ func (c *Pass) othersRun(p *Pool, downstream string) bool {
 }
 
 // passed lets a lane come back for a dispatch beyond the share.
-func (c *Pass) passed(p *Pool, downstream string) {
-	if downstream != "" && c.room.shelved() && p.shareLeft(downstream) < 0 {
-		c.shelfMore[downstream]++
+func (c *Pass) passed(p *Pool, service string) {
+	if service != "" && c.room.shelved() && p.shareLeft(service) < 0 {
+		c.shelfMore[service]++
 	}
 }
 
@@ -49,8 +49,8 @@ func (r *Room) shelved() bool { return len(r.shelves) > 0 }
 
 // wakeShelves wakes what dispatches beyond the share let come back.
 func (c *Pass) wakeShelves() {
-	for _, downstream := range slices.Sorted(maps.Keys(c.shelfMore)) {
-		c.wakeSome(shelfOf(downstream), c.shelfMore[downstream], nil, "")
+	for _, service := range slices.Sorted(maps.Keys(c.shelfMore)) {
+		c.wakeSome(shelfOf(service), c.shelfMore[service], nil, "")
 	}
 	clear(c.shelfMore)
 }
@@ -58,13 +58,13 @@ func (c *Pass) wakeShelves() {
 // passOnShelves lets a lane come back for each entry that left, as far as the share goes.
 func (c *Pass) passOnShelves() {
 	for _, name := range slices.Sorted(maps.Keys(c.unheld)) {
-		id, downstream, _ := strings.Cut(name, ":")
+		id, service, _ := strings.Cut(name, ":")
 		p := c.room.Pools[id]
 		if p == nil {
 			continue
 		}
-		if units := min(c.unheld[name], p.shareLeft(downstream)); units > 0 {
-			c.wakeSome(shelfOf(downstream), units, nil, "")
+		if units := min(c.unheld[name], p.shareLeft(service)); units > 0 {
+			c.wakeSome(shelfOf(service), units, nil, "")
 		}
 	}
 	clear(c.unheld)

@@ -250,7 +250,11 @@ func (p Policy) validateAdaptive(bad *problems) {
 			}
 		}
 		before := by[limit+" "+downstream]
+		_, ofAccount := admission.ServiceOf(downstream)
 		switch {
+		case ofAccount:
+			bad.field(at+".of", strconv.Quote(a.Of), `a service, "downstream NAME": the limits of an account do not move by themselves`)
+			continue
 		case limit != MovesMaxRunning && limit != MovesDispatch:
 			bad.field(at+".moves", strconv.Quote(a.Moves), `"max_running" or "dispatch"`)
 			continue
@@ -366,83 +370,4 @@ func (l *LoadRules) validate(bad *problems) {
 	if l != nil {
 		bad.duration("load.every", l.Every, MinLoadEvery, MaxLoadEvery)
 	}
-}
-
-// Bounds of AnomalyRules.
-const (
-	MinWarnAt         = 0.01
-	DefaultMaxUnknown = 60
-	MinMaxUnknown     = 10
-	MaxMaxUnknown     = 1000
-)
-
-// AnomalyRules have rates watched: who is not usual is told of, and nothing else is done.
-type AnomalyRules struct {
-	// MaxUnknown is how many different things that are not there a credential may ask for in a minute, of one server, before that is told of as
-	// a scope_scan: MinMaxUnknown to MaxMaxUnknown; zero means DefaultMaxUnknown.
-	MaxUnknown int
-	// WarnAt is of which part of its limit a scope is told to have used it nearly (near_limit): MinWarnAt to 1; zero for never.
-	WarnAt float64
-}
-
-type anomalyJSON struct {
-	MaxUnknown int     `json:"max_unknown,omitempty"`
-	WarnAt     float64 `json:"warn_at,omitempty"`
-}
-
-func (a *AnomalyRules) wire() *anomalyJSON {
-	if a == nil {
-		return nil
-	}
-	return &anomalyJSON{a.MaxUnknown, a.WarnAt}
-}
-
-func (w *anomalyJSON) rules() *AnomalyRules {
-	if w == nil {
-		return nil
-	}
-	return &AnomalyRules{w.MaxUnknown, w.WarnAt}
-}
-
-func (a *AnomalyRules) withDefaults() *AnomalyRules {
-	if a == nil {
-		return nil
-	}
-	return &AnomalyRules{cmp.Or(a.MaxUnknown, DefaultMaxUnknown), a.WarnAt}
-}
-
-func (a *AnomalyRules) validate(bad *problems) {
-	if a != nil && a.WarnAt != 0 && !(a.WarnAt >= MinWarnAt && a.WarnAt <= 1) {
-		bad.field("anomalies.warn_at", strconv.FormatFloat(a.WarnAt, 'g', -1, 64), "0.01 to 1 of a limit, or 0 for never")
-	}
-	if a != nil && (a.MaxUnknown < MinMaxUnknown || a.MaxUnknown > MaxMaxUnknown) {
-		bad.field("anomalies.max_unknown", strconv.Itoa(a.MaxUnknown), strconv.Itoa(MinMaxUnknown)+" to "+strconv.Itoa(MaxMaxUnknown))
-	}
-}
-
-// Watched reports whether rates are watched.
-func (c *Compiled) Watched() bool { return c.anomalies != nil }
-
-// WarnAt is that of the AnomalyRules, 0 where nothing is told of limits.
-func (c *Compiled) WarnAt() float64 {
-	if c.anomalies == nil {
-		return 0
-	}
-	return c.anomalies.WarnAt
-}
-
-// MaxUnknown is that of the AnomalyRules, 0 where rates are not watched.
-func (c *Compiled) MaxUnknown() int {
-	if c.anomalies == nil {
-		return 0
-	}
-	return c.anomalies.MaxUnknown
-}
-
-// LoadEvery returns how often workers tell how busy they are, 0 for never.
-func (c *Compiled) LoadEvery() time.Duration {
-	if c.load == nil {
-		return 0
-	}
-	return c.load.Every
 }

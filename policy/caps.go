@@ -14,15 +14,16 @@ import (
 // MaxMaxRunning is the largest number of jobs at a time that a policy can allow.
 const MaxMaxRunning = 1_000_000
 
-// Every is the tenant or the downstream of a Cap that is each one's own.
+// Every is the tenant, the downstream or the account of one (SERVICE+*) of a Cap that is each one's own.
 const Every = "*"
 
-// Downstream is what one downstream has of its own, or what all have that have nothing of their own.
+// Downstream is what one downstream has of its own, or what all have that have nothing of their own. Of an account of a service, SERVICE+ACCOUNT,
+// it has MaxRunning, Dispatch and MaxRetryAfter; what that leaves out is what each account of the service has, SERVICE+*.
 type Downstream struct {
 	// MaxRunning is how many of its jobs workers hold at a time, 1 to MaxMaxRunning; zero means no bound.
 	MaxRunning int
 	// Dispatch is how many of its jobs are dispatched a time, a token each, by all workers together; nil means no bound.
-	// Jobs wait for it and do not fail. It is for single downstreams only.
+	// Jobs wait for it and do not fail. It is for single downstreams only, and for each account of one.
 	Dispatch *admission.Limit
 	// MaxParked is how many of its jobs may wait while its circuit breaker is not closed, 1 to MaxOverflowJobs; further
 	// ones are refused. Zero means no bound.
@@ -42,8 +43,14 @@ func (c *Compiled) MaxRetryAfter(downstream string) time.Duration {
 	if own := c.downstreams[downstream].MaxRetryAfter; own != 0 {
 		return own
 	}
+	if service, ofAccount := admission.ServiceOf(downstream); ofAccount {
+		return cmp.Or(c.downstreams[eachAccount(service)].MaxRetryAfter, c.MaxRetryAfter(service))
+	}
 	return c.anyDownstream.MaxRetryAfter
 }
+
+// eachAccount names what each account of a service has that has nothing of its own.
+func eachAccount(service string) string { return service + admission.AccountSign + Every }
 
 // Cap is how many jobs workers hold at a time: of a queue, a tenant, a tenant in a queue, or a downstream.
 type Cap struct {
@@ -95,7 +102,8 @@ func (c *Compiled) Caps() []Cap {
 		}
 	}
 	for _, name := range sortedKeys(c.downstreams) {
-		if own := c.downstreams[name].MaxRunning; own > 0 || c.anyDownstream.MaxRunning > 0 {
+		_, ofAccount := admission.ServiceOf(name)
+		if own := c.downstreams[name].MaxRunning; own > 0 || c.anyDownstream.MaxRunning > 0 && !ofAccount {
 			of := Cap{Downstream: name, MaxRunning: cmp.Or(own, MaxMaxRunning)}
 			of.Least, of.Most, of.Loop = moving[name].Config.Min, moving[name].Config.Max, moving[name].Name
 			add(of)
@@ -134,7 +142,7 @@ func (c *Compiled) MaxParked() map[string]int {
 		most[Every] = c.anyDownstream.MaxParked
 	}
 	for name, d := range c.downstreams {
-		if d.MaxParked > 0 || c.anyDownstream.MaxParked > 0 {
+		if _, ofAccount := admission.ServiceOf(name); !ofAccount && (d.MaxParked > 0 || c.anyDownstream.MaxParked > 0) {
 			most[name] = cmp.Or(d.MaxParked, MaxOverflowJobs)
 		}
 	}
@@ -169,8 +177,30 @@ func (p Policy) validateCaps(bad *problems) {
 	}
 	p.AnyDownstream.validate(bad, "any_downstream")
 	for _, name := range sortedKeys(p.Downstreams) {
-		bad.add(admission.ValidateName("downstream", name, true))
-		p.Downstreams[name].validate(bad, "downstreams."+name)
+		at, of := "downstreams."+name, p.Downstreams[name]
+		service, account, two := strings.Cut(name, admission.AccountSign)
+		if two && account == Every { // The name of what each account has: any account would do there.
+			bad.add(admission.ValidateDownstream("downstream", service+admission.AccountSign+"any", true))
+		} else {
+			bad.add(admission.ValidateDownstream("downstream", name, true))
+		}
+		if two {
+			of.validateAccount(bad, at, service)
+		}
+		of.validate(bad, at)
+	}
+}
+
+// validateAccount refuses what is of a service alone.
+func (d Downstream) validateAccount(bad *problems, at, service string) {
+	if d.Breaker != nil {
+		bad.field(at+".breaker", "{…}", "none: all accounts have the breaker of "+strconv.Quote(service))
+	}
+	if d.MaxParked != 0 {
+		bad.field(at+".max_parked", strconv.Itoa(d.MaxParked), "none: jobs wait for the breaker of "+strconv.Quote(service))
+	}
+	if d.Dispatch != nil && d.Dispatch.Disabled {
+		bad.field(at+".dispatch.enabled", "false", "a rate, or no dispatch for that of each account")
 	}
 }
 

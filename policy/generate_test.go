@@ -313,6 +313,11 @@ func drawCaps(t *rapid.T, p *Policy, tenants map[string]Tenant, queues map[strin
 		api.MaxRetryAfter = time.Minute
 		p.Downstreams["api"] = api
 	}
+	for _, account := range []string{"api+*", "api+shop", "db+shop"} {
+		if p.Downstreams != nil && rapid.Bool().Draw(t, "account") {
+			p.Downstreams[account] = Downstream{MaxRunning: most.Draw(t, "account runs"), Dispatch: new(admission.PerMinute(7)), MaxRetryAfter: time.Minute}
+		}
+	}
 	p.AnyDownstream = Downstream{MaxRetryAfter: rapid.SampledFrom([]time.Duration{0, time.Second}).Draw(t, "any retry after"), MaxRunning: most.Draw(t, "any runs"), MaxParked: most.Draw(t, "any parked")}
 }
 

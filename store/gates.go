@@ -152,6 +152,11 @@ func (n GateName) Words() string {
 		tenant, queue, _ := strings.Cut(guarded, ":")
 		return "tenant " + tenant + " in queue " + queue
 	case KindDownstream, KindBreaker, KindDownstreamRate:
+		if service, account, two := strings.Cut(guarded, admission.AccountSign); two && account == Every {
+			return "each account of downstream " + service
+		} else if two {
+			return "account " + account + " of downstream " + service
+		}
 		return "downstream " + guarded
 	case KindLimits:
 		if queue, ok := strings.CutPrefix(guarded, "q:"); ok {
@@ -160,16 +165,6 @@ func (n GateName) Words() string {
 		return "the global limit"
 	}
 	return string(n)
-}
-
-// DefaultGate names the gate of all that have none of their own.
-func DefaultGate(name GateName) string {
-	kind, guarded := name.Split()
-	if kind == KindTenantQueue {
-		_, queue, _ := strings.Cut(guarded, ":")
-		return string(TenantQueueGate("*", queue))
-	}
-	return string(kind) + ":*"
 }
 
 // Suspension is a queue, a tenant or a tenant in a queue for which enqueueing is suspended.
@@ -281,7 +276,7 @@ func (n GateName) CheckCap() error {
 		tenant, queue, _ := strings.Cut(guarded, ":")
 		return errors.Join(admission.ValidateTenant(tenant), admission.ValidateName("queue", queue, true))
 	case KindDownstream:
-		return admission.ValidateName("downstream", guarded, false)
+		return admission.ValidateDownstream("downstream", guarded, false)
 	}
 	return &admission.FieldError{Field: "gate", Value: strconv.Quote(string(n)), Allowed: "q:QUEUE, t:TENANT, u:TENANT:QUEUE or d:DOWNSTREAM"}
 }

@@ -81,7 +81,7 @@ type TenantOverflow struct {
 // Cap is a gate's limit of jobs in workers' hands, or of dispatches a time.
 type Cap struct {
 	// Gate is QueueGate, TenantGate, TenantQueueGate or DownstreamGate with a Limit; with the tenant or downstream
-	// Every, it is the cap of each that has none of its own. Or it is TenantRateGate or DownstreamRateGate with a Rate. Or it is GlobalLimitGate or
+	// Every, it is the cap of each that has none of its own; so it is with the account Every of a downstream, of a Rate too. Or it is TenantRateGate or DownstreamRateGate with a Rate. Or it is GlobalLimitGate or
 	// QueueLimitsGate with PartWhole, of which what is between Least and Most is in force.
 	Gate GateName
 	// Limit is how many at a time, 1 or more; of a Rate that moves by itself that rate, in RateUnits.
@@ -215,9 +215,31 @@ var (
 	ErrClassInUse = errors.New("class in use")
 )
 
-// SpansPartitions reports whether what a gate bounds may be in all partitions: each then has a share of the bound (Balancer).
+// OfEach reports whether a gate is that of all that have none of their own.
+func (n GateName) OfEach() bool {
+	return strings.Contains(string(n), ":*") || strings.HasSuffix(string(n), admission.AccountSign+Every)
+}
+
+// DefaultGate names the gate of all that have none of their own.
+func DefaultGate(name GateName) string {
+	kind, guarded := name.Split()
+	if kind == KindTenantQueue {
+		_, queue, _ := strings.Cut(guarded, ":")
+		return string(TenantQueueGate("*", queue))
+	}
+	if service, ofAccount := admission.ServiceOf(guarded); ofAccount && (kind == KindDownstream || kind == KindDownstreamRate) {
+		return string(kind) + ":" + service + admission.AccountSign + "*"
+	}
+	return string(kind) + ":*"
+}
+
+// SpansPartitions reports whether what a gate bounds is in all partitions: each then has a share of the bound (Balancer). An account of a
+// downstream is not: nearly always one tenant calls for it, and is in one; each partition has its whole bound.
 func SpansPartitions(name GateName) bool {
-	kind, _ := name.Split()
+	kind, guarded := name.Split()
+	if _, ofAccount := admission.ServiceOf(guarded); ofAccount {
+		return false
+	}
 	return kind == KindQueue || kind == KindDownstream || kind == KindDownstreamRate
 }
 

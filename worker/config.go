@@ -164,7 +164,7 @@ func (c Config) validate() error {
 // validateDownstreams looks at what is said of single downstreams.
 func (c Config) validateDownstreams() (bad []error) {
 	for _, downstream := range slices.Sorted(maps.Keys(c.Breakers)) {
-		if err := admission.ValidateName("downstream", downstream, false); err != nil {
+		if err := admission.ValidateService("downstream", downstream, false); err != nil {
 			bad = append(bad, err)
 		}
 		if err := admission.FieldErrors(c.Breakers[downstream].Validate()); err != nil {
@@ -172,7 +172,7 @@ func (c Config) validateDownstreams() (bad []error) {
 		}
 	}
 	for _, downstream := range slices.Sorted(maps.Keys(c.CallTimeouts)) {
-		if err := admission.ValidateName("downstream of CallTimeouts", downstream, false); err != nil {
+		if err := admission.ValidateService("downstream of CallTimeouts", downstream, false); err != nil {
 			bad = append(bad, err)
 		}
 		if timeout := c.CallTimeouts[downstream]; timeout < time.Millisecond || timeout > admission.MaxTimeout {

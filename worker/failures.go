@@ -10,6 +10,8 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/headgate/headgate/admission"
+
 	"github.com/headgate/headgate/internal/callback"
 )
 
@@ -76,7 +78,8 @@ func (f *failures) tell(logger *zerolog.Logger, event Event, a answer) {
 	if event.Reason == ReasonBadPayload {
 		text = "the handler's type does not take the payload: headgate job show tells why"
 	}
-	due, unlogged := f.due(strings.Join([]string{event.Type, event.Downstream, string(event.Outcome), causeText(text)}, "\x00"), time.Now())
+	service, _ := admission.ServiceOf(event.Downstream) // All accounts of a dead one fail alike.
+	due, unlogged := f.due(strings.Join([]string{event.Type, service, string(event.Outcome), causeText(text)}, "\x00"), time.Now())
 	if !due {
 		return
 	}

@@ -25,17 +25,17 @@ func (e *timeoutError) Unwrap() error { return context.DeadlineExceeded }
 func (s *session) timeout(job *admission.Job, call *fleet.GuardedCall) *timeoutError {
 	config := &s.w.config
 	cut := &timeoutError{config.DefaultTimeout, "the worker's time-out"}
-	switch own := cmp.Or(call.Timeout(), config.CallTimeouts[job.Downstream]); {
+	switch own := cmp.Or(call.Timeout(), config.CallTimeouts[job.Service()]); {
 	case job.Timeout > 0:
 		cut = &timeoutError{job.Timeout, "the time-out of the job"}
 	case job.Downstream == "":
 	case own > 0:
-		cut = &timeoutError{own, "call_timeout of downstream " + job.Downstream}
+		cut = &timeoutError{own, "call_timeout of downstream " + job.Service()}
 	case config.CallTimeout != config.DefaultTimeout:
-		cut = &timeoutError{config.CallTimeout, "call_timeout of any downstream, here " + job.Downstream}
+		cut = &timeoutError{config.CallTimeout, "call_timeout of any downstream, here " + job.Service()}
 	}
 	if most := call.MostTime(); most > 0 && most < cut.after {
-		cut = &timeoutError{most, "probe_timeout of downstream " + job.Downstream}
+		cut = &timeoutError{most, "probe_timeout of downstream " + job.Service()}
 	}
 	return cut
 }

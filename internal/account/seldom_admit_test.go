@@ -47,6 +47,12 @@ func seldomAdmitRows() []row {
 			s.enqueue(j)
 			return s.refusals("api")
 		}},
+		{"Enqueue for an account, with a cap and a rate of each", "admit: place, fill", 1, func(s *site) func() func() {
+			s.putPolicy(store.PolicyUpdate{Caps: []store.Cap{
+				{Gate: store.DownstreamGate("api+*"), Limit: 1000}, {Gate: store.DownstreamRateGate("api+*"), Rate: admission.PerSecond(1000).WithBurst(1000)},
+			}})
+			return s.adorned(admission.PlaceReady, func(j *admission.Job) { j.Downstream = "api+acme" })
+		}},
 	}
 }
 

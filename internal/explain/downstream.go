@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
@@ -14,9 +15,10 @@ import (
 
 func explainDownstream(ctx context.Context, s store.Deployment, name string) (Explanation, error) {
 	e := Explanation{Summary: "its breaker is closed: no worker has called it within a day", Reasons: []Reason{}}
-	if err := admission.ValidateName("downstream", name, false); err != nil {
+	if err := admission.ValidateDownstream("downstream", name, false); err != nil {
 		return e, err
 	}
+	service, ofAccount := admission.ServiceOf(name)
 	in, err := readRules(ctx, s)
 	if err != nil {
 		return e, err
@@ -29,9 +31,12 @@ func explainDownstream(ctx context.Context, s store.Deployment, name string) (Ex
 		return e, err
 	default:
 		e.Summary = fmt.Sprintf("its breaker is %s; %d of its jobs wait", b.State, b.Waiting)
+		if ofAccount {
+			e.Summary = fmt.Sprintf("the breaker of %s, which all accounts have, is %s; %d jobs of all accounts wait", service, b.State, b.Waiting)
+		}
 		reason := ofBreaker(&b)
 		if b.Forced {
-			author, err := forcer(ctx, s, name)
+			author, err := forcer(ctx, s, service)
 			if err != nil {
 				return e, err
 			}
@@ -47,30 +52,49 @@ func explainDownstream(ctx context.Context, s store.Deployment, name string) (Ex
 	if err != nil {
 		return e, err
 	}
-	for _, g := range gates {
-		if g.Name == store.DownstreamGate(name) || g.Name == store.DownstreamRateGate(name) {
-			reason, err := in.gate(g, "", "", name)
-			if err != nil {
-				return e, err
-			}
-			e.add(reason)
-		}
+	of := name
+	if !ofAccount {
+		of = service + admission.AccountSign + store.Every // What each account has is said of it, too.
 	}
-	if err := in.adaptive(ctx, s, &e, func(m *policy.Moving) bool { return !m.Limits && m.Downstream == name }); err != nil {
+	for _, g := range gatesOf(of, gates) {
+		reason, err := in.gate(g, "", "", of)
+		if err != nil {
+			return e, err
+		}
+		e.add(reason)
+	}
+	if err := in.adaptive(ctx, s, &e, func(m *policy.Moving) bool { return !m.Limits && m.Downstream == service }); err != nil {
 		return e, err
 	}
-	parked, err := in.first("", candidate{"downstream " + name, []string{"downstreams", name, "max_parked"}},
+	parked, err := in.first("", candidate{"downstream " + service, []string{"downstreams", service, "max_parked"}},
 		candidate{"default of downstreams", []string{"any_downstream", "max_parked"}})
 	if err != nil {
 		return e, err
 	}
 	if parked.Path != "" {
 		e.add(Reason{
-			Kind: KindParked, Binds: b.State != breaker.Closed && b.Waiting >= int64(in.maxParked(name)), Rule: parked,
+			Kind: KindParked, Binds: b.State != breaker.Closed && b.Waiting >= int64(in.maxParked(service)), Rule: parked,
 			Text: fmt.Sprintf("while its breaker is not closed, %s of its jobs may wait before others are refused", parked.Value), Change: "a higher max_parked",
 		})
 	}
 	return e, nil
+}
+
+// gatesOf picks the caps and rates of an account and its service out of gates; where the account has none of its own, that of each.
+func gatesOf(account string, gates []store.GateState) (found []store.GateState) {
+	service, _ := admission.ServiceOf(account)
+	for _, g := range gates {
+		kind, of := g.Name.Split()
+		if kind != store.KindDownstream && kind != store.KindDownstreamRate {
+			continue
+		}
+		own := store.GateName(string(kind) + ":" + account)
+		isOwn := func(other store.GateState) bool { return other.Name == own }
+		if of == service || of == account || string(g.Name) == store.DefaultGate(own) && !slices.ContainsFunc(gates, isOwn) {
+			found = append(found, g)
+		}
+	}
+	return found
 }
 
 // ofLimits are what moves limits of admission: that of all, and of a queue unless it is "".

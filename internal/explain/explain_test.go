@@ -184,6 +184,22 @@ var scenes = []struct {
 		s.enqueue("a")
 		s.enqueue("b")
 	}},
+	{"account", []string{"job", "acme:b", "job", "acme:d", "downstream", "smtp+ada", "downstream", "smtp"}, func(s *stage) {
+		s.put(`{"downstreams":{"smtp":{"max_running":9},"smtp+*":{"max_running":1,"dispatch":{"tokens":5,"per":"24h","burst":5}},"smtp+own":{"dispatch":{"tokens":1,"per":"24h","burst":1},"max_running":3}}}`, "a quota each")
+		s.work(5, 0, "")
+		for id, account := range map[string]string{"a": "ada", "c": "own"} {
+			s.enqueue(id, func(j *admission.Job) { j.Downstream = "smtp+" + account })
+		}
+		for id, account := range map[string]string{"b": "ada", "d": "own"} {
+			s.enqueue(id, func(j *admission.Job) { j.Downstream = "smtp+" + account })
+		}
+	}},
+	{"account of an ill service", []string{"job", "acme:a", "downstream", "smtp+ada"}, func(s *stage) {
+		s.work(5, 0, "")
+		_, err := s.store.ForceBreaker(s.t.Context(), "smtp", breaker.Open, time.Hour, store.Intervention{Author: "ada", Reason: "they move"})
+		must(s.t, err)
+		s.enqueue("a", func(j *admission.Job) { j.Downstream = "smtp+ada" })
+	}},
 	{"breaker", []string{"job", "acme:a", "downstream", "smtp", "downstream", "never"}, func(s *stage) {
 		s.work(5, 0, "")
 		_, err := s.store.ForceBreaker(s.t.Context(), "smtp", breaker.Open, time.Hour, store.Intervention{Author: "ada", Reason: "they move"})

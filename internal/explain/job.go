@@ -64,7 +64,7 @@ func (r *rules) waiting(ctx context.Context, s store.Deployment, wait store.Wait
 	reason.Change = remedy(wait, g, reason.Rule)
 	switch {
 	case wait.Kind == store.WaitBreaker:
-		err = reason.ofForce(ctx, s, g.Record.Job.Downstream)
+		err = reason.ofForce(ctx, s, g.Record.Job.Service())
 	case wait.Kind == store.WaitTime && len(g.History) > 0:
 		reason.Text += because(eyes.Said(g.History[len(g.History)-1].Text))
 	}
@@ -221,7 +221,7 @@ func remedy(w store.Wait, g *store.Sighting, rule *Rule) string {
 	case store.WaitPause:
 		return resume(w.Gate, job)
 	case store.WaitBreaker:
-		return "probes close it when the downstream is well again; " + resetBreaker(job.Downstream) + " does so at once"
+		return "probes close it when the downstream is well again; " + resetBreaker(job.Service()) + " does so at once"
 	case store.WaitCap:
 		return "jobs that end, or " + higher(w.Gate, "--max-running", rule, job)
 	case store.WaitRate:
@@ -247,8 +247,8 @@ func resume(gate store.GateName, job *admission.Job) string {
 	if what := flags(gate, job.Tenant, job.Queue); what != "" {
 		return "headgate resume" + what
 	}
-	if gate == store.DownstreamGate(job.Downstream) {
-		return "headgate resume --downstream " + job.Downstream
+	if kind, downstream := gate.Split(); kind == store.KindDownstream && (downstream == job.Downstream || downstream == job.Service()) {
+		return "headgate resume --downstream " + downstream
 	}
 	return "whoever paused it, by store.Deployment.Unpause"
 }

@@ -206,6 +206,23 @@ func (r *rules) decided(builtIn string, rule policy.Clause) (*Rule, error) {
 // downstream may meet.
 func (r *rules) ofGate(name store.GateName, tenant, queue, downstream string) (*Rule, error) {
 	const none = "built in: no bound"
+	if service, account, two := strings.Cut(downstream, admission.AccountSign); two {
+		each := service + admission.AccountSign + store.Every
+		of := func(field string) (*Rule, error) {
+			general := candidate{"default of accounts of downstream " + service, []string{"downstreams", each, field}}
+			if account == store.Every {
+				return r.first(none, general)
+			}
+			return r.first(none, candidate{"account " + account + " of downstream " + service, []string{"downstreams", downstream, field}}, general)
+		}
+		switch name {
+		case store.DownstreamGate(downstream), store.DownstreamGate(each):
+			return of("max_running")
+		case store.DownstreamRateGate(downstream), store.DownstreamRateGate(each):
+			return of("dispatch")
+		}
+		downstream = service
+	}
 	switch name {
 	case store.QueueGate(queue):
 		return r.first(none, candidate{"queue " + queue, []string{"queues", queue, "max_running"}})

@@ -153,13 +153,22 @@ func higher(name store.GateName, flag string, rule *Rule, job *admission.Job) st
 			return fmt.Sprintf(`headgate policy merge FILE, with {"max_running": {"%s": NUMBER}}`, own)
 		}
 		what, flag = "queue set "+job.Queue, flag+"-per-tenant"
-	case store.DownstreamGate(job.Downstream), store.DownstreamRateGate(job.Downstream):
+	case store.DownstreamGate(job.Downstream), store.DownstreamRateGate(job.Downstream),
+		eachAccount(store.DownstreamGate(job.Downstream)), eachAccount(store.DownstreamRateGate(job.Downstream)):
 		what = "downstream set " + job.Downstream
+		if strings.HasSuffix(what, store.Every) {
+			what = "downstream set " + strconv.Quote(job.Downstream) // for shells
+		}
+	case store.DownstreamGate(job.Service()), store.DownstreamRateGate(job.Service()):
+		what = "downstream set " + job.Service()
 	default:
 		return "a higher bound of " + name.Words()
 	}
 	return fmt.Sprintf("headgate %s %s NUMBER", what, flag)
 }
+
+// eachAccount names the gate of each account that has none of its own.
+func eachAccount(of store.GateName) store.GateName { return store.GateName(store.DefaultGate(of)) }
 
 // queueOf is the queue of a gate of a tenant in a queue.
 func queueOf(name store.GateName, tenant string) string {
@@ -316,6 +325,9 @@ func (r *rules) gate(g store.GateState, tenant, queue, downstream string) (Reaso
 		reason.Kind, reason.Text = string(store.WaitCap), fmt.Sprintf("%s runs %d jobs at a time and has %d", g.Name.Words(), g.Limit, g.Held)
 		reason.Rule, err = r.ofGate(g.Name, tenant, queue, downstream)
 		reason.Change = higher(g.Name, "--max-running", reason.Rule, job)
+		if g.Name.OfEach() {
+			reason.Text = fmt.Sprintf("%s runs %d jobs at a time", g.Name.Words(), g.Limit)
+		}
 	}
 	reason.Text += store.SharesWords(g.Shares)
 	return reason, err

@@ -236,8 +236,8 @@ func (a *admitting) let(e entering) {
 		m.holdUnique(j, as, a.now)
 	}
 	if e.start == 0 && a.parking != nil {
-		if _, counted := a.parking[j.Downstream]; counted {
-			a.parking[j.Downstream]++
+		if _, counted := a.parking[j.Service()]; counted {
+			a.parking[j.Service()]++
 		}
 	}
 	if c := &a.jobs[e.at]; c.ShedOverFrom > 0 && c.ShedOverFrom < c.ShedFrom {

@@ -61,7 +61,7 @@ func (p *Partition) probe(downstream, call string, do func(*model, *fairqueue.Pa
 
 // ForceBreaker opens or closes a downstream's breaker, as store.Common.ForceBreaker.
 func (p *Partition) ForceBreaker(_ context.Context, downstream string, to breaker.State, duration time.Duration, by store.Intervention) (more bool, err error) {
-	bad := []error{admission.ValidateName("downstream", downstream, false), by.Validate()}
+	bad := []error{admission.ValidateService("downstream", downstream, false), by.Validate()}
 	if to != breaker.Open && to != breaker.Closed {
 		bad = append(bad, &admission.FieldError{Field: "state", Value: to.String(), Allowed: "open or closed"})
 	}
@@ -76,7 +76,7 @@ func (p *Partition) ForceBreaker(_ context.Context, downstream string, to breake
 
 // ResetBreaker closes a downstream's breaker and forgets what it has counted, as store.Common.ResetBreaker.
 func (p *Partition) ResetBreaker(_ context.Context, downstream string, by store.Intervention) (more bool, err error) {
-	if err := errors.Join(admission.ValidateName("downstream", downstream, false), by.Validate()); err != nil {
+	if err := errors.Join(admission.ValidateService("downstream", downstream, false), by.Validate()); err != nil {
 		return false, err
 	}
 	return p.force(downstream, store.AuditReset, 0, by)
@@ -92,6 +92,7 @@ func (p *Partition) force(downstream, to string, duration time.Duration, by stor
 
 // Breaker returns the breaker of a downstream, as store.Common.Breaker.
 func (p *Partition) Breaker(_ context.Context, downstream string) (state store.BreakerState, err error) {
+	downstream, _ = admission.ServiceOf(downstream)
 	err = fmt.Errorf("breaker of %s: %w", downstream, store.ErrNoBreaker)
 	p.read(func(m *model, now int64) {
 		if b := m.breakers[downstream]; b != nil {

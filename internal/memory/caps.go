@@ -16,50 +16,6 @@ import (
 	"github.com/headgate/headgate/store"
 )
 
-// modelRate is a rate of dispatches.
-type modelRate struct {
-	model  *model
-	limit  buckets.Limit
-	stored buckets.Bucket
-}
-
-func (r *modelRate) settled() (buckets.Micro, buckets.Instant) {
-	return buckets.Settle(buckets.Instant(r.model.filled), 0, r.stored, r.limit)
-}
-
-func (r *modelRate) store(level buckets.Micro, stamp buckets.Instant) {
-	fill := math.Ceil(float64(r.limit.Burst-level) / float64(r.limit.Rate))
-	r.stored = buckets.Bucket{Level: level, Stamp: stamp, Fill: buckets.Span(fill), Rate: r.limit.Rate}
-}
-
-// Free implements fairqueue.Meter.
-func (r *modelRate) Free() int {
-	level, _ := r.settled()
-	return int(level / buckets.MicroPerToken)
-}
-
-// Take implements fairqueue.Meter.
-func (r *modelRate) Take() {
-	level, stamp := r.settled()
-	r.store(level-buckets.MicroPerToken, stamp)
-}
-
-// Wait implements fairqueue.Meter. It looks for the first microsecond at which a token is there.
-func (r *modelRate) Wait() int64 {
-	level, stamp := r.settled()
-	missing := float64(buckets.MicroPerToken - level)
-	wait := max(1, int64(stamp)+int64(math.Ceil(missing/float64(r.limit.Rate)))-r.model.filled)
-	if math.Floor(float64(wait+r.model.filled-int64(stamp))*float64(r.limit.Rate)) < missing {
-		wait++
-	}
-	return wait
-}
-
-func (r *modelRate) String() string {
-	text, _ := r.stored.MarshalText()
-	return string(text)
-}
-
 // isLimits reports whether it is limits of admission that a name is about, not a gate.
 func isLimits(name string) bool { return name[0] == store.KindLimits }
 
@@ -118,7 +74,7 @@ func (m *model) standingCap(name string, limit int) bound {
 }
 
 // setCaps makes gates what the policy says: first those of all that have none of their own.
-func (m *model) setCaps(c *fairqueue.Pass, names []string) {
+func (m *model) setCaps(c *fairqueue.Pass, names []string, now int64) {
 	slices.SortFunc(names, func(a, b string) int {
 		if first := ofAll(a); first != ofAll(b) {
 			if first {
@@ -140,6 +96,7 @@ func (m *model) setCaps(c *fairqueue.Pass, names []string) {
 				wanted.rate = m.adaptive[name].inForce()
 			}
 			m.setRate(name, wanted.rate, ok)
+			m.accountsLook(name, now)
 		default:
 			if ofAll(name) {
 				_, defaults[name] = m.room.Defaults[name]
@@ -152,15 +109,24 @@ func (m *model) setCaps(c *fairqueue.Pass, names []string) {
 }
 
 func (m *model) setRate(name string, limit buckets.Limit, wanted bool) {
+	was := m.room.RateAt(name)
 	if !wanted {
+		_, own := m.room.Gates[name]
 		delete(m.room.Gates, name)
+		if each := m.room.RateAt(name); own && each != nil {
+			a := each.(*modelRate)
+			left, _ := was.(*modelRate).settled()
+			a.store(min(left, a.limit.Burst), buckets.Instant(m.filled))
+			m.keepAccount(a)
+		}
 		return
 	}
 	r := &modelRate{model: m, limit: limit}
 	level := r.limit.Burst
-	if g := m.room.Gates[name]; g != nil {
-		left, _ := g.Rate.(*modelRate).settled()
-		level = min(left, level)
+	if was, is := was.(*modelRate); is {
+		if left, _ := was.settled(); was.account == "" || left < was.limit.Burst { // Of each account, full: so is its own.
+			level = min(left, level)
+		}
 	}
 	r.store(level, buckets.Instant(m.filled))
 	m.room.Gates[name] = &fairqueue.Gate{Rate: r}
@@ -224,6 +190,11 @@ func (m *model) cover(c *fairqueue.Pass, defaults map[string]bool) {
 	if len(defaults) == 0 {
 		return
 	}
+	for name, was := range defaults {
+		if _, is := m.room.Defaults[name]; was || is {
+			m.freeWaiting(c, name)
+		}
+	}
 	for name, held := range m.entriesUnder() {
 		of := fairqueue.DefaultOf(name)
 		limit, is := m.room.Defaults[of]
@@ -253,7 +224,11 @@ func (m *model) entriesUnder() map[string]int {
 
 func capNames(j *fairqueue.Job) []string {
 	names := []string{"q:" + j.Queue, "t:" + j.Tenant, "u:" + j.Tenant + ":" + j.Queue}
-	if j.Downstream != "" {
+	service := j.Service()
+	if service != "" {
+		names = append(names, "d:"+service)
+	}
+	if service != j.Downstream {
 		names = append(names, "d:"+j.Downstream)
 	}
 	return names

@@ -27,7 +27,7 @@ func (m *model) dispatched(d fairqueue.Dispatch, now int64) {
 	}
 	if d.Entry.Period != 0 {
 		j.began = m.filled
-		m.probes[j.Downstream] = append(m.probes[j.Downstream], j)
+		m.probes[j.Service()] = append(m.probes[j.Service()], j)
 	}
 	m.happened[readyTopic+d.Pool] = true
 	if m.onDispatch != nil {
@@ -43,9 +43,9 @@ func (m *model) release(c *fairqueue.Pass, j *modelJob) {
 		m.letGo(holder{j.pool.ID, worker}, j)
 	}
 	if j.entry.Period != 0 {
-		left := slices.DeleteFunc(m.probes[j.Downstream], func(other *modelJob) bool { return other == j })
-		if m.probes[j.Downstream] = left; len(left) == 0 {
-			delete(m.probes, j.Downstream)
+		left := slices.DeleteFunc(m.probes[j.Service()], func(other *modelJob) bool { return other == j })
+		if m.probes[j.Service()] = left; len(left) == 0 {
+			delete(m.probes, j.Service())
 		}
 	}
 	m.forgetStart(j)

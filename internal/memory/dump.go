@@ -44,6 +44,7 @@ func (p *Partition) Dump() (lines []string) {
 		}
 		d.depths()
 		d.breakers()
+		d.accountLines(d.add)
 		d.limits()
 		d.names()
 		d.counts()
@@ -77,7 +78,7 @@ func (d *dump) job(j *modelJob) {
 		}
 	case inReady:
 		if j.entry.Period != 0 {
-			d.add("mark %s began %d|%s", j.key, j.began, j.Downstream)
+			d.add("mark %s began %d|%s", j.key, j.began, j.Service())
 		}
 	case amongDead:
 		d.add("dead %s at %d", j.key, j.at)

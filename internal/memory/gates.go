@@ -5,7 +5,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/headgate/headgate/buckets"
@@ -98,7 +97,7 @@ func (m *model) setLimit(name string, limit int) (held int) {
 }
 
 // ofAll reports whether a gate is that of all which have none of their own.
-func ofAll(name string) bool { return strings.Contains(name, ":*") }
+func ofAll(name string) bool { return store.GateName(name).OfEach() }
 
 // ownLimit returns the limit of a gate that is there by its own name.
 func (m *model) ownLimit(name string) (limit int, own bool) {

@@ -39,7 +39,7 @@ func (m *model) look(key admission.Key, now int64) (store.Sighting, error) {
 	}
 	sight.Place, sight.Record, sight.History = placeOf(j), m.shown(j), slices.Clone(j.history)
 	sight.PayloadBytes = int64(len(j.stored.Payload))
-	standing := store.WaitFacts{Pools: m.poolsOf(j.Queue), Breaker: m.breakerSeen(j.Downstream, now)}
+	standing := store.WaitFacts{Pools: m.poolsOf(j.Queue), Breaker: m.breakerSeen(j.Service(), now)}
 	switch sight.Place {
 	case admission.PlaceWaiting:
 		at, _ := m.room.Standing(&j.Job)
@@ -83,6 +83,9 @@ func (m *model) breakerSeen(downstream string, now int64) (b store.BreakerState)
 // shutGate is a closed gate as it stands; of a rate it tells when the next may pass.
 func (m *model) shutGate(name string, now int64) store.GateState {
 	g := m.room.Gates[name]
+	if rate := m.room.RateAt(name); g == nil && rate != nil { // That of each account.
+		g = &fairqueue.Gate{Rate: rate}
+	}
 	if g == nil { // That of all, which nothing stands under yet.
 		return store.GateState{Name: store.GateName(name), Limit: m.room.Defaults[fairqueue.DefaultOf(name)], Then: store.Unlimited}
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/buckets"
 	"github.com/headgate/headgate/fairqueue"
 	"github.com/headgate/headgate/internal/memory/internal/names"
 	"github.com/headgate/headgate/internal/sorted"
@@ -193,3 +194,121 @@ func (m *model) remembers(key string) bool { return m.ended[0][key] || m.ended[1
 
 // sortedNames returns the keys of a map in order.
 func sortedNames[V any](of map[string]V) []string { return slices.Sorted(maps.Keys(of)) }
+
+// modelRate is a rate of dispatches.
+type modelRate struct {
+	model  *model
+	limit  buckets.Limit
+	stored buckets.Bucket
+	// account is the gate of an account that has no rate of its own; empty for any other rate.
+	account string
+}
+
+func (r *modelRate) settled() (buckets.Micro, buckets.Instant) {
+	return buckets.Settle(buckets.Instant(r.model.filled), 0, r.stored, r.limit)
+}
+
+func (r *modelRate) store(level buckets.Micro, stamp buckets.Instant) {
+	fill := math.Ceil(float64(r.limit.Burst-level) / float64(r.limit.Rate))
+	r.stored = buckets.Bucket{Level: level, Stamp: stamp, Fill: buckets.Span(fill), Rate: r.limit.Rate}
+}
+
+// Free implements fairqueue.Meter.
+func (r *modelRate) Free() int {
+	level, _ := r.settled()
+	return int(level / buckets.MicroPerToken)
+}
+
+// Take implements fairqueue.Meter.
+func (r *modelRate) Take() {
+	level, stamp := r.settled()
+	r.store(level-buckets.MicroPerToken, stamp)
+	if r.account != "" {
+		r.model.keepAccount(r)
+	}
+}
+
+// Wait implements fairqueue.Meter. It looks for the first microsecond at which a token is there.
+func (r *modelRate) Wait() int64 {
+	level, stamp := r.settled()
+	missing := float64(buckets.MicroPerToken - level)
+	wait := max(1, int64(stamp)+int64(math.Ceil(missing/float64(r.limit.Rate)))-r.model.filled)
+	if math.Floor(float64(wait+r.model.filled-int64(stamp))*float64(r.limit.Rate)) < missing {
+		wait++
+	}
+	return wait
+}
+
+func (r *modelRate) String() string {
+	text, _ := r.stored.MarshalText()
+	return string(text)
+}
+
+// Of implements fairqueue.Each. Of an account of which nothing is kept the bucket is full.
+func (r *modelRate) Of(gate string) fairqueue.Meter {
+	a := r.model.accounts[gate]
+	if a == nil {
+		a = &modelRate{model: r.model, account: gate, stored: buckets.Bucket{Level: r.limit.Burst, Stamp: buckets.Instant(r.model.filled)}}
+	}
+	a.limit = r.limit
+	return a
+}
+
+// accountSlack is how many more accounts may be kept before those go whose buckets are full, and accountKept for how long beyond that.
+const (
+	accountSlack = 64
+	accountKept  = int64(time.Minute / time.Microsecond)
+)
+
+// keepAccount keeps what is left of an account's rate until it is full.
+func (m *model) keepAccount(a *modelRate) {
+	if m.accounts[a.account] = a; len(m.accounts) < 2*m.accountsKept+accountSlack {
+		return
+	}
+	for gate, one := range m.accounts {
+		if m.filled-int64(one.stored.Stamp) > int64(one.stored.Fill)+accountKept {
+			delete(m.accounts, gate)
+		}
+	}
+	m.accountsKept = len(m.accounts)
+}
+
+// accountLines tells which accounts wait for a token, and whose rates are not full, where they have none of their own.
+func (m *model) accountLines(add func(format string, args ...any)) {
+	for account := range m.room.AccountsWaiting() {
+		add("account %s waits", account)
+	}
+	for gate, a := range m.accounts {
+		each := m.room.Gates[fairqueue.DefaultOf(gate)]
+		if each == nil || m.room.Gates[gate] != nil {
+			continue
+		}
+		a.limit = each.Rate.(*modelRate).limit
+		if level, _ := a.settled(); level < a.limit.Burst {
+			add("account %s %v", gate[len("s:"):], a)
+		}
+	}
+}
+
+// accountsLook has accounts look again that wait by a rate which is that of each: the old one's timer may be far ahead.
+func (m *model) accountsLook(name string, now int64) {
+	for account := range m.room.AccountsWaiting() {
+		if fairqueue.DefaultOf("s:"+account) == name {
+			m.arm("gs:"+account, now)
+		}
+	}
+}
+
+// freeWaiting wakes who waits at gates of downstreams under the cap of each, also where nothing runs that counts.
+func (m *model) freeWaiting(c *fairqueue.Pass, each string) {
+	for service := range m.room.WaitingFor() {
+		if fairqueue.DefaultOf("d:"+service) == each {
+			c.Freed("d:" + service)
+		}
+	}
+	for account := range m.room.AccountsWaiting() {
+		if fairqueue.DefaultOf("d:"+account) == each {
+			c.Freed("d:" + account)
+		}
+	}
+}

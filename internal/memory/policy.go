@@ -251,7 +251,7 @@ func (m *model) putPolicy(now int64, u *store.PolicyUpdate) error {
 	} else if m.usedFrom < 0 {
 		m.usedFrom = now
 	}
-	m.setCaps(c, gates)
+	m.setCaps(c, gates, now)
 	m.measure(wanted.pressured)
 	m.keep(u.Version, append([]byte{}, u.Text...))
 	m.auditAdd(now, store.AuditEntry{

@@ -109,6 +109,11 @@ func (m *model) lookAgain(c *fairqueue.Pass, now int64) {
 			}
 		}
 	}
+	for account := range m.room.AccountsWaiting() {
+		if _, armed := m.timers.Find("gs:" + account); armed {
+			m.timers.Put("gs:"+account, now)
+		}
+	}
 	for name := range m.room.Gates {
 		c.Freed(name)
 	}

@@ -157,8 +157,9 @@ func (m *model) peek(queue string, class, n int, of store.ClassState) store.Peek
 			next.Next = m.rowOf(jobOf(t.Next))
 		}
 		next.Next.Record.Job.Priority = of.Name
+		job := &next.Next.Record.Job
 		for _, name := range []store.GateName{
-			store.QueueGate(queue), store.TenantGate(t.Tenant), store.TenantQueueGate(t.Tenant, queue), store.DownstreamGate(next.Next.Record.Job.Downstream),
+			store.QueueGate(queue), store.TenantGate(t.Tenant), store.TenantQueueGate(t.Tenant, queue), store.DownstreamGate(job.Service()), store.DownstreamGate(job.Downstream),
 		} {
 			if g := m.room.Gates[string(name)]; g != nil && m.gateState(string(name), g).Shut() {
 				next.Behind = name

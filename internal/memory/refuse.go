@@ -127,7 +127,7 @@ func (a *admitting) uniqueHeld(c *store.Candidate, _ int64) *admission.Verdict {
 
 // parkedOut refuses a job whose downstream's breaker is not closed, when as many wait for it as may.
 func (a *admitting) parkedOut(c *store.Candidate, start int64) *admission.Verdict {
-	m, downstream := a.m, c.Job.Downstream
+	m, downstream := a.m, fairqueue.ServiceOf(c.Job.Downstream)
 	if downstream == "" || start > 0 || len(m.maxParked) == 0 || m.room.Gates["b:"+downstream] == nil {
 		return nil
 	}

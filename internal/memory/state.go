@@ -54,7 +54,7 @@ type model struct {
 	tokens    map[string]*modelJob     // jobs in ready streams, by the token of their entry
 	holding   map[holder][]*modelJob   // jobs in workers' hands, the oldest entry first
 	begun     map[string]*begun        // suspects that handlers have begun, by worker
-	probes    map[string][]*modelJob   // jobs in ready streams that were dispatched in a breaker's period, by downstream
+	probes    map[string][]*modelJob   // jobs in ready streams that were dispatched in a breaker's period, by service
 	unique    names.Keys
 	staying   map[string]*times.Times // unique keys that stay after their jobs, by tenant
 	ahead     map[string]*times.Times // downstreams of jobs that are put off, by tenant
@@ -93,6 +93,7 @@ type model struct {
 
 	gateNotes map[string]gateNote
 	adaptive  map[string]*adaptive        // limits that move by themselves, by their gates
+	accounts  map[string]*modelRate       // what is left of the rates of accounts that have none of their own, by their gates
 	suspended map[string]suspension       // by name
 	pressures map[string]*pressure        // queues that are measured
 	loads     map[string]store.WorkerLoad // of workers
@@ -101,7 +102,10 @@ type model struct {
 
 	alarms counts.Alarms // rates that were not usual
 
-	breakers map[string]*modelBreaker // by downstream
+	// accountsKept is how many accounts were left when those with full buckets went last.
+	accountsKept int
+
+	breakers map[string]*modelBreaker // by service
 	quiet    time.Duration
 	events   []store.BreakerEvent
 	// eventsGone is how many have left them.
@@ -207,7 +211,7 @@ func newModel() *model {
 		ahead: map[string]*times.Times{}, made: names.NewQueues(), results: names.NewResults(), left: map[string]int64{}, died: map[string]int64{},
 		unknownTypes: map[string]store.Unknown{}, workers: map[string]modelWorker{}, schedulers: map[string]int64{},
 		rights: names.Rights{}, semaphores: names.NewSemaphores(), told: map[string]string{}, followed: map[string]store.Death{}, ticks: map[string]int64{},
-		policy: policy{versions: map[int64][]byte{}}, settings: settingsIn(&store.PolicyUpdate{}), gateNotes: map[string]gateNote{}, adaptive: map[string]*adaptive{}, suspended: map[string]suspension{}, pressures: map[string]*pressure{}, loads: map[string]store.WorkerLoad{}, triggers: map[string]store.TriggerState{},
+		policy: policy{versions: map[int64][]byte{}}, settings: settingsIn(&store.PolicyUpdate{}), gateNotes: map[string]gateNote{}, adaptive: map[string]*adaptive{}, accounts: map[string]*modelRate{}, suspended: map[string]suspension{}, pressures: map[string]*pressure{}, loads: map[string]store.WorkerLoad{}, triggers: map[string]store.TriggerState{},
 		breakers: map[string]*modelBreaker{}, quiet: breaker.Quiet, dedup: defaultDedup,
 		depthFreed: map[tenantQueue]bool{}, happened: map[string]bool{}, moves: fairqueue.Moves, deadCap: mostLetters,
 	}

@@ -33,7 +33,7 @@ func (p place) row(record []string, width int) (Row, error) {
 	fault(present("tenant", r.Tenant, admission.ValidateTenant))
 	fault(present("type", r.Type, func(name string) error { return admission.ValidateName("type", name, false) }))
 	if r.Downstream != "" || p.downstream.otherwise == nil { // Without such a column nothing is called.
-		fault(present("downstream", r.Downstream, func(name string) error { return admission.ValidateName("downstream", name, false) }))
+		fault(present("downstream", r.Downstream, func(name string) error { return admission.ValidateDownstream("downstream", name, false) }))
 	}
 	r.Fails = strings.EqualFold(cell(p.status), failed)
 	var err error

@@ -200,6 +200,7 @@ var walkThemes = map[string][]string{
 	"alone":      {"admit", "admit", "gate", "read", "finish", "admit", "finish", "promote", "register", "cancel"},
 	"loads":      {"loads", "heartbeat", "rates", "heartbeat", "promote", "policy", "register", "reclaim"},
 	"semaphores": {"semaphore", "semaphore", "semaphore", "policy", "admit"},
+	"accounts":   {"admit", "read", "finish", "policy", "admit", "read", "promote", "gate", "report", "force", "look", "register", "cancel"},
 	"breakers":   {"report", "probe", "admit", "promote", "read", "finish", "register", "force"},
 }
 
@@ -221,7 +222,7 @@ func (w *walk) begin(bounds memory.Bounds) {
 		w.themes = []string{"", "losses", "letters", "spills", "breakers", "", "spills", "adaptive", "semaphores", "pressed", "loads", "limits", "algorithms"}
 	}
 	if w.theme = pick(w, "theme", w.themes); w.theme != "" {
-		w.gates, w.pools = cmp.Or(map[string]string{"breakers": "breakers", "adaptive": "all", "alone": "all"}[w.theme], "none"), walkPools[:1]
+		w.gates, w.pools = cmp.Or(map[string]string{"breakers": "breakers", "adaptive": "all", "alone": "all", "accounts": "all"}[w.theme], "none"), walkPools[:1]
 	}
 	if w.theme == "alone" {
 		w.pools = walkPools[2:]
@@ -235,7 +236,7 @@ func (w *walk) begin(bounds memory.Bounds) {
 		w.register()
 		w.promote()
 	}
-	if w.theme == "spills" || w.theme == "letters" || w.theme == "adaptive" || w.theme == "pressed" || w.theme == "loads" || w.gates != "lone" && w.number("governed", 0, 1) == 1 {
+	if w.theme == "spills" || w.theme == "letters" || w.theme == "adaptive" || w.theme == "accounts" || w.theme == "pressed" || w.theme == "loads" || w.gates != "lone" && w.number("governed", 0, 1) == 1 {
 		w.policy()
 	}
 }

@@ -17,3 +17,13 @@ func TestLoneJobsEqualTheModel(t *testing.T) {
 	t.Parallel()
 	conformHalves(t, redistest.Shared(t), "", conformanceSteps, "alone")
 }
+
+// walkAccounts are the downstreams of jobs that call a service for one of its accounts.
+var walkAccounts = []string{"api+x", "api+y", "api+z", "api+x", "api", "db+x", ""}
+
+// TestAccountsEqualTheModel is about jobs that call a service for one of its accounts: caps and rates of the service, of each account and of one,
+// and breakers, which are the service's.
+func TestAccountsEqualTheModel(t *testing.T) {
+	t.Parallel()
+	conform(t, redistest.Shared(t), "", conformanceSteps, false, "accounts")
+}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/buckets"
 	"github.com/headgate/headgate/internal/keyspace"
 	"github.com/headgate/headgate/internal/redisconn"
@@ -256,6 +257,7 @@ func (d *redisDump) gates() {
 			d.add("gate %s limit %s held %s", name, parts[0], parts[1])
 		}
 	}
+	d.accounts()
 	for name, n := range d.hash("runs") {
 		cut := strings.LastIndex(name, ":")
 		d.add("class %s runs %s of %s alone", name[:cut], n, name[cut+1:])
@@ -278,6 +280,32 @@ func (d *redisDump) gates() {
 		gate, line, _ := strings.Cut(rest, "|")
 		for _, z := range d.zset(key) {
 			d.add("parked %s line %s %s tag %.17g", gate, line, z.Member, z.Score)
+		}
+	}
+}
+
+// accounts tells of accounts that wait for a token, and whose rates are not full, where they have none of their own.
+func (d *redisDump) accounts() {
+	for _, name := range d.set("accounts") {
+		d.add("account %s waits", name)
+	}
+	for key, stored := range d.strings {
+		name, ok := strings.CutPrefix(key, "account:")
+		each := strings.Split(d.hash("gates")[store.DefaultGate(store.DownstreamRateGate(name))], "|")
+		if _, own := d.hash("gates")["s:"+name]; !ok || own || len(each) < 2 {
+			continue
+		}
+		rate, err := strconv.ParseFloat(each[0], 64)
+		check(d.tb, err)
+		burst, err := strconv.ParseInt(each[1], 10, 64)
+		check(d.tb, err)
+		now, err := strconv.ParseInt(d.state["bt"], 10, 64)
+		check(d.tb, err)
+		b, err := buckets.Parse(stored)
+		check(d.tb, err)
+		limit := buckets.Limit{Rate: admission.TokensPerSecond(rate), Burst: buckets.Micro(burst)}
+		if level, _ := buckets.Settle(buckets.Instant(now), 0, b, limit); level < limit.Burst {
+			d.add("account %s %s", name, stored)
 		}
 	}
 }

@@ -101,6 +101,9 @@ func (w *walk) gate() {
 	if w.gates == "lanes" {
 		names = []store.GateName{store.DownstreamGate("api"), store.DownstreamGate("api"), store.DownstreamGate("db"), store.TenantGate(walkTenants[0])}
 	}
+	if w.theme == "accounts" {
+		names = []store.GateName{"d:api", "d:api+x", "d:api+y", "d:db+x"}
+	}
 	g := store.Gate{
 		Name:  pick(w, "gate", names),
 		Limit: pick(w, "limit", []int{0, 0, 1, 2, store.Unlimited, store.Unlimited}), Then: pick(w, "then", []int{store.Unlimited, 1}),
@@ -188,10 +191,16 @@ func (w *walk) policy() {
 // drawCaps draws caps and rates, few of them, so that they go and come.
 func (w *walk) drawCaps() []store.Cap {
 	var caps []store.Cap
-	for _, name := range []store.GateName{
+	capped := []store.GateName{
 		store.QueueGate("mail"), store.TenantGate("ann"), store.TenantQueueGate("ann", "mail"), store.DownstreamGate("api"),
 		store.TenantGate(store.Every), store.TenantQueueGate(store.Every, "hook"), store.DownstreamGate(store.Every),
-	} {
+	}
+	rated := []store.GateName{store.TenantRateGate("ann"), store.TenantRateGate("bob"), store.DownstreamRateGate("api")}
+	if w.theme == "accounts" {
+		capped = append(capped[3:4:4], "d:*", "d:api+*", "d:api+x")
+		rated = []store.GateName{"s:api+*", "s:api+x", "s:db+*"}
+	}
+	for _, name := range capped {
 		moves := name == store.DownstreamGate("api") && (w.theme == "adaptive" || w.number("moves", 0, 1) == 1)
 		if w.gates == "all" && (w.number("capped", 0, 3) == 3 || w.theme == "adaptive" && moves) {
 			c := store.Cap{Gate: name, Limit: w.number("cap", 1, 3)}
@@ -203,9 +212,9 @@ func (w *walk) drawCaps() []store.Cap {
 			caps = append(caps, c)
 		}
 	}
-	for _, name := range []store.GateName{store.TenantRateGate("ann"), store.TenantRateGate("bob"), store.DownstreamRateGate("api")} {
+	for _, name := range rated {
 		moves := name == store.DownstreamRateGate("api") && w.number("rate moves", 0, 1) == 1
-		if w.gates == "all" && (w.number("rated", 0, 2) == 2 || w.theme == "adaptive" && moves) {
+		if w.gates == "all" && (w.number("rated", 0, 2) == 2 || w.theme == "adaptive" && moves || w.theme == "accounts" && w.number("rated too", 0, 1) == 1) {
 			c := store.Cap{Gate: name, Rate: admission.Limit{
 				Tokens: admission.Tokens(w.number("rate", 1, 9)), Per: pick(w, "rate per", []time.Duration{time.Second, 7 * time.Second}),
 				Burst: admission.Tokens(w.number("rate burst", 1, 3)),

@@ -32,10 +32,7 @@ func (w *walk) admit() {
 		j := admission.NewJob(walkTenants[tenant], pick(w, "queue", few(w, walkQueues)), "t", make([]byte, pick(w, "size", []int{0, 0, 0, 100, 300, store.LargePayload + 1})))
 		j.ID = fmt.Sprintf("j%d", w.number("id", 0, 400))
 		j.Priority = admission.DefaultClasses()[class].Name
-		j.Downstream = pick(w, "downstream", walkDownstreams)
-		if w.theme == "adaptive" {
-			j.Downstream = "api"
-		}
+		j.Downstream = pick(w, "downstream", w.downstreams())
 		j.Cost = admission.Tokens(w.number("cost", 1, 5))
 		j.MaxAttempts = w.number("attempts", 0, 3)
 		if w.number("dated", 0, 2) == 0 {
@@ -132,6 +129,17 @@ func (w *walk) shed(c *store.Candidate) {
 	if from := w.sheds[shedding{c.Job.Queue, slices.Index(walkTenants, c.Job.Tenant), c.Class}]; from[0] > 0 {
 		c.ShedFrom, c.ShedOverFrom, c.Tier = from[0], from[1], "tier of "+c.Job.Tenant
 	}
+}
+
+// downstreams are what jobs call.
+func (w *walk) downstreams() []string {
+	switch w.theme {
+	case "adaptive":
+		return []string{"api"}
+	case "accounts":
+		return walkAccounts
+	}
+	return walkDownstreams
 }
 
 // plainJob draws a job that owns nothing but its record, of few tenants, of one where its lanes matter.

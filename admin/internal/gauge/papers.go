@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/load"
 	"github.com/headgate/headgate/internal/shown"
 	"github.com/headgate/headgate/store"
@@ -75,7 +76,7 @@ func (n *named) collect(to chan<- prometheus.Metric, queues []store.QueueState, 
 	slices.SortFunc(n.gates, func(a, b store.GateState) int { return cmp.Compare(a.Name, b.Name) })
 	for _, g := range n.gates {
 		name, is := strings.CutPrefix(string(g.Name), string(store.DownstreamGate("")))
-		if !is || g.Burst > 0 {
+		if _, ofAccount := admission.ServiceOf(name); !is || ofAccount || g.Burst > 0 {
 			continue
 		}
 		if downstreams++; downstreams > MaxDownstreams {

@@ -20,6 +20,9 @@ func TestThePapersNamesAreExported(t *testing.T) {
 	must(t, err)
 	admit(t, s, func(n int) string { return []string{"mail", "sms"}[n%2] }, 2, 5)
 	caps := []store.Cap{{Gate: store.DownstreamGate("smtp"), Limit: 7}}
+	for n := range 100 { // Accounts are no labels, and take the place of none.
+		caps = append(caps, store.Cap{Gate: store.DownstreamGate(fmt.Sprint("shopify+shop-", n)), Limit: 1000})
+	}
 	for n := range MaxDownstreams {
 		caps = append(caps, store.Cap{Gate: store.DownstreamGate(fmt.Sprint("zz", n)), Limit: 1})
 	}

@@ -14,7 +14,7 @@ type gate struct {
 	downstream string
 }
 
-func (l *leased) gate() gate { return gate{l.index, l.Job.Downstream} }
+func (l *leased) gate() gate { return gate{l.index, l.Job.Service()} }
 
 // gates are the breakers of what a page of leases calls.
 type gates map[gate]store.BreakerState
@@ -53,7 +53,7 @@ func (a *Sessions) leaseProbe(ctx context.Context, s session, l *leased, state s
 	if state.State != breaker.HalfOpen || len(a.parts) == 1 {
 		return true
 	}
-	ok, err := a.config.Store.LeaseRight(ctx, l.Job.Downstream, s.probeToken(l), state.Limit, state.ProbeTimeout+probeSlack)
+	ok, err := a.config.Store.LeaseRight(ctx, l.Job.Service(), s.probeToken(l), state.Limit, state.ProbeTimeout+probeSlack)
 	if err != nil {
 		a.config.Missed("a probe is not leased, its job goes back", err)
 	}
@@ -65,7 +65,7 @@ func (a *Sessions) returnProbe(ctx context.Context, s session, l *leased) {
 	if l.Period == 0 || l.Job.Downstream == "" || len(a.parts) == 1 {
 		return
 	}
-	if err := a.config.Store.ReturnRight(ctx, l.Job.Downstream, s.probeToken(l)); err != nil {
+	if err := a.config.Store.ReturnRight(ctx, l.Job.Service(), s.probeToken(l)); err != nil {
 		a.config.Missed("a probe is not given back", err)
 	}
 }

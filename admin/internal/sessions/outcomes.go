@@ -65,12 +65,12 @@ func (a *Sessions) callOf(ctx context.Context, s session, l *leased, o outcome, 
 	if l.Job.Downstream == "" || o == unsaid {
 		return nil, nil //nolint:nilnil // as it says
 	}
-	state, err := l.part.Breaker(ctx, l.Job.Downstream)
+	state, err := l.part.Breaker(ctx, l.Job.Service())
 	if err != nil && !errors.Is(err, store.ErrNoBreaker) {
 		return nil, err
 	}
 	c := &call{sessions: a, state: state, lease: l, reporter: s.worker, outcome: o, ran: f.Ran, text: f.Text}
-	c.rules, c.origin, c.version = a.breakerRules(l.Job.Downstream)
+	c.rules, c.origin, c.version = a.breakerRules(l.Job.Service())
 	if c.cut() {
 		return nil, nil //nolint:nilnil // as it says
 	}
@@ -154,7 +154,7 @@ func (c *call) tellOthers(ctx context.Context, reporter string, number uint64) {
 		if i == c.lease.index {
 			return nil
 		}
-		state, err := part.Breaker(ctx, c.lease.Job.Downstream)
+		state, err := part.Breaker(ctx, c.lease.Job.Service())
 		if err = unless(store.ErrNoBreaker, err); err != nil || !beganUnder(state, c.lease.began()) {
 			return err
 		}
@@ -181,7 +181,7 @@ func (c *call) report(ctx context.Context, part store.Partition, reporter string
 	}
 	report := breaker.Report{Sequence: number, Period: period, Counts: counts, Streak: counts.Failures, Origin: c.origin, Version: c.version}
 	report.Tenants = []breaker.TenantCounts{{Tenant: breaker.TenantNumber(c.lease.Job.Tenant), Counts: counts, Streak: counts.Failures}}
-	outcomes := store.Outcomes{Downstream: c.lease.Job.Downstream, Config: config, Report: report, Ran: c.ran}
+	outcomes := store.Outcomes{Downstream: c.lease.Job.Service(), Config: config, Report: report, Ran: c.ran}
 	if c.outcome == failed {
 		outcomes.Errors = []store.CallError{{Text: c.text, Count: 1}}
 	}

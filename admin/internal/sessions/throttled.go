@@ -46,7 +46,7 @@ func (a *Sessions) throttled(ctx context.Context, s session, held *leased, said 
 	if downstream == "" || now == nil {
 		return
 	}
-	if now.DispatchMoves(downstream) {
+	if now.DispatchMoves(downstream) { // Those of an account do not: it is its own quota that is used up.
 		if err := a.tellRefused(ctx, s, downstream, now); err != nil {
 			a.config.Missed("a call over HTTP that its downstream refused is not counted everywhere", err)
 		}

@@ -149,6 +149,8 @@ export type Decision = {
   wait_time_ms: number;
 };
 
+export type DownstreamName = string;
+
 export type Duration = string;
 
 export type Ended = {
@@ -234,7 +236,7 @@ export type NewJob = {
   /** The latest start */
   deadline?: Time;
   delay?: Duration;
-  downstream?: LongName;
+  downstream?: DownstreamName;
   headers?: Record<string, string>;
   id?: JobID;
   max_attempts?: number;

@@ -55,8 +55,9 @@ end
 -- entry_leave gives back what a job that leaves a ready stream held for its downstream.
 local function entry_leave(pool_id, downstream)
   if downstream == '' then return end
-  hold_add(pool_id, downstream, -1)
-  local name = pool_id .. ':' .. downstream
+  local service = service_of(downstream)
+  hold_add(pool_id, service, -1)
+  local name = pool_id .. ':' .. service
   call.shelf_freed[name] = (call.shelf_freed[name] or 0) + 1
 end
 
@@ -66,7 +67,7 @@ local function entry_release(pool_id, key, rec, plain)
   local r = record_read(rec)
   local downstream = sub(r.lane, 2)
   entry_leave(pool_id, downstream)
-  if not plain and downstream ~= '' then mark_release(key, 'b:' .. downstream) end
+  if not plain and downstream ~= '' then mark_release(key, 'b:' .. service_of(downstream)) end
   local tenant = key_split(key)
   local names = cap_names(r.queue, tenant, downstream)
   gates_load(names)

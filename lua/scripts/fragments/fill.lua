@@ -195,16 +195,16 @@ end
 -- park_lane parks a lane if one of the gates of its downstream is closed, or if it goes on the shelf. It leaves the units of
 -- other gates to others.
 local function park_lane(pool, cl, x, lane, stops, now)
-  local downstream = sub(lane, 2)
+  local service = service_of(sub(lane, 2))
   if not (stops[1] and waiter_park(cl, stops, x.tag, x.name .. ':' .. lane, now)) then
-    if not must_shelve(pool, downstream) then return false end
-    gate_park('h:' .. downstream, cl.c - 1, cl.q.name, x.tag, x.name .. ':' .. lane)
+    if not must_shelve(pool, service) then return false end
+    gate_park('h:' .. service, cl.c - 1, cl.q.name, x.tag, x.name .. ':' .. lane)
   end
   local lanes = lanes_key(cl, x.name)
   local head = redis.call('ZRANGE', lane_key(cl, x.name, lane), 0, 0, 'WITHSCORES')
   redis.call('ZADD', lanes, format('%d', score_of(head[2]) + BLOCKED), lane)
   lane_vanished(lane)
-  if pool.others ~= downstream then pool.others = nil end -- Without this lane there may be none that runs beside another downstream's.
+  if pool.others ~= service then pool.others = nil end -- Without this lane there may be none that runs beside another downstream's.
   if x.lane ~= '*' then
     plan_leave(cl, x, 'b')
   else
@@ -302,8 +302,9 @@ local function serve(pool, cl, x, now)
     if gate_kinds().q then gates_pass(pick, { 'q:' .. q.name }) end
     if reserve_before(q.name, cl.c) then gates_pass(pick, { 'o:' .. q.name }) end
   end
-  hold_add(pool.id, downstream, 1)
-  shelf_passed(pool, downstream)
+  local service = service_of(downstream)
+  hold_add(pool.id, service, 1)
+  shelf_passed(pool, service)
   q.dispatched = q.dispatched + 1
   call.picks[#call.picks + 1] = pick
   return true
@@ -388,7 +389,7 @@ local function picks_write()
     local period = call.picks[i].period
     records[i] = records[i] or record_stands_in(call.picks[i])
     if period then
-      redis.call('HSET', keys.marks, job_keys[i], format('%s|%d|%s', period, state_num('bt'), call.picks[i].downstream))
+      redis.call('HSET', keys.marks, job_keys[i], format('%s|%d|%s', period, state_num('bt'), service_of(call.picks[i].downstream)))
       state_add('nm', 1)
       redis.call('XADD', call.picks[i].pool.key, '*', 'j', job_keys[i], 'r', records[i], 'p', period)
     elseif uncounted ~= '' and not call.picks[i].counted then

@@ -17,16 +17,19 @@ end
 
 -- gate: the one mechanism of pause, breaker, cap and rate. Names, in the order in which they are asked, and what `gates`
 -- maps them to:
---   q:QUEUE, t:TENANT, u:TENANT:QUEUE, d:DOWNSTREAM   "limit|held|until|then|reason": at most `limit` jobs in ready
+--   q:QUEUE, t:TENANT, u:TENANT:QUEUE, d:SERVICE, d:SERVICE+ACCOUNT   "limit|held|until|then|reason": at most `limit` jobs in ready
 --                   streams, 0 is a pause, NO_SHARE shut too (share.lua); `until` (microseconds, 0 for ever) `then` is the
 --                   limit, empty for none
---   t:*, u:*:QUEUE, d:*         the same for each that has none of its own, whose held is kept as "*|held"
---   b:DOWNSTREAM                "limit|held|period": a breaker; only jobs dispatched in the period count
+--   t:*, u:*:QUEUE, d:*, d:SERVICE+*   the same for each that has none of its own, whose held is kept as "*|held"
+--   b:SERVICE                   "limit|held|period": a breaker; only jobs dispatched in the period count
 --   o:QUEUE         "SLOTS:CLASSES|held", SLOTS%:CLASSES of as many percent: slots that only the classes of these places, from 0, by
 --                   commas, may take; with ~ before the colon others do while none of those waits. held are the jobs of the others
---   r:TENANT, s:DOWNSTREAM      "rate|burst|bucket": dispatches a second, in the units of bucket.lua
--- Lanes wait at h:DOWNSTREAM too, of which wake.lua tells; `shelves` is the SET of those downstreams, `nh` how many.
--- `ng` says how many there are of each kind, so that kinds of which there are none cost nothing, and names the downstreams
+--   r:TENANT, s:SERVICE, s:SERVICE+ACCOUNT   "rate|burst|bucket": dispatches a second, in the units of bucket.lua
+--   s:SERVICE+*                 the same for each account that has none of its own, whose bucket is account:SERVICE+ACCOUNT while it is not
+--                   full, with a TTL; `accounts` is the SET of accounts at whose own gates somebody waits
+-- A downstream is a service, or SERVICE+ACCOUNT: what is of all accounts, breaker, shelf and what is counted by downstream, goes by the service.
+-- Lanes wait at h:SERVICE too, of which wake.lua tells; `shelves` is the SET of those services, `nh` how many.
+-- `ng` says how many there are of each kind, so that kinds of which there are none cost nothing, and names the services
 -- with a b: where these have been few since there was none, so that others cost nothing either: b1t20v7|api. With each cap that
 -- is new (q, t, u, d, o) their version v rises; `gv` keeps it where there are none. Waiters
 -- stand in gw:GATE|CLASS:QUEUE by their tags; gq:GATE names the CLASS:QUEUE that have some. `marks` maps a job that
@@ -34,7 +37,13 @@ end
 local DISPATCH = 1000000
 local GATES_AT_ONCE = 1000 -- even, and below what unpack can return
 local NO_GATES = {}
--- ill is the set of downstreams with a b:, false where it is not known
+-- ill is the set of services with a b:, false where it is not known
+
+-- service_of returns the service of a downstream: all of it where no account is named.
+local function service_of(downstream)
+  local at = string.find(downstream, '+', 1, true)
+  return at and sub(downstream, 1, at - 1) or downstream
+end
 
 -- gate_kinds needs `ng` loaded.
 local function gate_kinds()
@@ -53,7 +62,11 @@ local function gate_default(name)
   local kind = byte(name)
   if kind == 117 then return 'u:*' .. sub(name, string.find(name, ':', 3, true), -1) end
   if kind == 116 then return 't:*' end
-  if kind == 100 then return 'd:*' end
+  if kind == 100 or kind == 115 then
+    local at = string.find(name, '+', 1, true)
+    if at then return sub(name, 1, at) .. '*' end
+    return kind == 100 and 'd:*' or nil
+  end
 end
 
 local function gate_is_rate(name)
@@ -71,6 +84,20 @@ local function reserve_parse(spec, held)
   return g
 end
 
+-- account_rate returns the rate of an account that has none of its own, by that of each.
+local ACCOUNT_KEPT = 60000 -- milliseconds for which its bucket is kept beyond the time that it needs to be full
+local function account_rate(name, each)
+  local stored = redis.call('GET', call.prefix .. 'account:' .. sub(name, 3))
+  local level, stamp = bucket_settle(stored, each.rate, each.burst, 0, state_num('bt'))
+  return { rate = each.rate, burst = each.burst, level = level, stamp = stamp, default = true }
+end
+
+local function account_write(name, g)
+  local span = (g.burst - g.level) / g.rate
+  redis.call('SET', call.prefix .. 'account:' .. sub(name, 3), bucket_text(g.level, g.stamp, span, g.rate), 'PX',
+    format('%d', ceil(span / 1000) + ACCOUNT_KEPT))
+end
+
 -- gate_parse returns the gate of a value, false for none: that of all where there is no value.
 local function gate_parse(name, v)
   local limit, held, rest = '*', 0, nil
@@ -78,6 +105,7 @@ local function gate_parse(name, v)
   if limit == '*' then
     local default = gate_default(name)
     local g = default and default ~= name and gate(default)
+    if g and g.burst then return account_rate(name, g) end
     return g and { limit = g.limit, held = tonumber(held), default = true } or false
   end
   if byte(name) == 111 then return reserve_parse(limit, tonumber(held)) end
@@ -140,11 +168,17 @@ local function lane_gates(downstream, of)
   if downstream == '' then return NO_GATES end
   local names = not of and call.lane_names[downstream]
   if names then return names end
-  local k = of or gate_kinds()
+  local k, service = of or gate_kinds(), service_of(downstream)
   names = {}
-  if k.d then names[#names + 1] = 'd:' .. downstream end
-  if k.b and (of or not call.ill or call.ill[downstream]) then names[#names + 1] = 'b:' .. downstream end
-  if k.s then names[#names + 1] = 's:' .. downstream end
+  if k.d then
+    names[1] = 'd:' .. service
+    if service ~= downstream then names[2] = 'd:' .. downstream end
+  end
+  if k.b and (of or not call.ill or call.ill[service]) then names[#names + 1] = 'b:' .. service end
+  if k.s then
+    names[#names + 1] = 's:' .. service
+    if service ~= downstream then names[#names + 1] = 's:' .. downstream end
+  end
   if not of then call.lane_names[downstream] = names end
   return names
 end
@@ -162,7 +196,7 @@ local function gate_pass(name)
 end
 
 local function gate_text(g)
-  if g.default then return format('*|%d', g.held) end
+  if g.default and not g.burst then return format('*|%d', g.held) end
   if g.spec then return format('%s|%d', g.spec, g.held) end
   if g.burst then return format('%.17g|%d|%s', g.rate, g.burst, bucket_text(g.level, g.stamp, (g.burst - g.level) / g.rate, g.rate)) end
   return format('%d|%d|%s', g.limit, g.held, g.rest)
@@ -173,7 +207,10 @@ local function gates_write()
   local texts, gone = {}, {}
   for name in pairs(call.gates_dirty) do
     local g = call.gates[name]
-    if g and (g.held ~= 0 or not g.default) then
+    if g and g.default and g.burst then
+      account_write(name, g)
+      if g.was_own then gone[#gone + 1] = name end
+    elseif g and (g.held ~= 0 or not g.default) then
       texts[#texts + 1] = name
       texts[#texts + 1] = gate_text(g)
     else
@@ -190,6 +227,7 @@ local function gate_park(name, class, queue, tag, member)
   redis.call('ZADD', call.prefix .. 'gw:' .. name .. '|' .. line, format('%.17g', tag), member)
   redis.call('SADD', call.prefix .. 'gq:' .. name, line)
   if byte(name) == 104 and redis.call('SADD', keys.shelves, sub(name, 3)) == 1 then state_add('nh', 1) end
+  if match(name, '^[ds]:[^+]*%+') then redis.call('SADD', keys.accounts, sub(name, 3)) end
 end
 
 -- gate_tidy forgets a line of a gate whose last waiter has gone.
@@ -198,6 +236,10 @@ local function gate_tidy(name, line)
   redis.call('SREM', call.prefix .. 'gq:' .. name, line)
   if byte(name) == 104 and redis.call('EXISTS', call.prefix .. 'gq:' .. name) == 0 then
     state_add('nh', -redis.call('SREM', keys.shelves, sub(name, 3)))
+  end
+  if match(name, '^[ds]:[^+]*%+') then
+    local account = sub(name, 3)
+    if redis.call('EXISTS', call.prefix .. 'gq:s:' .. account, call.prefix .. 'gq:d:' .. account) == 0 then redis.call('SREM', keys.accounts, account) end
   end
 end
 
@@ -245,7 +287,11 @@ local function gate_remove(name)
   if not g or g.default then return end
   gate_count(name, -1)
   local all = default and default ~= name and gate(default)
-  call.gates[name] = all and { limit = all.limit, held = g.held, default = true } or false
+  if all and all.burst then
+    call.gates[name] = { rate = all.rate, burst = all.burst, level = math.min(g.level, all.burst), stamp = state_num('bt'), default = true, was_own = true }
+  else
+    call.gates[name] = all and { limit = all.limit, held = g.held, default = true } or false
+  end
   call.gates_dirty[name] = true
 end
 
@@ -255,7 +301,11 @@ local function cap_names(queue, tenant, downstream, of)
   if k.q then names[#names + 1] = 'q:' .. queue end
   if k.t then names[#names + 1] = 't:' .. tenant end
   if k.u then names[#names + 1] = 'u:' .. tenant .. ':' .. queue end
-  if k.d and downstream ~= '' then names[#names + 1] = 'd:' .. downstream end
+  if k.d and downstream ~= '' then
+    local service = service_of(downstream)
+    names[#names + 1] = 'd:' .. service
+    if service ~= downstream then names[#names + 1] = 'd:' .. downstream end
+  end
   return names
 end
 

@@ -7,8 +7,8 @@
 --                         behind gates, or * for none or several (behind a gate of the tenant, any number); modes:
 --                         a runnable, b all lanes behind gates, t behind a gate of the tenant
 --   lanes:CQ:TENANT       ZSET of the lanes that ten does not name, by head score; one behind a gate at + BLOCKED
---   waits                 HASH downstream → how many jobs wait for it in lanes
---   runs                  HASH CQ:DOWNSTREAM → how many runnable tenants have one open lane, which is of that downstream
+--   waits                 HASH service → how many jobs wait for it in lanes
+--   runs                  HASH CQ:SERVICE → how many runnable tenants have one open lane, which is of that service
 --   wide                  ZSET CQ:TENANT by how many lanes it has, from WIDE_FROM on; `wl` counts them
 local BLOCKED = 4e15
 local LANE_CAP = 4096
@@ -29,15 +29,15 @@ end
 local function waiting_add(cl, lane, n)
   cl.q.waiting[cl.c] = cl.q.waiting[cl.c] + n
   if #lane > 1 then
-    local downstream = sub(lane, 2)
-    call.waits[downstream] = (call.waits[downstream] or 0) + n
+    local service = service_of(sub(lane, 2))
+    call.waits[service] = (call.waits[service] or 0) + n
   end
 end
 
 -- runs_add counts runnable tenants of one open lane.
 local function runs_add(cl, lane, n)
   if lane == '*' or #lane == 1 then return end
-  local name = cl.cq .. ':' .. sub(lane, 2)
+  local name = cl.cq .. ':' .. service_of(sub(lane, 2))
   call.runs[name] = (call.runs[name] or 0) + n
 end
 
@@ -62,8 +62,8 @@ end
 
 local function waits_write()
   widths_write()
-  for downstream, n in pairs(call.waits) do
-    if n ~= 0 and redis.call('HINCRBY', keys.waits, downstream, n) == 0 then redis.call('HDEL', keys.waits, downstream) end
+  for service, n in pairs(call.waits) do
+    if n ~= 0 and redis.call('HINCRBY', keys.waits, service, n) == 0 then redis.call('HDEL', keys.waits, service) end
   end
   for name, n in pairs(call.runs) do
     if n ~= 0 and redis.call('HINCRBY', keys.runs, name, n) == 0 then redis.call('HDEL', keys.runs, name) end
@@ -270,7 +270,7 @@ local function lane_shrunk(cl, tenant, lane)
   redis.call('ZREM', lanes, lane)
   lane_counted(cl, tenant)
   if blocked then
-    gate_forget('h:' .. sub(lane, 2), cl.c - 1, cl.q.name, tenant .. ':' .. lane)
+    gate_forget('h:' .. service_of(sub(lane, 2)), cl.c - 1, cl.q.name, tenant .. ':' .. lane)
     for _, name in ipairs(lane_gates(sub(lane, 2), EVERY_KIND)) do gate_forget(name, cl.c - 1, cl.q.name, tenant .. ':' .. lane) end
   elseif x.mode == 'a' then
     lane_vanished(lane)

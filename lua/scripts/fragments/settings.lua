@@ -52,9 +52,9 @@ local function rate_want(name, text)
   local g = gate(name)
   if not text then return gate_remove(name) end
   local rate, burst = match(text, '^([^|]+)|(%d+)$')
-  if not g then
+  if not g or g.default then
     gate_count(name, 1)
-    g = { level = tonumber(burst) }
+    g = { level = g and g.level < g.burst and g.level or tonumber(burst) } -- An account whose rate was that of each and full has a full one.
     call.gates[name] = g
   end
   g.rate, g.burst = tonumber(rate), tonumber(burst)
@@ -134,17 +134,27 @@ local function default_changed(name, was)
       call.freed[covered] = true
     end
   end
+  for _, waited_for in ipairs(name == 'd:*' and redis.call('HKEYS', keys.waits) or match(name, '^d:.*%+%*$') and redis.call('SMEMBERS', keys.accounts) or {}) do
+    if gate_default('d:' .. waited_for) == name then call.freed['d:' .. waited_for] = true end -- Also where nothing runs that counts.
+  end
+end
+
+-- accounts_look has accounts look again that wait by a rate which is that of each: the old one's timer may be far ahead.
+local function accounts_look(name, now)
+  for _, account in ipairs(redis.call('SMEMBERS', keys.accounts)) do
+    if gate_default('s:' .. account) == name then due_add(keys.due, now, 'gs:' .. account) end
+  end
 end
 
 -- defaults_first orders names of gates: first those of all that have none of their own.
 local function defaults_first(a, b)
-  local first, second = match(a, ':%*') ~= nil, match(b, ':%*') ~= nil
+  local first, second = gate_default(a) == a, gate_default(b) == b
   if first ~= second then return first end
   return a < b
 end
 
 -- caps_apply makes gates of caps and rates what is wanted: first those of all that have none of their own.
-local function caps_apply(wanted, names)
+local function caps_apply(wanted, names, now)
   local before, covered = {}, {}
   call.entries = nil
   local all = names
@@ -160,12 +170,13 @@ local function caps_apply(wanted, names)
   table.sort(names, defaults_first)
   local loaded
   for _, name in ipairs(names) do
-    if not loaded and not match(name, ':%*') then
+    if not loaded and gate_default(name) ~= name then
       gates_load(names)
       loaded = true
     end
     if gate_is_rate(name) then
       rate_want(name, wanted[name])
+      if gate_default(name) == name then accounts_look(name, now) end
     else
       if gate_default(name) == name then
         before[name] = gate(name)
@@ -268,7 +279,7 @@ local function settings_apply(list, edit, now)
     end
   end
   call.queues, call.bounds = {}, {}
-  if #names > 0 then caps_apply(wanted, names) end
+  if #names > 0 then caps_apply(wanted, names, now) end
   for to in pairs(touched) do
     local n = redis.call('HLEN', keys[to[1]])
     state_set(to[2], n > 0 and n)

@@ -120,6 +120,7 @@ local function look_again(now)
   for _, downstream in ipairs(redis.call('SMEMBERS', keys.breakers)) do timers[#timers + 1] = 'b' .. downstream end
   for id in string.gmatch(state_get('pools') or '', '%S+') do timers[#timers + 1] = 'f' .. id end
   for _, name in ipairs(redis.call('SMEMBERS', keys.spills)) do timers[#timers + 1] = 'o' .. name end
+  for _, account in ipairs(redis.call('SMEMBERS', keys.accounts)) do timers[#timers + 1] = 'gs:' .. account end
   for _, timer in ipairs(timers) do redis.call('ZADD', keys.due, 'XX', format('%d', now), timer) end
   for _, name in ipairs(redis.call('HKEYS', keys.gates)) do call.freed[name] = true end
   for _, downstream in ipairs(redis.call('SMEMBERS', keys.shelves)) do call.freed['h:' .. downstream] = true end

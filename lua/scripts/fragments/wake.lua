@@ -116,16 +116,16 @@ local function gate_wake(name, now, most, only, from)
   return left
 end
 
--- holds: HASH POOL:DOWNSTREAM → how many entries of the pool's ready stream call the downstream.
+-- holds: HASH POOL:SERVICE → how many entries of the pool's ready stream call the service.
 
-local function hold_add(pool_id, downstream, n)
-  if downstream == '' then return end
-  local name = pool_id .. ':' .. downstream
+local function hold_add(pool_id, service, n)
+  if service == '' then return end
+  local name = pool_id .. ':' .. service
   call.hold_changes[name] = (call.hold_changes[name] or 0) + n
 end
 
-local function hold_count(pool_id, downstream)
-  local name = pool_id .. ':' .. downstream
+local function hold_count(pool_id, service)
+  local name = pool_id .. ':' .. service
   if not call.holds[name] then call.holds[name] = tonumber(redis.call('HGET', keys.holds, name) or 0) end
   return call.holds[name] + (call.hold_changes[name] or 0)
 end
@@ -138,29 +138,29 @@ local function holds_write()
   call.holds, call.hold_changes = {}, {}
 end
 
--- shelf: a downstream that hangs must not take every slot. While a pool holds a SHARE of its slots for one downstream and
--- has other tenants that are runnable, lanes of that downstream that come to the head go on the shelf: they wait at
--- h:DOWNSTREAM, as behind a gate. One comes back for each entry that leaves, as far as the share goes, and for each
+-- shelf: a service that hangs must not take every slot. While a pool holds a SHARE of its slots for one service and
+-- has other tenants that are runnable, lanes of that service that come to the head go on the shelf: they wait at
+-- h:SERVICE, as behind a gate. One comes back for each entry that leaves, as far as the share goes, and for each
 -- dispatch beyond it; and as many as there is room for when the pool has no other work.
 local SHARE = 0.5
 
-local function share_left(pool, downstream)
-  return math.max(1, floor(pool.slots * SHARE)) - hold_count(pool.id, downstream)
+local function share_left(pool, service)
+  return math.max(1, floor(pool.slots * SHARE)) - hold_count(pool.id, service)
 end
 
--- others_run reports whether the pool has a runnable tenant that does not call the downstream alone. pool.others keeps what
+-- others_run reports whether the pool has a runnable tenant that does not call the service alone. pool.others keeps what
 -- was found until a move changes it.
-local function others_run(pool, downstream)
-  if pool.others == downstream then return true end
+local function others_run(pool, service)
+  if pool.others == service then return true end
   for i = 1, pool.n do
     local q = queue_open(pool.queues[i])
     for c = 1, q.n do
       local cl = class_open(q, c)
-      local name = cl.cq .. ':' .. downstream
+      local name = cl.cq .. ':' .. service
       local alone = tonumber(redis.call('HGET', keys.runs, name) or 0) + (call.runs[name] or 0)
       local leaving = cl.plan and #cl.plan.gone or 0
       if redis.call('ZCARD', cl.act) - leaving > alone and not (gates_any() and gate_closed('q:' .. q.name)) then
-        pool.others = downstream
+        pool.others = service
         return true
       end
     end
@@ -168,14 +168,14 @@ local function others_run(pool, downstream)
   return false
 end
 
-local function must_shelve(pool, downstream)
-  return not pool.idle and share_left(pool, downstream) <= 0 and others_run(pool, downstream)
+local function must_shelve(pool, service)
+  return not pool.idle and share_left(pool, service) <= 0 and others_run(pool, service)
 end
 
 -- shelf_passed lets a lane come back for a dispatch beyond the share.
-local function shelf_passed(pool, downstream)
-  if downstream ~= '' and state_num('nh') > 0 and share_left(pool, downstream) < 0 then
-    call.shelf_more[downstream] = (call.shelf_more[downstream] or 0) + 1
+local function shelf_passed(pool, service)
+  if service ~= '' and state_num('nh') > 0 and share_left(pool, service) < 0 then
+    call.shelf_more[service] = (call.shelf_more[service] or 0) + 1
   end
 end
 
@@ -196,9 +196,9 @@ local function pools_idle(now)
   for _, id in ipairs(ids) do
     local pool, only = call.pools[id], {}
     for i = 1, pool.n do only[pool.queues[i]] = true end
-    local downstreams = redis.call('SMEMBERS', keys.shelves)
-    table.sort(downstreams)
-    for _, name in ipairs(downstreams) do woken = woken + gate_wake('h:' .. name, now, pool.room, only) end
+    local services = redis.call('SMEMBERS', keys.shelves)
+    table.sort(services)
+    for _, name in ipairs(services) do woken = woken + gate_wake('h:' .. name, now, pool.room, only) end
     pool.idle, call.refill_pools[id] = true, true
   end
   return woken > 0
@@ -207,14 +207,14 @@ end
 -- freed: gates that have a unit more, or are gone, wake their waiters before the fill: name → true, or the line from which on.
 
 -- shelves_pass_on lets a lane come back for each entry that left, as far as the share goes. shelf_freed counts them by
--- pool and downstream.
+-- pool and service.
 local function shelves_pass_on(now)
   if not next(call.shelf_freed) then return end
   for _, name in ipairs(names_sorted(call.shelf_freed)) do
-    local id, downstream = match(name, '^([^:]*):(.*)$')
+    local id, service = match(name, '^([^:]*):(.*)$')
     local pool = state_num('nh') > 0 and pool_open(id)
-    local units = pool and math.min(call.shelf_freed[name], share_left(pool, downstream)) or 0
-    if units > 0 then gate_wake('h:' .. downstream, now, units) end
+    local units = pool and math.min(call.shelf_freed[name], share_left(pool, service)) or 0
+    if units > 0 then gate_wake('h:' .. service, now, units) end
   end
   call.shelf_freed = {}
 end

@@ -143,7 +143,7 @@ end
 
 -- parked returns the refusal of a job whose downstream's breaker is not closed, when as many wait for it as may.
 local function parked_refusal(job)
-  local downstream = sub(record_lane(job.rec), 2)
+  local downstream = service_of(sub(record_lane(job.rec), 2))
   local g = downstream ~= '' and gate('b:' .. downstream)
   if not g or job.start then return nil end
   local parking = call.parkings[downstream]
@@ -222,8 +222,9 @@ local function gates_apart(path, downstream)
   if not gates_any() then return true end
   if state_num('nh') > 0 then return false end
   local counts, names = match(state_get('ng'), '^([^|]*)(.*)$')
+  local service = service_of(downstream)
   if match(counts, '^b%d+$') and (downstream == '' or names ~= '') then
-    return downstream == '' or not string.find(names .. '|', '|' .. downstream .. '|', 1, true)
+    return downstream == '' or not string.find(names .. '|', '|' .. service .. '|', 1, true)
   end
   local names = counted_names(path.queue, path.tenant, downstream)
   if gate_kinds().r then names[#names + 1] = 'r:' .. path.tenant end
@@ -249,7 +250,7 @@ local function straight(job)
   state_add('seq', 1)
   pattern_commit(q, job.path.class)
   q.dispatched, q.touched = 1, true
-  hold_add(id, downstream, 1)
+  hold_add(id, service_of(downstream), 1)
   call.picks[1] = { pool = pool, key = job.key, downstream = downstream, record = job.stamped }
   return true
 end

@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/rs/zerolog"
 
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/outage"
 	"github.com/headgate/headgate/store"
@@ -92,6 +93,8 @@ type Breakers struct {
 		guards map[string]*Guard
 		// dirty is the guards with something to report.
 		dirty map[*Guard]bool
+		// held is until when accounts are held back by what this worker has told, at most maxBreakers.
+		held map[string]breaker.Instant
 	}
 }
 
@@ -251,7 +254,8 @@ func (b *Breakers) TryAcquire(ctx context.Context, downstream, tenant string, pe
 	if downstream == "" {
 		return nil, true
 	}
-	g := b.GuardOf(downstream)
+	service, ofAccount := admission.ServiceOf(downstream)
+	g := b.GuardOf(service)
 	if g == nil {
 		return nil, true
 	}
@@ -261,6 +265,9 @@ func (b *Breakers) TryAcquire(ctx context.Context, downstream, tenant string, pe
 		b.Ask(ctx, g) // The gate that let the job through knew more than this worker.
 	}
 	c := &GuardedCall{breakers: b, guard: g, began: now, tenant: breaker.TenantNumber(tenant), own: new(breaker.Call)}
+	if ofAccount {
+		c.account = downstream
+	}
 	if !c.begin(period) || !c.leaseProbe(ctx) {
 		g.HeldBack.Add(1)
 		return nil, false

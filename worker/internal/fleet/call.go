@@ -17,6 +17,8 @@ type GuardedCall struct {
 	breakers *Breakers
 	guard    *Guard
 	began    breaker.Instant
+	// account is the whole name of the downstream, SERVICE+ACCOUNT, where it names an account; else empty.
+	account string
 	// tenant is the job's, by number.
 	tenant uint16
 	// period is that of the fleet's breaker in which the call was let through.
@@ -182,38 +184,43 @@ func (c *GuardedCall) Pushed(level admission.PressureLevel, d time.Duration) {
 	}
 }
 
-// Throttled ends the call without a verdict: the downstream refused it as one too many. Where its dispatch moves by that, it is told.
+// Throttled ends the call without a verdict: the downstream refused it as one too many. Where its dispatch moves by that, it is told; but not of
+// one for an account, whose quota it is that is used up, not the service's.
 func (c *GuardedCall) Throttled() {
 	if c == nil {
 		return
 	}
 	o := outcome{}
-	if c.guard.by.Load().moves {
+	if c.account == "" && c.guard.by.Load().moves {
 		o.refused = 1
 	}
 	c.end((*breaker.Call).IgnoreAt, o)
 }
 
-// Hold has all workers hold back the downstream's jobs for as long as it has said when it refused a call, at most as long as the policy lets it. Only
+// Hold has all workers hold back the downstream's jobs, of one that names an account that account's alone, for as long as it has said when it refused a call, at most as long as the policy lets it. Only
 // the first of those that say about the same asks Redis. What does not reach Redis is missing, and nothing else: the job waits by itself.
 func (c *GuardedCall) Hold(ctx context.Context, said time.Duration) {
 	if c == nil {
 		return
 	}
 	b, g := c.breakers, c.guard
-	length := min(said, g.by.Load().holdMost)
-	if length < store.MinRetryAfter || !g.holds(b.Instant().Add(length)) {
+	name, most := g.Name, g.by.Load().holdMost
+	if c.account != "" {
+		name, most = c.account, b.policy.policy.Load().MaxRetryAfter(c.account)
+	}
+	length := min(said, most)
+	if length < store.MinRetryAfter || !c.holds(b.Instant().Add(length)) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), CallTimeout) // its job may have ended
 	defer cancel()
-	did, err := b.fleet.PauseAtLeast(ctx, store.DownstreamGate(g.Name), length, store.RetryAfterBy(said))
+	did, err := b.fleet.PauseAtLeast(ctx, store.DownstreamGate(name), length, store.RetryAfterBy(said))
 	switch {
 	case err != nil:
-		g.unhold()
-		b.logger.Warn().Err(err).Str("downstream", g.Name).Msg("downstream not held back: it answered 429 with Retry-After")
+		c.unhold()
+		b.logger.Warn().Err(err).Str("downstream", name).Msg("downstream not held back: it answered 429 with Retry-After")
 	case did:
-		b.logger.Info().Str("downstream", g.Name).Dur("said_ms", said).Dur("for_ms", length).Msg("downstream held back: it answered 429 with Retry-After")
+		b.logger.Info().Str("downstream", name).Dur("said_ms", said).Dur("for_ms", length).Msg("downstream held back: it answered 429 with Retry-After")
 	}
 }
 

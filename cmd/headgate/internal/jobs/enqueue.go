@@ -71,7 +71,7 @@ func NewEnqueue() *cobra.Command {
 	flags.StringVar(&f.spec.Queue, "queue", "", "`NAME` of the queue (required)")
 	flags.StringVar(&f.spec.Type, "type", "", "`NAME` of the type, by which workers know what to do (required)")
 	flags.StringVar(&f.spec.Priority, "priority", string(admission.Medium), "`CLASS` of urgency, one of the queue's")
-	flags.StringVar(&f.spec.Downstream, "downstream", "", "`NAME` of what the job calls, for its circuit breaker")
+	flags.StringVar(&f.spec.Downstream, "downstream", "", "`NAME` of what the job calls, for its circuit breaker; SERVICE+ACCOUNT for one account of a service")
 	flags.Int64Var(&f.spec.Cost, "cost", 1, "`TOKENS` that the job takes from its limits, 1 to 1000000")
 	flags.StringVar(&f.spec.Deadline, "deadline", "", "latest `TIME` of its start, 5m from now or 2031-05-04T12:00:00Z")
 	flags.StringVar(&f.spec.Timeout, "timeout", "", "longest `TIME` of a run, 30s; by default the worker's")

@@ -23,6 +23,7 @@ func NewBreaker() *cobra.Command {
 	var o cli.Operator
 	c := cli.Parent("breaker", "See, open, close and reset circuit breakers", `Each downstream that jobs name has one circuit breaker for all workers. It opens when calls fail
 and closes when probes pass; an operator may do either, and all workers follow within a second.
+All accounts of a service (SERVICE+ACCOUNT) have the service's.
 
 Exit codes: 0 done, 1 a failure, 2 a wrong command line, 3 nobody knows the downstream.`,
 		`  headgate breaker list --redis localhost:6379
@@ -101,7 +102,7 @@ type forceFlags struct {
 
 // validate reports everything that is wrong about a change.
 func (f *forceFlags) validate(downstream string) error {
-	bad := []error{admission.ValidateName("NAME", downstream, false)}
+	bad := []error{admission.ValidateService("NAME", downstream, false)}
 	if f.duration != 0 && (f.duration < time.Millisecond || f.duration > store.MaxForce) {
 		bad = append(bad, cli.FieldError("for", f.duration.String(), "0, until it is reset, or 1ms to "+store.MaxForce.String()))
 	}

@@ -28,7 +28,7 @@ func (t *target) add(c *cobra.Command, what, enqueue string) {
 	flags := c.Flags()
 	flags.StringVar(&t.queue, "queue", "", "`QUEUE` to "+what)
 	flags.StringVar(&t.tenant, "tenant", "", "`TENANT` to "+what+"; with --queue, in that queue alone")
-	flags.StringVar(&t.downstream, "downstream", "", "`DOWNSTREAM` whose jobs to "+what)
+	flags.StringVar(&t.downstream, "downstream", "", "`DOWNSTREAM` whose jobs to "+what+", or SERVICE+ACCOUNT for those of one account")
 	flags.BoolVar(&t.enqueue, "enqueue", false, enqueue)
 }
 
@@ -42,7 +42,7 @@ func (t *target) gate() (store.GateName, error) {
 		bad = append(bad, admission.ValidateTenant(t.tenant))
 	}
 	if t.downstream != "" {
-		bad = append(bad, admission.ValidateName("downstream", t.downstream, false))
+		bad = append(bad, admission.ValidateDownstream("downstream", t.downstream, false))
 	}
 	if err := errors.Join(bad...); err != nil {
 		return "", cli.Usage(err)

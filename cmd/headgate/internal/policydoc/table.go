@@ -29,6 +29,7 @@ var (
 	levelName     = name{`^(LOW|MEDIUM|HIGH|CRITICAL)$`, "", "`LOW`, `MEDIUM`, `HIGH`, `CRITICAL`"}
 	shed          = name{`^` + part + `(:` + part + `){0,2}$`, "", "`class` or `class:tier`, with `:over` behind it for tenants over their share"}
 	downstream    = name{`^` + part + `$`, "", "downstream"}
+	called        = name{`^` + part + `(\+(` + part + `|\*))?$`, "", "downstream, `service+account` or `service+*`"}
 	tenantName    = name{`^` + part + `$`, noTenant, "tenant"}
 	inQueue       = name{`^` + part + `:` + part + `$`, noTenant, "`tenant:queue`"}
 	inClass       = name{`^` + part + `:` + part + `:` + part + `$`, noTenant, "`tenant:queue:class`"}
@@ -64,7 +65,7 @@ var objects = []object{
 			{"global", limit, "no limit", "Limit of the whole deployment. Every job and every check pays here, then at its tenant, queue and class."},
 		}, append(ruleFields(named{tierName, of("tier"), []string{policy.StandardTier}}, "the three of the built-in policy: premium 400 tokens a second (burst 100), standard 200 (50), basic 100 (25)"),
 			field{"queues", named{keys: orAny, value: of("queue")}, "every queue goes by the defaults", "Queues that have something of their own. `*` is each queue that is not named here: it has the default `classes`, and neither `max_running`, `max_running_per_tenant` nor `pressure`."},
-			field{"downstreams", named{keys: downstream, value: of("downstream")}, "all go by `any_downstream`", "Downstreams, which jobs name as what they call, that have something of their own."},
+			field{"downstreams", named{keys: called, value: of("downstream")}, "all go by `any_downstream`", "Downstreams, which jobs name as what they call, that have something of their own. `service+*` is each account of a service, `service+account` one of them: [Accounts of a service](guides/breakers.md#accounts-of-a-service)."},
 			field{"any_downstream", without{"downstream", "dispatch"}, "no bounds", "What holds for each downstream that is not named. A `dispatch` is refused here."},
 			field{"adaptive", named{keys: anyName, value: of("adaptive")}, "no limit moves", fmt.Sprintf("Limits that move by themselves, up to %d, each by a name of your choice.", policy.MaxAdaptive)},
 			field{"triggers", named{keys: anyName, value: of("trigger")}, "nothing is done", fmt.Sprintf("What is done by itself while something that is measured is beyond a bound, up to %d, each by a name of your choice.", policy.MaxTriggers)},
@@ -196,7 +197,7 @@ var objects = []object{
 		rule: overflowRule,
 	},
 	{
-		name: "downstream", title: "downstream", doc: "What holds for the jobs that call one downstream.",
+		name: "downstream", title: "downstream", doc: "What holds for the jobs that call one downstream. An account of a service has `max_running`, `dispatch` and `max_retry_after`; what it leaves out is what `service+*` says.",
 		fields: []field{
 			{"max_running", running, "no bound", "Most of its jobs that workers hold at a time, over all workers. Others wait."},
 			{"dispatch", rate, "no bound", "How many of its jobs are handed to workers in a time, a token each whatever they cost, over all workers. Others wait; none fails for it."},

@@ -127,7 +127,7 @@ func (f *replayFlags) validate() error {
 		bad = append(bad, &admission.FieldError{Field: "--limit-rows", Value: strconv.Itoa(f.limit), Allowed: "0, for all, or more"})
 	}
 	if f.exclude != "" {
-		if admission.ValidateName("downstream", f.exclude, false) != nil {
+		if admission.ValidateDownstream("downstream", f.exclude, false) != nil {
 			bad = append(bad, &admission.FieldError{Field: "--exclude-downstream", Value: fmt.Sprintf("%q", f.exclude), Allowed: "the name of a downstream"})
 		}
 	}

@@ -13,14 +13,16 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/redisconn"
 	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/redisstore/internal/codec"
 )
 
-// Breaker returns the breaker of a downstream; ErrNoBreaker where nothing is known of it.
+// Breaker returns the breaker of a downstream, of an account that of its service; ErrNoBreaker where nothing is known of it.
 func (s *Fleet) Breaker(ctx context.Context, downstream string) (store.BreakerState, error) {
+	downstream, _ = admission.ServiceOf(downstream)
 	all, err := s.readBreakers(ctx, []string{downstream})
 	if err == nil && len(all) == 0 {
 		err = fmt.Errorf("breaker of %s: %w", downstream, store.ErrNoBreaker)

@@ -16,7 +16,7 @@ import (
 // is reset; whatever happens meanwhile. After that one that was forced open is half-open, one forced closed is closed with
 // an empty window. The reason is kept beside it. more means that work is left for Promote.
 func (s *Fleet) ForceBreaker(ctx context.Context, downstream string, to breaker.State, duration time.Duration, by store.Intervention) (more bool, err error) {
-	bad := []error{admission.ValidateName("downstream", downstream, false), by.Validate()}
+	bad := []error{admission.ValidateService("downstream", downstream, false), by.Validate()}
 	if to != breaker.Open && to != breaker.Closed {
 		bad = append(bad, &admission.FieldError{Field: "state", Value: to.String(), Allowed: "open or closed"})
 	}
@@ -32,7 +32,7 @@ func (s *Fleet) ForceBreaker(ctx context.Context, downstream string, to breaker.
 // ResetBreaker closes a downstream's breaker for the whole fleet, forgets what it has counted, and ends a forced
 // state. One that was not closed starts slowly. The error is ErrNoBreaker where there is none.
 func (s *Fleet) ResetBreaker(ctx context.Context, downstream string, by store.Intervention) (more bool, err error) {
-	if err := errors.Join(admission.ValidateName("downstream", downstream, false), by.Validate()); err != nil {
+	if err := errors.Join(admission.ValidateService("downstream", downstream, false), by.Validate()); err != nil {
 		return false, err
 	}
 	return s.force(ctx, downstream, "reset", 0, by)

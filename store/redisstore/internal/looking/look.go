@@ -117,7 +117,8 @@ func (s *Looking) readSurroundings(ctx context.Context, sight *store.Sighting, f
 	raw := store.EncodeKey(sight.Key)
 	pipe := redisconn.Client(s.conn).Pipeline()
 	state := redisconn.ReadState(ctx, pipe, s.conn.Partition, "t", "bt", "cfg:"+job.Queue, "pools:"+job.Queue)
-	gated := pipe.HMGet(ctx, s.conn.Partition.Breaker(job.Downstream), "m", "r")
+	service, _ := admission.ServiceOf(job.Downstream)
+	gated := pipe.HMGet(ctx, s.conn.Partition.Breaker(service), "m", "r")
 	cancelled := pipe.HGet(ctx, s.conn.Partition.Base()+"cancelled", raw)
 	large := pipe.StrLen(ctx, s.conn.Partition.Large(raw))
 	if _, err := pipe.Exec(ctx); err != nil && !redisconn.IsNil(err) {

@@ -51,7 +51,10 @@ func (s *Looking) Peek(ctx context.Context, queue string, n int) (store.QueueSta
 		for k := range c.Next {
 			p := &c.Next[k]
 			p.Next.Record.Job.Priority = c.Name
-			for _, name := range []store.GateName{store.QueueGate(queue), store.TenantGate(p.Tenant), store.TenantQueueGate(p.Tenant, queue), store.DownstreamGate(p.Next.Record.Job.Downstream)} {
+			job := &p.Next.Record.Job
+			for _, name := range []store.GateName{
+				store.QueueGate(queue), store.TenantGate(p.Tenant), store.TenantQueueGate(p.Tenant, queue), store.DownstreamGate(job.Service()), store.DownstreamGate(job.Downstream),
+			} {
 				if shut[name] {
 					p.Behind = name
 					break

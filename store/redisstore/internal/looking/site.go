@@ -41,7 +41,7 @@ func (s *Looking) Gates(ctx context.Context) ([]store.GateState, error) {
 func DefaultLimits(stored map[string]string) map[string]int {
 	limits := map[string]int{}
 	for name, value := range stored {
-		if strings.Contains(name, ":*") {
+		if store.GateName(name).OfEach() {
 			limit, _, _ := strings.Cut(value, "|")
 			limits[name], _ = strconv.Atoi(limit)
 		}

@@ -102,7 +102,7 @@ func (s Settings) Instead(key SettingKey) string {
 		return s[SettingKey{key.Kind, ""}]
 	case SettingGate:
 		switch kind, _ := store.GateName(key.Name).Split(); kind {
-		case store.KindTenant, store.KindTenantQueue, store.KindDownstream:
+		case store.KindTenant, store.KindTenantQueue, store.KindDownstream, store.KindDownstreamRate:
 			return s[SettingKey{key.Kind, store.DefaultGate(store.GateName(key.Name))}]
 		}
 	case SettingBound:
@@ -140,7 +140,7 @@ func (k SettingKey) IsGeneral() bool {
 	case settingParked:
 		return k.Name == ""
 	case SettingGate:
-		return strings.Contains(k.Name, ":*")
+		return store.GateName(k.Name).OfEach()
 	case SettingBound:
 		return k.Name == store.Every || k.Name == store.Every+":"+store.Every
 	}
