@@ -101,6 +101,7 @@ func counted(t *testing.T, store store.Deployment, scope admission.Scope) bool {
 func TestDifferentNamesAreCounted(t *testing.T) {
 	t.Parallel()
 	for rules, want := range map[*policy.AnomalyRules]store.DistinctNames{nil: {}, {}: {Tenants: 3, Jobs: 45}} {
+		const shared = 3 // Ids that nobody knows before: of 45 two share one of the 16,384 registers in 6 runs of 100, and count as one.
 		s, _ := openParts(t)
 		own := policy.Unlimited()
 		own.Version, own.Anomalies = 1, rules
@@ -127,7 +128,7 @@ func TestDifferentNamesAreCounted(t *testing.T) {
 			t.Fatal(err)
 		}
 		of := distincts["mail"]
-		if got := (store.DistinctNames{Tenants: max(of.ThisHour.Tenants, of.LastHour.Tenants), Jobs: of.ThisHour.Jobs + of.LastHour.Jobs}); got != want {
+		if got := (store.DistinctNames{Tenants: max(of.ThisHour.Tenants, of.LastHour.Tenants), Jobs: of.ThisHour.Jobs + of.LastHour.Jobs}); got.Tenants != want.Tenants || got.Jobs > want.Jobs || got.Jobs < want.Jobs-min(shared, want.Jobs) {
 			t.Errorf("%+v: %+v, want %+v", rules, of, want)
 		}
 	}

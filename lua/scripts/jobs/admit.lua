@@ -232,8 +232,14 @@ local function gates_apart(path, downstream)
   return not gates_stand(names)
 end
 
+-- waits_already reports whether a tenant has jobs that wait in a class where nobody is runnable: behind a gate, or one that is gone and of whose
+-- waiters not all have looked again.
+local function waits_already(q, path)
+  return q.waiting[path.class] > 0 and redis.call('HEXISTS', class_open(q, path.class).ten, path.tenant) == 1
+end
+
 -- straight sends a job straight to the workers, where it is the only one of its call and nothing beside its deadline is to be kept of it, no gate
--- stands before it, nobody is runnable in its queue and the one pool that serves it has room, and reports whether it has: its tenant would enter at V
+-- stands before it, nobody is runnable in its queue, none of its tenant waits in its class and the one pool that serves it has room, and reports whether it has: its tenant would enter at V
 -- and leave again.
 local function straight(job)
   local plain = job.flags < 2 or job.flags == TIMED + 1
@@ -243,7 +249,7 @@ local function straight(job)
   local pool = id and pool_open(id)
   if not pool or pool.n > 1 or not gates_apart(job.path, downstream) then return false end
   local entries = redis.call('XLEN', pool.key)
-  if entries >= pool.slots or not nobody_runs(q) then
+  if entries >= pool.slots or not nobody_runs(q) or waits_already(q, job.path) then
     pool.entries = entries -- for the fill that follows
     return false
   end
