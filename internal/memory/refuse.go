@@ -204,7 +204,10 @@ func (a *admitting) doomed(c *store.Candidate, start int64) *admission.Verdict {
 	if last == math.MaxInt64 || m.room.FreeSlots(j.Queue) > a.into[j.Queue] {
 		return nil
 	}
-	wait := m.room.Foresee(&fairqueue.Job{Tenant: j.Tenant, Queue: j.Queue, Class: c.Class, Downstream: j.Downstream, Dated: true, Score: last})
+	wait := int64(0)
+	m.asOf(a.now, func() { // Rates on its way have filled since the last call.
+		wait = m.room.Foresee(&fairqueue.Job{Tenant: j.Tenant, Queue: j.Queue, Class: c.Class, Downstream: j.Downstream, Dated: true, Score: last})
+	})
 	most := int64(math.Floor(float64(last-a.now) * float64(c.Doomed) / 100))
 	if wait <= most {
 		return nil
