@@ -1,7 +1,6 @@
 package scheduler_test
 
 import (
-	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -28,28 +27,10 @@ func TestTriggersAtEveryPoint(t *testing.T) {
 	const atATime, least = 6, 20
 	var running sync.WaitGroup
 	for _, cut := range []redistest.Cut{redistest.CutBefore, redistest.CutAfter} {
-		running.Go(func() {
-			var next, died atomic.Int64
-			var over atomic.Bool
-			var each sync.WaitGroup
-			for range atATime {
-				each.Go(func() {
-					for !over.Load() {
-						k := next.Add(1)
-						t.Run(fmt.Sprintf("write %d, cut %d", k, cut), func(t *testing.T) {
-							if triggersDieAt(t, k, cut) {
-								died.Add(1)
-							} else {
-								over.Store(true)
-							}
-						})
-					}
-				})
-			}
-			each.Wait()
-			if died.Load() < least {
-				t.Errorf("schedulers died at %d points, there should be %d at least", died.Load(), least)
-			}
+		redistest.EveryPoint(t, &running, atATime, "write of triggers", cut, least, func(t *testing.T, k int) (died, over bool) {
+			t.Helper()
+			died = triggersDieAt(t, int64(k), cut)
+			return died, !died
 		})
 	}
 	running.Wait()

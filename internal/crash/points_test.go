@@ -34,7 +34,7 @@ func TestEveryPoint(t *testing.T) {
 	var running sync.WaitGroup
 	for role, least := range map[string]int64{scriptRole: 10, schedulerRole: 8, workingRole: 25} {
 		for _, cut := range []redistest.Cut{redistest.CutBefore, redistest.CutAfter} {
-			everyPoint(t, &running, role, cut, least, func(t *testing.T, k int) (killed, over bool) {
+			redistest.EveryPoint(t, &running, pointsAtATime, role, cut, least, func(t *testing.T, k int) (killed, over bool) {
 				t.Helper()
 				p := newPoint(t, server, role, k, cut)
 				killed = p.run()
@@ -43,38 +43,6 @@ func TestEveryPoint(t *testing.T) {
 		}
 	}
 	running.Wait()
-}
-
-// everyPoint runs a test for each command of what is named so, from the first to the one that a run ends without, several at a time. It is
-// part of running until all have ended, of which at least so many have to have been killed.
-func everyPoint(t *testing.T, running *sync.WaitGroup, name string, cut redistest.Cut, least int64, run func(t *testing.T, k int) (killed, over bool)) {
-	t.Helper()
-	var next, killed atomic.Int64
-	var over atomic.Bool
-	var each sync.WaitGroup
-	for range pointsAtATime {
-		each.Go(func() {
-			for !over.Load() {
-				k := next.Add(1)
-				t.Run(fmt.Sprintf("%s, command %d, cut %d", name, k, cut), func(t *testing.T) {
-					dead, last := run(t, int(k))
-					if dead {
-						killed.Add(1)
-					}
-					if last {
-						over.Store(true)
-					}
-				})
-			}
-		})
-	}
-	running.Go(func() {
-		each.Wait()
-		t.Logf("%s killed at %d points, cut %d", name, killed.Load(), cut)
-		if killed.Load() < least {
-			t.Errorf("%s: %d points, there should be %d at least: the run does less than it should", name, killed.Load(), least)
-		}
-	})
 }
 
 // point is a run of three processes, one of which dies at its kth command.

@@ -174,7 +174,7 @@ func TestAMoverKilledBetweenAnyTwoCommands(t *testing.T) {
 	for _, side := range []string{"first", "second"} {
 		// A mover changes nothing but what is in Redis: killed before a command it leaves what it does after the one before, to whichever Redis.
 		const cut = redistest.CutAfter
-		everyPoint(t, &running, side, cut, least, func(t *testing.T, k int) (killed, over bool) {
+		redistest.EveryPoint(t, &running, pointsAtATime, side, cut, least, func(t *testing.T, k int) (killed, over bool) {
 			t.Helper()
 			killed = killMover(t, newSpillPair(t, first, second), side, k, cut, jobs)
 			return killed, !killed

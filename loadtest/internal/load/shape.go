@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"sort"
+	"strings"
 	"time"
 )
 
@@ -48,6 +49,15 @@ var shapes = map[string]shape{
 
 // Shapes are the names of all shapes.
 func Shapes() []string { return slices.Sorted(maps.Keys(shapes)) }
+
+// AboutShapes says of each shape what it is.
+func AboutShapes() string {
+	var all []string
+	for _, name := range Shapes() {
+		all = append(all, name+": "+shapes[name].about)
+	}
+	return strings.Join(all, "; ")
+}
 
 func step(after float64) func(at, times float64, lasts time.Duration) float64 {
 	return func(at, times float64, _ time.Duration) float64 {
