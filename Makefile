@@ -153,7 +153,7 @@ loadtest: ## Run every scenario of the load test beside asynq, three rounds each
 	$(GO) run ./loadtest -scenario all -compare asynq -report loadtest/reports $(LOADFLAGS)
 
 .PHONY: tipping
-tipping: ## Find the load from which a queue does not come back after an upset, with and without shedding, for fifty seeds in virtual time. Ten minutes or so.
+tipping: ## Find the load from which a queue does not come back after an upset, with and without shedding, for fifty seeds in virtual time. Three minutes.
 	HEADGATE_SEEDS=50 $(GO) test ./loadtest/tipping -run 'TestAQueueComesBack$$' -count 1 -v -timeout 1h | grep -v '^=== '
 
 .PHONY: crash
