@@ -40,8 +40,8 @@ type scope struct {
 	name  admission.Scope
 	level admission.Level
 	mode  Outage
-	// onLease sums up what is held at the level, as each scope was last counted.
-	onLease *atomic.Int64
+	// lent is what is lent to the level.
+	lent *lent
 	// gone says that the scope is forgotten, and holds nothing. It is written with the lock.
 	gone atomic.Bool
 	// fetching says that a refill is on its way; accounting that a call has the scope's account, so that no other counts it.
@@ -67,6 +67,9 @@ type scope struct {
 		indebted bool
 	}
 }
+
+// lent is what is lent to the scopes of a level: held as each was last counted, and lost what a refused check took and could not put back.
+type lent struct{ held, lost atomic.Int64 }
 
 // meter measures what a process uses of a scope.
 type meter struct {
@@ -116,7 +119,7 @@ func (s *scope) count(now breaker.Instant) admission.Tokens {
 
 // countedLocked notes what is on lease.
 func (s *scope) countedLocked(tokens admission.Tokens) {
-	s.onLease.Add(int64(tokens - s.mu.counted))
+	s.lent.held.Add(int64(tokens - s.mu.counted))
 	s.mu.counted = tokens
 }
 
@@ -289,12 +292,15 @@ func (h *held) take(cost admission.Tokens) (left admission.Tokens, epoch uint64,
 	}
 }
 
-// putBack undoes a take, unless the tokens have been counted since.
-func (h *held) putBack(cost admission.Tokens, epoch uint64) {
+// putBack undoes a take, and reports whether it has: not where the tokens have been counted since.
+func (h *held) putBack(cost admission.Tokens, epoch uint64) bool {
 	for {
 		word := h.word.Load()
-		if word>>tokenBits != epoch || h.word.CompareAndSwap(word, word+uint64(cost)) {
-			return
+		if word>>tokenBits != epoch {
+			return false
+		}
+		if h.word.CompareAndSwap(word, word+uint64(cost)) {
+			return true
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package limiter
 
 import (
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,7 +12,7 @@ import (
 
 // newScope is one of a level, with nothing on lease.
 func newScope(level admission.Level, mode Outage) *scope {
-	return &scope{name: admission.ScopeAt(level, "acme", "mail", "high"), level: level, mode: mode, onLease: &atomic.Int64{}}
+	return &scope{name: admission.ScopeAt(level, "acme", "mail", "high"), level: level, mode: mode, lent: &lent{}}
 }
 
 // TestTokensGoBackIntoTheirEpochAlone: what was told to Redis in between never grows.
@@ -158,5 +157,27 @@ func TestOnlyLiveLeasesAreGivenBack(t *testing.T) {
 	m.keep(all)
 	if again := m.returns(now); len(again) != 1 || again[0].tokens != 10 {
 		t.Errorf("after a failure given back are %+v", again)
+	}
+}
+
+// TestWhatCannotBePutBackIsTold: Redis was told meanwhile what was left.
+func TestWhatCannotBePutBackIsTold(t *testing.T) {
+	t.Parallel()
+	s := newScope(admission.LevelTenant, OutageShare)
+	s.until.Store(int64(time.Hour))
+	s.held.add(10)
+	w := &way{scopes: []*scope{s}}
+	var at epochs
+	for _, counted := range []bool{false, true} {
+		if _, ok := w.take(0, 3, &at); !ok {
+			t.Fatal("nothing was taken")
+		}
+		if counted {
+			s.held.count()
+		}
+		w.putBack(3, 0, &at)
+	}
+	if left, lost := s.held.tokens(), s.lent.lost.Load(); left != 7 || lost != 3 {
+		t.Errorf("%d are left and %d lost, want 7 and 3", left, lost)
 	}
 }

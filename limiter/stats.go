@@ -50,6 +50,8 @@ type LevelStats struct {
 	Level admission.Level
 	// Held is what is on lease as each scope last asked for some.
 	Held admission.Tokens
+	// Lost is what checks that were refused elsewhere had taken of it and could not put back, for Redis had been told meanwhile what was left.
+	Lost admission.Tokens
 	// Bound has the largest burst, rate and tokens on lease; Guarantee.Parts and the like are not set.
 	Bound Guarantee
 }
@@ -74,8 +76,8 @@ func (l *Limiter) Stats() Stats {
 		}
 	}
 	for i := range admission.Levels {
-		if bound, held := l.inForce(admission.Level(i)); bound.Burst != 0 {
-			s.Levels = append(s.Levels, LevelStats{admission.Level(i), held, bound})
+		if level := l.inForce(admission.Level(i)); level.Bound.Burst != 0 {
+			s.Levels = append(s.Levels, level)
 		}
 	}
 	return s
@@ -95,12 +97,16 @@ func (s Stats) Plus(other Stats) Stats {
 		func(to *CheckCount, c CheckCount) { to.N += c.N })
 	sum.Blind = plus(s.Blind, other.Blind, func(a, b BlindCount) bool { return a.Mode == b.Mode && a.Admitted == b.Admitted },
 		func(to *BlindCount, c BlindCount) { to.N += c.N })
-	sum.Levels = plus(s.Levels, other.Levels, func(a, b LevelStats) bool { return a.Level == b.Level }, func(to *LevelStats, l LevelStats) {
-		to.Held += l.Held
-		to.Bound.Burst, to.Bound.Rate = max(to.Bound.Burst, l.Bound.Burst), max(to.Bound.Rate, l.Bound.Rate)
-		to.Bound.Leased = max(to.Bound.Leased, l.Bound.Leased)
-	})
+	sum.Levels = plus(s.Levels, other.Levels, func(a, b LevelStats) bool { return a.Level == b.Level }, (*LevelStats).add)
 	return sum
+}
+
+// add adds what another limiter has at the level.
+func (l *LevelStats) add(other LevelStats) {
+	l.Held += other.Held
+	l.Lost += other.Lost
+	l.Bound.Burst, l.Bound.Rate = max(l.Bound.Burst, other.Bound.Burst), max(l.Bound.Rate, other.Bound.Rate)
+	l.Bound.Leased = max(l.Bound.Leased, other.Bound.Leased)
 }
 
 // plus returns rows with others added to those that are the same, and behind them those that are new.
@@ -116,17 +122,17 @@ func plus[T any](rows, others []T, same func(a, b T) bool, add func(to *T, other
 	return rows
 }
 
-// inForce returns the largest bound of a level, and what is on lease there.
-func (l *Limiter) inForce(level admission.Level) (bound Guarantee, held admission.Tokens) {
+// inForce returns the largest bound of a level, and what is on lease there and was lost.
+func (l *Limiter) inForce(level admission.Level) LevelStats {
 	if l.parts == nil {
-		return l.ways.bounds()[level], admission.Tokens(l.ways.onLease[level].Load())
+		lent := &l.ways.lent[level]
+		return LevelStats{level, admission.Tokens(lent.held.Load()), admission.Tokens(lent.lost.Load()), l.ways.bounds()[level]}
 	}
+	all := LevelStats{Level: level}
 	for _, part := range l.parts {
-		of, leased := part.inForce(level)
-		held += leased
-		bound.Burst, bound.Rate, bound.Leased = max(bound.Burst, of.Burst), max(bound.Rate, of.Rate), max(bound.Leased, of.Leased)
+		all.add(part.inForce(level))
 	}
-	return bound, held
+	return all
 }
 
 // blindModes are the modes of blind checks; the first stands for tokens on lease.

@@ -47,8 +47,8 @@ func TestStatsSayHowChecksWereAnswered(t *testing.T) {
 	bound, err := l.Guarantee(t.Context(), admission.Global)
 	check(t, err)
 	levels := []LevelStats{
-		{admission.LevelGlobal, held, Guarantee{Burst: bound.Burst, Rate: bound.Rate, Leased: bound.Leased}},
-		{admission.LevelTenant, 0, Guarantee{Burst: 1, Rate: day.Rate()}},
+		{admission.LevelGlobal, held, 0, Guarantee{Burst: bound.Burst, Rate: bound.Rate, Leased: bound.Leased}},
+		{admission.LevelTenant, 0, 0, Guarantee{Burst: 1, Rate: day.Rate()}},
 	}
 	if found := l.Stats().Levels; !slices.Equal(found, levels) {
 		t.Errorf("%v\nwant %v", found, levels)

@@ -134,10 +134,12 @@ func (w *way) take(now breaker.Instant, cost admission.Tokens, at *epochs) (low,
 	return low, true
 }
 
-// putBack undoes a take from a scope inwards.
+// putBack undoes a take from a scope inwards. What Redis was told meanwhile that it is gone is lost: too few are admitted for it, never too many.
 func (w *way) putBack(cost admission.Tokens, from int, at *epochs) {
 	for i := from; i < len(w.scopes); i++ {
-		w.scopes[i].held.putBack(cost, at[i])
+		if s := w.scopes[i]; !s.held.putBack(cost, at[i]) {
+			s.lent.lost.Add(int64(cost))
+		}
 	}
 }
 

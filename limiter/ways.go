@@ -28,8 +28,7 @@ type ways struct {
 	scopes *xsync.Map[admission.Scope, *scope]
 	// sweepAt is when to look for idle ones next, a breaker.Instant.
 	sweepAt atomic.Int64
-	// onLease sums up what is on lease, by level.
-	onLease [admission.Levels]atomic.Int64
+	lent    [admission.Levels]lent
 
 	mu struct {
 		sync.Mutex
@@ -254,7 +253,7 @@ func (m *ways) scope(now breaker.Instant, name admission.Scope, level admission.
 	if s, ok := m.scopes.Load(name); ok {
 		return s, true
 	}
-	s = &scope{name: name, level: level, mode: m.config.outageOf(name), onLease: &m.onLease[level]}
+	s = &scope{name: name, level: level, mode: m.config.outageOf(name), lent: &m.lent[level]}
 	s.mu.seen, s.mu.use.since = now, now
 	if !full {
 		s, _ = m.scopes.LoadOrStore(name, s)
