@@ -23,8 +23,8 @@ PACKAGES ?= ./...
 # The benchmarks beside peers are a module of their own, so that no user of Headgate has the peers in a go.sum. Targets that
 # take PACKAGES include them where it is everything.
 PEERS := loadtest/peers
-# What of them tests anything: river is compiled for its benchmark alone.
-PEERTESTS := . ./targets
+# What of them tests anything: river and gubernator are compiled for their benchmarks alone.
+PEERTESTS := . ./targets ./limits
 PEERSTOO = [ '$(PACKAGES)' != ./... ] ||
 # The gRPC interceptors are a module of their own, too, with the tests that need grpc-go.
 GRPC := grpclimit
@@ -83,13 +83,14 @@ ROUNDS_FILE := $(CURDIR)/bin/bench/rounds.txt
 RUNS := Overload|Away|Check$$|LightTenant|EnqueueToHandler|Enqueue$$|EnqueueBatch|Drain$$|DrainByTenants|Memory|BucketMemory|Fairness|WholeWay|Masters
 
 .PHONY: bench
-bench: deps ## Measure the targets beside the peers in ROUNDS interleaved rounds, five unless told otherwise, some five minutes each; prints a table.
+bench: deps ## Measure the targets beside the peers in ROUNDS interleaved rounds, five unless told otherwise, some six minutes each; prints two tables.
 	@mkdir -p $(dir $(ROUNDS_FILE)) && : > $(ROUNDS_FILE)
 	@for round in $$(seq $(ROUNDS)); do \
 		echo "round $$round of $(ROUNDS)" >&2; \
 		{ $(GO) test -C $(PEERS) -run '^$$' -bench '^Benchmark($(RUNS))' -benchtime 1x -timeout 30m; \
 		  $(GO) test ./limiter -run '^$$' -bench 'Local|Zipf' -benchmem; \
 		  $(GO) test -C $(PEERS) -run '^$$' -bench 'Local|Success/serial' -benchmem -benchtime 0.3s; \
+		  $(GO) test -C $(PEERS) -p 1 -run '^$$' -bench Limits -benchtime 1x ./limits/...; \
 		  $(GO) test ./internal/crash -run '^$$' -bench Recovery/$$([ $$round = 1 ] && echo . || echo headgate) -benchtime 1x; \
 		} | tee -a $(ROUNDS_FILE) | grep --line-buffered '^Benchmark' >&2; \
 	done
@@ -98,6 +99,15 @@ bench: deps ## Measure the targets beside the peers in ROUNDS interleaved rounds
 # The rounds that were committed last, with which `make bench-diff` compares those of the last `make bench`.
 KEPT_FILE := $(CURDIR)/$(PEERS)/targets/rounds.txt
 BENCHSTAT := golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da
+
+.PHONY: bench-limits
+bench-limits: deps ## The rows of the algorithms of limits alone, in ROUNDS rounds, some 70 s each.
+	@mkdir -p $(dir $(ROUNDS_FILE)) && : > $(ROUNDS_FILE)
+	@for round in $$(seq $(ROUNDS)); do \
+		echo "round $$round of $(ROUNDS)" >&2; \
+		$(GO) test -C $(PEERS) -p 1 -run '^$$' -bench Limits -benchtime 1x ./limits/... | tee -a $(ROUNDS_FILE) | grep --line-buffered '^Benchmark' >&2; \
+	done
+	@$(GO) run -C $(PEERS) ./targets -limits $(ROUNDS_FILE)
 
 .PHONY: bench-diff
 bench-diff: ## Compare the rounds of the last `make bench` with those committed, by benchstat. Six rounds or more tell a change from noise.

@@ -22,6 +22,7 @@
 //	HTTP              what a middleware adds to a request, 10,000 a second of 100 clients; ulule/limiter and throttled on a Redis of their
 //	                  own, and httprate in the process
 //	Success, Failure  a call through a breaker of one process; failsafe-go and gobreaker
+//	Limits            each algorithm of limits, speed and exactness, in package limits; redis_rate, throttled, ulule/limiter, fiber, gubernator
 //	InsertTx          an order and its job in one transaction of PostgreSQL, in package inserttx; river's InsertTx
 //	Local             a check in one process; x/time/rate here, Headgate's in package limiter
 package peers
