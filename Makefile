@@ -24,7 +24,7 @@ PACKAGES ?= ./...
 # take PACKAGES include them where it is everything.
 PEERS := loadtest/peers
 # What of them tests anything: river and gubernator are compiled for their benchmarks alone.
-PEERTESTS := . ./targets ./limits
+PEERTESTS := . ./targets ./limits ./overload
 PEERSTOO = [ '$(PACKAGES)' != ./... ] ||
 # The gRPC interceptors are a module of their own, too, with the tests that need grpc-go.
 GRPC := grpclimit
@@ -161,6 +161,19 @@ bench-records: deps ## Store a record for each of RECORDS tenants, a million unl
 .PHONY: loadtest
 loadtest: ## Run every scenario of the load test beside asynq, three rounds each; the report is in loadtest/reports. Ten minutes or so.
 	$(GO) run ./loadtest -scenario all -compare asynq -report loadtest/reports $(LOADFLAGS)
+
+# What `make overload` runs beside Headgate, how often, at how many times what can be served, and further flags.
+OVERLOADWITH ?= asynq,failsafe,gradient
+OVERLOADROUNDS ?= 1
+OVERLOADTIMES ?= 2 5 10
+OVERLOADFLAGS ?=
+
+.PHONY: overload
+overload: deps ## Run all shapes of an overload at 2, 5 and 10 times what can be served, beside asynq, failsafe-go's and Netflix's limits in its worker; prints the rows of docs/perf/load-test.md. Fifteen minutes.
+	@mkdir -p bin && $(GO) build -C $(PEERS) -o $(CURDIR)/bin/overload ./overload
+	@code=0; for times in $(OVERLOADTIMES); do for shape in step ramp bursts slow retries drain; do \
+		bin/overload -scenario overload -overload $$times -shape $$shape -compare $(OVERLOADWITH) -rounds $(OVERLOADROUNDS) -row $(OVERLOADFLAGS) 2>bin/overload.log || { code=1; cat bin/overload.log >&2; }; \
+	done; done | tee bin/overload.md; exit $$code
 
 .PHONY: tipping
 tipping: ## Find the load from which a queue does not come back after an upset, with and without shedding, for fifty seeds in virtual time. Three minutes.
