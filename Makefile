@@ -109,6 +109,10 @@ bench-limits: deps ## The rows of the algorithms of limits alone, in ROUNDS roun
 	done
 	@$(GO) run -C $(PEERS) ./targets -limits $(ROUNDS_FILE)
 
+.PHONY: bench-when-on
+bench-when-on: deps ## Measure what pressure, shedding and adaptive limits cost Redis a job while they are on, beside the same without, nine turns; three minutes, on a quiet machine.
+	$(GO) test -C $(PEERS) -run '^$$' -bench WhenOn -benchtime 1x -timeout 20m .
+
 .PHONY: bench-diff
 bench-diff: ## Compare the rounds of the last `make bench` with those committed, by benchstat. Six rounds or more tell a change from noise.
 	@for file in $(KEPT_FILE) $(ROUNDS_FILE); do \

@@ -81,6 +81,11 @@ func (f *flags) run(ctx context.Context, stdout, stderr io.Writer) error {
 		}
 	}
 	if f.row {
+		for i := range results {
+			for _, run := range results[i].runs {
+				writeBroken(stderr, run)
+			}
+		}
 		return errors.Join(writeRow(stdout, &f.spec, results), verdict(results))
 	}
 	if f.json {

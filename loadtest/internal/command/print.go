@@ -89,6 +89,10 @@ func writeNotes(to io.Writer, f *figures.Figures) {
 	if f.Census != nil && len(f.Broken) == 0 {
 		fmt.Fprintf(to, "%s: every promise held: none lost by the census, every bound kept\n", f.System)
 	}
+	writeBroken(to, f)
+}
+
+func writeBroken(to io.Writer, f *figures.Figures) {
 	for _, broken := range f.Broken {
 		fmt.Fprintf(to, "%s BROKEN: %s\n", f.System, broken)
 	}
@@ -137,16 +141,12 @@ func writeRow(to io.Writer, spec *load.Spec, results []result) error {
 	for i := range results {
 		r := &results[i]
 		cells := []string{fmt.Sprintf("%g times, %s", spec.Overload, spec.Shape)}
-		for k := range metrics {
-			m := &metrics[k]
-			format, ok := rowFormats[m.key]
-			if !ok {
-				continue
-			}
+		for _, column := range rowColumns {
+			m := &metrics[slices.IndexFunc(metrics, func(m metric) bool { return m.key == column.key })]
 			var values []string
 			for _, name := range r.systems {
 				if runs := r.of(name); len(runs) > 0 {
-					values = append(values, fmt.Sprintf(format, m.median(runs)))
+					values = append(values, fmt.Sprintf(column.format, m.median(runs)))
 				}
 			}
 			cells = append(cells, strings.Join(values, ", "))
@@ -158,10 +158,13 @@ func writeRow(to io.Writer, spec *load.Spec, results []result) error {
 	return nil
 }
 
-// rowFormats are the metrics of writeRow.
-var rowFormats = map[string]string{
-	"overload_goodput": "%.2f", "overload_first_class_in_time_percent": "%.0f", "overload_last_class_refused_percent": "%.0f",
-	"overload_late_percent": "%.0f", "overload_recovery_s": "%.1f",
+// rowColumns are the metrics of writeRow, and how it writes them.
+var rowColumns = []struct{ key, format string }{
+	{"overload_goodput", "%.2f"},
+	{"overload_first_class_in_time_percent", "%.0f"},
+	{"overload_late_percent", "%.0f"},
+	{"overload_recovery_s", "%.1f"},
+	{"overload_last_class_refused_percent", "%.0f"},
 }
 
 // machine says where it was measured.
