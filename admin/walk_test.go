@@ -43,6 +43,7 @@ func TestEveryOperationAnswersAsDescribed(t *testing.T) {
 	walkAdaptive(p)
 	walkLoad(p)
 	walkAnomalies(p)
+	walkForecast(p)
 	walkTriggers(p)
 	for _, op := range p.operations() {
 		if !p.seen.good[op] {

@@ -46,6 +46,8 @@ var bigLines = []bigLine{
 	{line: "load"},
 	{line: "load mail"},
 	{line: "anomaly list"},
+	{line: "forecast"},
+	{line: "forecast mail", code: cli.ExitNothing},
 	{line: "stats"},
 	{line: "doctor", code: -1},
 	{line: "holds"},

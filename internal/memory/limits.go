@@ -327,28 +327,6 @@ func (p *Partition) Rates(_ context.Context, minute time.Time) (r store.Rates, e
 	return r, nil
 }
 
-// NoteRates keeps a point of the history of queues, as store.Timers.NoteRates.
-func (p *Partition) NoteRates(_ context.Context, to store.RateNote) (err error) {
-	p.write(func(m *model, now int64) {
-		switch {
-		case m.promoter != to.Owner:
-			err = store.ErrNotHolder
-		case !m.watched:
-			err = store.ErrNotMeasured
-		default:
-			m.begin(now)
-			m.rates.Note(&to)
-		}
-	})
-	return err
-}
-
-// RateHistory returns what was decided of queues in the days that are kept, as store.Buckets.RateHistory.
-func (p *Partition) RateHistory(_ context.Context, queues ...string) (h store.RateHistory, err error) {
-	p.read(func(m *model, now int64) { h = m.rates.History(time.UnixMicro(now), queues) })
-	return h, nil
-}
-
 // Distincts returns how many different names queues had, as store.Partition.Distincts.
 func (p *Partition) Distincts(_ context.Context, queue string) (all map[string]store.Distinct, err error) {
 	p.read(func(m *model, now int64) { all = m.counts.Distincts(now, queue) })
