@@ -108,6 +108,7 @@ var bigLines = []bigLine{
 	{line: "trigger unset deep"},
 	{line: "policy merge RECORDED"},
 	{line: "record import RECORDS"},
+	{line: "record set t7 --tokens 100 --dry-run"},
 	{line: "record set t7 --tokens 100"},
 	{line: "record get t7"},
 	{line: "record list --limit 1000"},

@@ -21,8 +21,8 @@ func newPolicyDryRun(o *cli.Operator) *cobra.Command {
 	return &cobra.Command{
 		Use: "dry-run FILE|default", Short: "Tell what a policy would change, and would have done to the last hour",
 		Long: fmt.Sprintf(`Makes all checks of set, tells what would change, and replays what was asked for in the last
-hour, admitted or refused, through the limits in force and through those of FILE. Nothing is
-changed. What was asked for is counted by the minute, of the %d scopes with the most and of
+hour, admitted or refused, through the limits in force and through those of FILE, in both cases
+beside the records that tenants have (headgate record). Nothing is changed. What was asked for is counted by the minute, of the %d scopes with the most and of
 those in the policy's "observe"; the coverage is the part of all of it whose tenants were
 counted. The estimate takes it to be spread evenly over its minute, buckets to be full an hour
 ago, and who is refused not to come again. Amounts are tokens. The table has the %d scopes for
@@ -69,7 +69,10 @@ type dryRunView struct {
 
 func (v dryRunView) write(to io.Writer) {
 	v.resultView.write(to)
-	f := v.Forecast
+	writeForecast(to, v.Forecast)
+}
+
+func writeForecast(to io.Writer, f rollout.Forecast) {
 	if f.Minutes == 0 {
 		fmt.Fprintln(to, "nothing was counted in the last hour")
 		return
