@@ -77,6 +77,7 @@ var bigLines = []bigLine{
 	{line: "policy export envoy --scope t7"},
 	{line: "policy diff FILE", code: cli.ExitNothing},
 	{line: "policy dry-run FILE"},
+	{line: "policy suggest --tenant nobody", code: cli.ExitNothing},
 	{line: "policy merge PART"},
 	{line: "policy rollout start RULES --percent 10 --reason trial"},
 	{line: "policy rollout show"},
