@@ -75,7 +75,7 @@ var acts = []struct {
 // work of applications and of workers, and questions: they change nothing that an operator would be asked about.
 var unaudited = []string{
 	"POST /api/v1/jobs", "POST /api/v1/jobs/batch", "POST /api/v1/rate-limit/check", "POST /api/v1/rate-limit/reserve", "POST /api/v1/rate-limit/commit",
-	"POST /api/v1/rate-limit/cancel", "POST /api/v1/semaphores/{name}/acquire", "POST /api/v1/semaphores/{name}/extend", "POST /api/v1/semaphores/{name}/release", "POST /api/v1/policy/dry-run", "POST /api/v1/triggers/{trigger}/dry-run", "POST /api/v1/workers",
+	"POST /api/v1/rate-limit/cancel", "POST /api/v1/semaphores/{name}/acquire", "POST /api/v1/semaphores/{name}/extend", "POST /api/v1/semaphores/{name}/release", "POST /api/v1/policy/dry-run", "POST /api/v1/records/{tenant}/dry-run", "POST /api/v1/triggers/{trigger}/dry-run", "POST /api/v1/workers",
 }
 
 // moving lets the limit of a downstream move.

@@ -104,3 +104,30 @@ func walkAnomalies(p *plant) {
 	}
 	p.want(http.StatusForbidden, "acme-viewer", ask{op: "GET /api/v1/anomalies"})
 }
+
+// walkForecast has two days of points noted, and asks for a forecast before and after.
+func walkForecast(p *plant) {
+	one := ask{op: "GET /api/v1/forecast/{queue}", path: map[string]string{"queue": "mail"}}
+	if got := p.want(http.StatusConflict, "viewer", one).body; !bytes.Contains(got, []byte("2 days of points, and there are 0.0; the policy has nobody keep")) {
+		p.tb.Errorf("%s", got)
+	}
+	p.put("admin", ask{op: "PUT /api/v1/policy", body: `{"anomalies":{"forecast":true},"load":{}}`})
+	_, err := p.store.Partitions()[0].Promote(p.tb.Context(), "s1", time.Minute)
+	must(p.tb, err)
+	now, err := p.store.Time(p.tb.Context())
+	must(p.tb, err)
+	for ago := range 2*int(24*time.Hour/store.RateStep) + 1 {
+		queues := map[string]store.Decided{"mail": {Allowed: 90, Refused: 10}}
+		must(p.tb, p.store.NoteRates(p.tb.Context(), store.RateNote{Owner: "s1", At: now.Truncate(store.RateStep).Add(-store.RateStep * time.Duration(1+ago)), Queues: queues}))
+	}
+	for _, part := range []string{`"queue":"mail","points":[{"at":"`, `"per_minute":10,"yesterday_per_minute":10}`, `"peak_per_minute":10,"peak_at":`, `"most_admitted_per_minute":9`, `"error":{"mean_per_minute":0,"part":0,`} {
+		for _, op := range []ask{one, {op: "GET /api/v1/forecast"}} {
+			if got := p.want(http.StatusOK, "viewer", op).body; !bytes.Contains(got, []byte(part)) {
+				p.tb.Errorf("no %s in %s", part, got)
+			}
+		}
+	}
+	p.want(http.StatusBadRequest, "viewer", ask{op: "GET /api/v1/forecast", query: "limit=1001"})
+	p.want(http.StatusNotFound, "viewer", ask{op: "GET /api/v1/forecast/{queue}", path: map[string]string{"queue": "nobody-knows"}})
+	p.want(http.StatusForbidden, "acme-viewer", one)
+}

@@ -43,6 +43,7 @@ func TestEveryOperationAnswersAsDescribed(t *testing.T) {
 	walkAdaptive(p)
 	walkLoad(p)
 	walkAnomalies(p)
+	walkForecast(p)
 	walkTriggers(p)
 	for _, op := range p.operations() {
 		if !p.seen.good[op] {
@@ -243,7 +244,20 @@ func walkRecords(p *plant) {
 	p.want(http.StatusPreconditionRequired, "operator", put)
 	put.header = http.Header{"If-None-Match": {"*"}}
 	p.want(http.StatusConflict, "operator", put)
+	try := ask{op: "POST /api/v1/records/{tenant}/dry-run", path: path, body: put.body}
+	p.want(http.StatusConflict, "operator", try)
 	before := recording(p)
+	p.want(http.StatusForbidden, "viewer", try)
+	would := p.want(http.StatusOK, "operator", try)
+	for _, part := range []string{`"tenant":"zeta","from":1,"changes":[{`, `"path":"/limit/`, `"forecast":{"minutes":`} {
+		if !bytes.Contains(would.body, []byte(part)) {
+			p.tb.Errorf("no %s in %s", part, would.body)
+		}
+	}
+	try.body = `{"queues":{"mail":{"priority_limits":{"none":{"tokens":1,"per":"1s"}}}}}`
+	if bad := p.want(http.StatusBadRequest, "operator", try); !bytes.Contains(bad.body, []byte("a class of queue mail")) {
+		p.tb.Errorf("a class that there is not: %s", bad.body)
+	}
 	p.want(http.StatusForbidden, "viewer", put)
 	p.want(http.StatusForbidden, "acme-viewer", put)
 	p.want(http.StatusNotFound, "viewer", ask{op: "GET /api/v1/records/{tenant}", path: path})

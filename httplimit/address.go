@@ -1,6 +1,7 @@
 package httplimit
 
 import (
+	"maps"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -45,6 +46,52 @@ func FromAddress(trusted []netip.Prefix) KeyFunc {
 	}
 }
 
+// FromNetworks is the name of the network that the client's address, as FromIP finds it, is in, for a dimension of the policy such as region: of
+// several prefixes the longest decides, and 0.0.0.0/0 and ::/0 name the rest. "" where there is none, which has no bucket. The table is copied; a
+// prefix that is not valid holds nobody.
+func FromNetworks(trusted []netip.Prefix, table map[netip.Prefix]string) KeyFunc {
+	p := proxies{field: "X-Forwarded-For", cut: func(line string) int { return strings.LastIndexByte(line, ',') }, read: addressOf}.trusting(trusted)
+	names, lengths := make(map[netip.Prefix]string, len(table)), map[bool]map[int]bool{true: {}, false: {}}
+	for prefix, name := range table {
+		prefix = unmapped(prefix)
+		names[prefix.Masked()] = name
+		lengths[prefix.Addr().Is4()][prefix.Bits()] = true
+	}
+	longest := map[bool][]int{}
+	for is4, all := range lengths {
+		longest[is4] = slices.Sorted(maps.Keys(all))
+		slices.Reverse(longest[is4])
+	}
+	known := newMemo[[16]byte, string]()
+	return func(r *http.Request) string {
+		addr := p.client(r)
+		if !addr.IsValid() {
+			return ""
+		}
+		name, ok := known.get(addr.As16())
+		if ok {
+			return name
+		}
+		for _, bits := range longest[addr.Is4()] {
+			if prefix, err := addr.Prefix(bits); err == nil {
+				if name, ok = names[prefix]; ok {
+					break
+				}
+			}
+		}
+		known.put(addr.As16(), name)
+		return name
+	}
+}
+
+// unmapped is a prefix of IPv4 addresses that is written as IPv6 as what it is.
+func unmapped(prefix netip.Prefix) netip.Prefix {
+	if addr := prefix.Addr(); addr.Is4In6() && prefix.Bits() >= 96 {
+		return netip.PrefixFrom(addr.Unmap(), prefix.Bits()-96)
+	}
+	return prefix
+}
+
 // proxies says whose word on a client's address is believed, and how it is read.
 type proxies struct {
 	field   string
@@ -63,11 +110,9 @@ const (
 )
 
 func (p proxies) trusting(trusted []netip.Prefix) proxies {
-	p.trusted = slices.Clone(trusted)
-	for i, prefix := range p.trusted {
-		if addr := prefix.Addr(); addr.Is4In6() && prefix.Bits() >= 96 {
-			p.trusted[i] = netip.PrefixFrom(addr.Unmap(), prefix.Bits()-96)
-		}
+	p.trusted = make([]netip.Prefix, len(trusted))
+	for i, prefix := range trusted {
+		p.trusted[i] = unmapped(prefix)
 	}
 	return p
 }

@@ -135,3 +135,30 @@ func TestNothingAClientWritesMovesIt(t *testing.T) {
 		}
 	})
 }
+
+// TestTheLongestPrefixNamesTheNetwork, of the client and not of a proxy; who is in none has no name, nor has a table that is changed afterwards any say.
+func TestTheLongestPrefixNamesTheNetwork(t *testing.T) {
+	t.Parallel()
+	prefix := netip.MustParsePrefix
+	table := map[netip.Prefix]string{
+		prefix("203.0.113.0/24"): "eu", prefix("203.0.113.128/25"): "us", prefix("203.0.113.200/32"): "lab", prefix("2001:db8::/32"): "eu", prefix("2001:db8:1::/48"): "ap",
+		prefix("::ffff:198.51.100.0/120"): "mapped", {}: "nobody",
+	}
+	of, rest := httplimit.FromNetworks(proxies, table), httplimit.FromNetworks(proxies, map[netip.Prefix]string{prefix("203.0.113.7/24"): "eu", prefix("0.0.0.0/0"): "rest"})
+	clear(table)
+	for range 2 { // The second time it remembers.
+		for _, row := range []struct{ peer, line, want, rest string }{
+			{"203.0.113.7:80", "", "eu", "eu"}, {"203.0.113.129:80", "", "us", "eu"}, {"203.0.113.200:80", "", "lab", "eu"}, {"198.51.100.9:80", "", "mapped", "rest"},
+			{"192.0.2.1:80", "", "", "rest"}, {"[2001:db8::7]:80", "", "eu", ""}, {"[2001:db8:1::7]:80", "", "ap", ""}, {"[2001:db9::7]:80", "", "", ""}, {"@", "", "", ""},
+			{"10.0.0.1:80", "203.0.113.129", "us", "eu"}, {"192.0.2.1:80", "203.0.113.129", "", "rest"},
+		} {
+			r := &http.Request{RemoteAddr: row.peer, Header: http.Header{}}
+			if row.line != "" {
+				r.Header.Set("X-Forwarded-For", row.line)
+			}
+			if got, other := of(r), rest(r); got != row.want || other != row.rest {
+				t.Errorf("%s for %q is in %q and %q, want %q and %q", row.peer, row.line, got, other, row.want, row.rest)
+			}
+		}
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/httplimit"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/policy"
@@ -46,6 +47,39 @@ func TestARequestIsRefusedByItsAddressOrRoute(t *testing.T) {
 		}
 		if step.status == 429 && (w.Header().Get("Retry-After") == "" || !strings.Contains(w.Body.String(), `"violated-policies":[`+step.limit[:strings.IndexByte(step.limit, ';')]+`]`)) {
 			t.Errorf("%v %s", w.Header(), w.Body)
+		}
+	}
+}
+
+// TestWhereARequestComesFromIsADimension: by a table of networks and by a label, with a limit of one origin beside that of each; who comes from
+// nowhere that is named is not limited by it.
+func TestWhereARequestComesFromIsADimension(t *testing.T) {
+	t.Parallel()
+	wide := slow
+	wide.Burst = 3
+	p := policy.Unlimited()
+	p.Dimensions = map[string]policy.DimensionRules{"region": {Limit: slow, Keys: map[string]admission.Limit{"eu": wide}}}
+	table := map[netip.Prefix]string{netip.MustParsePrefix("203.0.113.0/24"): "eu", netip.MustParsePrefix("198.51.100.0/24"): "us"}
+	for what, value := range map[string]httplimit.KeyFunc{
+		"table": httplimit.FromNetworks(nil, table), "label": func(r *http.Request) string { return r.Header.Get("X-Region") },
+	} {
+		f := filter(t, limits(t, &p), httplimit.Config{Also: []httplimit.Also{{Dimension: "region", Value: value}}})
+		for from, want := range map[[2]string]int{{"203.0.113.9:80", "eu"}: 3, {"198.51.100.9:80", "us"}: 2, {"192.0.2.1:80", ""}: 6} {
+			passes := 0
+			for range 6 {
+				r, w := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody), httptest.NewRecorder()
+				r.RemoteAddr = from[0]
+				r.Header.Set("X-Region", from[1])
+				f.Wrap(passed).ServeHTTP(w, r)
+				if w.Code == http.StatusOK {
+					passes++
+				} else if limit := w.Header().Get("RateLimit"); !strings.HasPrefix(limit, `"region";r=0`) {
+					t.Errorf("by %s %v is refused by %s", what, from, limit)
+				}
+			}
+			if passes != want {
+				t.Errorf("by %s %d of 6 pass from %v, want %d", what, passes, from, want)
+			}
 		}
 	}
 }

@@ -28,6 +28,7 @@
 //	           reserve     takes tokens under an id, which refund settles            admin
 //	           shadow      asks what limits would have answered                      limiters
 //	           count       adds decisions of a process to those of the minute        producers, limiters
+//	           rates       keeps what was decided of queues in ten minutes           schedulers
 //	           reset       fills a bucket                                            operators
 //	           scale       has limits be a part of the policy's for a time           operators
 //	           semaphore   leases permits, keeps the line of who waits for some      limiters

@@ -241,32 +241,35 @@ type AnomalyRules struct {
 	MaxUnknown int
 	// WarnAt is of which part of its limit a scope is told to have used it nearly (near_limit): MinWarnAt to 1; zero for never.
 	WarnAt float64
+	// Forecast has what queues are asked for kept for 15 days, by which the next hour is foreseen.
+	Forecast bool
 }
 
 type anomalyJSON struct {
 	MaxUnknown int     `json:"max_unknown,omitempty"`
 	WarnAt     float64 `json:"warn_at,omitempty"`
+	Forecast   bool    `json:"forecast,omitempty"`
 }
 
 func (a *AnomalyRules) wire() *anomalyJSON {
 	if a == nil {
 		return nil
 	}
-	return &anomalyJSON{a.MaxUnknown, a.WarnAt}
+	return &anomalyJSON{a.MaxUnknown, a.WarnAt, a.Forecast}
 }
 
 func (w *anomalyJSON) rules() *AnomalyRules {
 	if w == nil {
 		return nil
 	}
-	return &AnomalyRules{w.MaxUnknown, w.WarnAt}
+	return &AnomalyRules{w.MaxUnknown, w.WarnAt, w.Forecast}
 }
 
 func (a *AnomalyRules) withDefaults() *AnomalyRules {
 	if a == nil {
 		return nil
 	}
-	return &AnomalyRules{cmp.Or(a.MaxUnknown, DefaultMaxUnknown), a.WarnAt}
+	return &AnomalyRules{cmp.Or(a.MaxUnknown, DefaultMaxUnknown), a.WarnAt, a.Forecast}
 }
 
 func (a *AnomalyRules) validate(bad *problems) {
@@ -280,6 +283,9 @@ func (a *AnomalyRules) validate(bad *problems) {
 
 // Watched reports whether rates are watched.
 func (c *Compiled) Watched() bool { return c.anomalies != nil }
+
+// Foresees reports whether what queues are asked for is kept for forecasts.
+func (c *Compiled) Foresees() bool { return c.anomalies != nil && c.anomalies.Forecast }
 
 // WarnAt is that of the AnomalyRules, 0 where nothing is told of limits.
 func (c *Compiled) WarnAt() float64 {

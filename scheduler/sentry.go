@@ -27,8 +27,9 @@ type sentry struct {
 	next     time.Time
 	untold   []store.Anomaly
 	// on are the alarms of the last minute: each is logged as it begins.
-	on   map[alarmKey]bool
-	near near
+	on    map[alarmKey]bool
+	near  near
+	chart chart
 }
 
 // alarmKey is what an alarm is of.
@@ -64,12 +65,16 @@ func (s *Scheduler) watchRates(ctx context.Context, d *sentry) error {
 	}
 	var unseen error
 	minute := max(d.detector.Last()+1, last-anomaly.History+1)
+	justOver := d.detector.Last() == last-1
 	for end := min(last, minute+ratesPortion-1); minute <= end; minute++ {
 		rates, err := s.store.Rates(ctx, time.Unix(minute*60, 0))
 		if err != nil {
 			return err
 		}
 		alarms := d.detector.Observe(minuteOf(minute, &rates))
+		if d.near.policy.Foresees() {
+			d.chart.observe(minute, &rates, justOver)
+		}
 		if last-minute < oldAlarm {
 			s.raise(d, alarms)
 		}
@@ -80,7 +85,7 @@ func (s *Scheduler) watchRates(ctx context.Context, d *sentry) error {
 	if minute > last {
 		d.next = time.Now().Add(time.Unix((last+2)*60, 0).Add(ratesLate).Sub(now))
 	}
-	return errors.Join(unseen, s.noteAlarms(ctx, d))
+	return errors.Join(unseen, s.noteAlarms(ctx, d), s.keepRates(ctx, d))
 }
 
 // raise logs the alarms that begin, and has all of them told.

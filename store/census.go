@@ -1,7 +1,12 @@
 package store
 
 import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/headgate/headgate/admission"
@@ -144,6 +149,60 @@ type Rates struct {
 	// Crowded says that scopes made room for others: a tenant that is not there may have had something. Watched says that queues were counted:
 	// else one that is not there may have, too.
 	Crowded, Watched bool
+}
+
+// What is kept of rates beyond the hour of minutes.
+const (
+	// RateStep is how long a point is, RateHistoryLife for how long they are kept, RatePoints how many that are of a queue.
+	RateStep        = 10 * time.Minute
+	RateHistoryLife = 15 * 24 * time.Hour
+	RatePoints      = int(RateHistoryLife / RateStep)
+	// MaxRateQueues is of how many queues a day (UTC) there are points.
+	MaxRateQueues = 200
+)
+
+// RateNote is a point of the history of what was decided of queues.
+type RateNote struct {
+	// Owner is who holds the timer lease of the first partition. Where it is another nothing is done (ErrNotHolder). Where the policy has no
+	// rates watched, nothing is done either (ErrNotMeasured).
+	Owner string
+	// At is when the point began, a multiple of RateStep.
+	At time.Time
+	// Queues are all that had anything. Where there are more than MaxRateQueues in a day, those that were in it before stay, and of others
+	// those with the most come first.
+	Queues map[string]Decided
+}
+
+// Names returns the queues in the order in which they find room.
+func (n *RateNote) Names() []string {
+	return slices.SortedFunc(maps.Keys(n.Queues), func(a, b string) int {
+		return cmp.Or(cmp.Compare(n.Queues[b].Allowed+n.Queues[b].Refused, n.Queues[a].Allowed+n.Queues[a].Refused), strings.Compare(a, b))
+	})
+}
+
+// RateHistory is what was decided of queues, in points of RateStep.
+type RateHistory struct {
+	// First is when the first point began.
+	First time.Time
+	// Queues has RatePoints of each queue that was asked for, up to the last that is over.
+	Queues map[string][]Rate
+}
+
+// Rate is a point: jobs admitted and refused, up to MaxRate. One that is not Known is of a time at which nobody counted, or of a queue of which
+// there was no room to.
+type Rate struct {
+	Allowed, Refused uint32
+	Known            bool
+}
+
+// MaxRate is the largest count of a Rate.
+const MaxRate = math.MaxUint32
+
+// RateSlot is the point to which a time belongs: the day, counted from 1970, and its number there, from 0.
+func RateSlot(at time.Time) (day int64, point int) {
+	slot := at.Unix() / int64(RateStep/time.Second)
+	const ofDay = int64(24 * time.Hour / RateStep)
+	return slot / ofDay, int(slot % ofDay)
 }
 
 // Distinct is how many different tenants, and jobs, were decided on in a queue, within 1 % or so. Hours begin as those of UTC.

@@ -53,6 +53,8 @@ type Deployment interface {
 	Press(ctx context.Context, to Press) (number int64, err error)
 	// NoteLoad is Partition.NoteLoad in the first partition.
 	NoteLoad(ctx context.Context, to LoadNote) error
+	// NoteRates is Partition.NoteRates in the first partition.
+	NoteRates(ctx context.Context, to RateNote) error
 	// NoteTrigger is Partition.NoteTrigger in the first partition.
 	NoteTrigger(ctx context.Context, to TriggerNote) error
 	// Close ends the connections.
@@ -128,6 +130,8 @@ type Timers interface {
 	Press(ctx context.Context, to Press) (number int64, err error)
 	// NoteLoad keeps how busy services are, a point of their history. It can be sent again.
 	NoteLoad(ctx context.Context, to LoadNote) error
+	// NoteRates keeps what was decided of queues, a point of their history. It can be sent again.
+	NoteRates(ctx context.Context, to RateNote) error
 	// NoteTrigger notes that a trigger acts, or does no more. It can be sent again.
 	NoteTrigger(ctx context.Context, to TriggerNote) error
 	// NewMover returns a Mover of the partition, nil where it has no second Redis. It sends nothing yet.
@@ -200,6 +204,8 @@ type Buckets interface {
 	CountedScopes(ctx context.Context) (n int64, err error)
 	// Rates returns what was decided in the minute that has a time in it, empty for one that is not kept. It is read in portions.
 	Rates(ctx context.Context, minute time.Time) (Rates, error)
+	// RateHistory returns what was decided of queues in the days that are kept, unknown where the policy has nobody keep it: a command a day.
+	RateHistory(ctx context.Context, queues ...string) (RateHistory, error)
 	// Distincts returns how many different names a queue had, of all queues for "", where the policy has anomalies.
 	Distincts(ctx context.Context, queue string) (map[string]Distinct, error)
 	// NoteAnomalies keeps up to MaxAnomalyNotes anomalies, without those that were noted within AnomalyQuiet, and returns how many it kept. It

@@ -55,14 +55,30 @@ func TestRecordCommands(t *testing.T) {
 		}
 	}
 	for line, told := range map[string]string{
-		"record set global --tokens 7":        "headgate limit set global",
-		"record set acme":                     "for no limit --off",
-		"record set acme --none --off":        "it, --off or --tokens",
-		"record set acme:mail:vip --tokens 7": "a class of queue mail",
-		"record delete":                       "a TENANT, or --all",
-		"record delete acme --all":            "a TENANT, or --all",
-		"record list --limit 2000":            "1 to 1000 records",
-		"record list --cursor x":              "what the page before has told",
+		"record set acme --tokens 5 --per 1h --dry-run": "nothing was stored: the record of tenant acme would change in 2 values",
+		"record set acme:mail:low --off --dry-run":      "would change in 1 values",
+		"record delete acme --dry-run":                  "nothing was stored",
+	} {
+		if out := p.run(cli.ExitOK, line); !strings.Contains(out.stdout, told) {
+			t.Errorf("%s: no %q in %s", line, told, out.stdout)
+		}
+	}
+	tried := p.object(cli.ExitOK, "record set acme --tokens 5 --per 1h --burst 9 --dry-run")
+	checkKeys(t, "a dry run of a record", tried, strings.Fields("changes forecast from tenant"))
+	if out := p.run(cli.ExitOK, "record get acme"); !strings.Contains(out.stdout, `"tokens":7`) {
+		t.Errorf("after dry runs: %s", out.stdout)
+	}
+	for line, told := range map[string]string{
+		"record delete --all --dry-run":                 "one TENANT, not --all",
+		"record set acme:mail:vip --tokens 7 --dry-run": "a class of queue mail",
+		"record set global --tokens 7":                  "headgate limit set global",
+		"record set acme":                               "for no limit --off",
+		"record set acme --none --off":                  "it, --off or --tokens",
+		"record set acme:mail:vip --tokens 7":           "a class of queue mail",
+		"record delete":                                 "a TENANT, or --all",
+		"record delete acme --all":                      "a TENANT, or --all",
+		"record list --limit 2000":                      "1 to 1000 records",
+		"record list --cursor x":                        "what the page before has told",
 	} {
 		if out := p.run(cli.ExitUsage, line); !strings.Contains(out.stderr, told) {
 			t.Errorf("%s: no %q in %s", line, told, out.stderr)

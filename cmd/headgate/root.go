@@ -66,7 +66,7 @@ mean more.`,
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cli.Usage(cli.FlagError(err)) })
 	root.AddCommand(demo.NewCommand(), replay.NewCommand(), policies.NewPolicy(), jobs.NewEnqueue(), work.NewCommand(), relay.NewCommand(), relay.NewMirror(), newVersion())
 	root.AddCommand(setup.NewConfig(check))
-	root.AddCommand(jobs.NewJob(), ops.NewQueue(policies.QueueEdits), jobs.NewDead(), jobs.NewRedrive(), ops.NewPause(), ops.NewResume(), ops.NewHolds(), ops.NewDrain(), ops.NewAdaptive(), ops.NewLoad(), ops.NewAnomaly(replay.NewAnomalies()), ops.NewStats(), ops.NewSemaphore(), ops.NewUsage(), ops.NewDoctor(), ops.NewMigrate())
+	root.AddCommand(jobs.NewJob(), ops.NewQueue(policies.QueueEdits), jobs.NewDead(), jobs.NewRedrive(), ops.NewPause(), ops.NewResume(), ops.NewHolds(), ops.NewDrain(), ops.NewAdaptive(), ops.NewLoad(), ops.NewAnomaly(replay.NewAnomalies()), ops.NewForecast(), ops.NewStats(), ops.NewSemaphore(), ops.NewUsage(), ops.NewDoctor(), ops.NewMigrate())
 	root.AddCommand(serve.NewCommand(), setup.NewKey(), ops.NewBreaker(), ops.NewAudit(), ops.NewExplain(), policies.NewLimit(), policies.NewRecord(), policies.NewTenant(), policies.NewTier(), policies.NewDownstream(), policies.NewTrigger())
 	return root
 }

@@ -199,11 +199,20 @@ func scrape(t *testing.T) (ofServer, ofWorker string) {
 			strings.Contains(ofWorker, "headgate_log_lines_dropped_total 0\n")
 	})
 	d.unknown()
+	d.asked("q")
 	eventually(t, func() bool { // Its guard has looked, and the worker for spilled jobs.
 		ofServer = call(t, http.MethodGet, server+"/metrics", "", http.StatusOK)
 		return strings.Contains(ofServer, "headgate_second_redis_jobs 0\n") && strings.Contains(ofServer, `headgate_guard_state{kind="goroutines"} 0`)
 	})
 	return ofServer, ofWorker
+}
+
+// asked has a queue have been asked for the same in three days, and a server that has not looked yet.
+func (d *deployment) asked(queue string) {
+	d.t.Helper()
+	asked(d.t, d.store, 3, func(int) map[string]store.Decided {
+		return map[string]store.Decided{queue: {Allowed: 600, Refused: 60}}
+	})
 }
 
 // unknown has a worker hand a job back that it has no handler for.

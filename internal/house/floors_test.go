@@ -31,6 +31,7 @@ var rooms = []room{
 	{path: "internal/pressure", floor: pureFloor},
 	{path: "internal/load", floor: pureFloor},
 	{path: "internal/anomaly", floor: pureFloor},
+	{path: "internal/forecast", floor: pureFloor},
 	{path: "internal/hyperloglog", floor: pureFloor},
 	{path: "internal/fairness", floor: pureFloor},
 	{path: "internal/trace", floor: pureFloor},

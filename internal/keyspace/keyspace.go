@@ -94,6 +94,9 @@ func (p Partition) Watched(minute int64) string {
 	return p.base + "watched:" + strconv.FormatInt(minute, 10)
 }
 
+// Rates is a HASH of what was decided of queues in a day, counted from 1970.
+func (p Partition) Rates(day int64) string { return p.base + "rates:" + strconv.FormatInt(day, 10) }
+
 // Distinct is a SET of the queues of which different names are counted in an hour, counted from 1970.
 func (p Partition) Distinct(hour int64) string {
 	return p.base + "distinct:" + strconv.FormatInt(hour, 10)

@@ -95,6 +95,7 @@ var Schema = []Kind{
 	{"usage:DAY", "hash", "TENANT:QUEUE → jobs and reservations of a day (UTC), counted from 1970, and their tokens; `lua/scripts/fragments/usage.lua`; 35 days"},
 	{"counts:MINUTE", "hash", "jobs admitted and refused by scope, an hour of minutes"},
 	{"watched:MINUTE", "hash", "a:QUEUE, r:QUEUE → jobs admitted and refused of a queue, crowded → that a scope made room for another, watched → that queues were counted; an hour of minutes: where the policy has `anomalies`"},
+	{"rates:DAY", "hash", "QUEUE → jobs admitted and refused of a queue in each ten minutes of a day (UTC), counted from 1970, 8 bytes each; at most 200, `*` → which of these are known, `!` → that a queue was left out; 16 days: where the policy's `anomalies` have `forecast`"},
 	{"distinct:HOUR", "set", "queues of which different names are counted in an hour, at most 500, for two hours: where the policy has `anomalies`"},
 	{"dtenants:HOUR:QUEUE", "string", "the tenants of one, a HyperLogLog of at most 12 KiB"},
 	{"djobs:HOUR:QUEUE", "string", "its jobs, another"},

@@ -217,6 +217,28 @@ func (p *Partition) TransitionsAfter(_ context.Context, after string, count int)
 	return of, nil
 }
 
+// NoteRates keeps a point of the history of queues, as store.Timers.NoteRates.
+func (p *Partition) NoteRates(_ context.Context, to store.RateNote) (err error) {
+	p.write(func(m *model, now int64) {
+		switch {
+		case m.promoter != to.Owner:
+			err = store.ErrNotHolder
+		case !m.watched:
+			err = store.ErrNotMeasured
+		default:
+			m.begin(now)
+			m.rates.Note(&to)
+		}
+	})
+	return err
+}
+
+// RateHistory returns what was decided of queues in the days that are kept, as store.Buckets.RateHistory.
+func (p *Partition) RateHistory(_ context.Context, queues ...string) (h store.RateHistory, err error) {
+	p.read(func(m *model, now int64) { h = m.rates.History(time.UnixMicro(now), queues) })
+	return h, nil
+}
+
 // NoteAnomalies keeps rates that are not usual, as store.Partition.NoteAnomalies.
 func (p *Partition) NoteAnomalies(_ context.Context, anomalies []store.Anomaly) (kept int, err error) {
 	if len(anomalies) == 0 {

@@ -101,6 +101,7 @@ type model struct {
 	points    []loadPoint // of services, by time
 
 	alarms counts.Alarms // rates that were not usual
+	rates  counts.Rates  // what was decided of queues
 
 	// accountsKept is how many accounts were left when those with full buckets went last.
 	accountsKept int

@@ -11,6 +11,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/internal/redisconn"
 	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/redisstore"
 )
@@ -197,5 +198,9 @@ func newCrowd(t *testing.T, s store.Deployment, prefix string, seed uint64) *cro
 	check(t, s.Shadow(ctx, 1, "candidate", []store.Question{{Tenant: "t7", Queue: "mail", Class: "low", Limits: crowdLimits, Cost: 1}}))
 	_, err = s.Partitions()[0].LastTick(ctx, "nightly", time.UnixMicro(1))
 	check(t, err)
+	first := inRedis(s)[0].Conn()
+	for _, ago := range []int64{0, 1, 15} { // What queues were asked for.
+		check(t, redisconn.Client(first).HSet(ctx, first.Partition.Rates(time.Now().Unix()/86400-ago), "mail", fmt.Sprint("points of day ", ago)).Err())
+	}
 	return c
 }

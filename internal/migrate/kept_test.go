@@ -68,7 +68,7 @@ for _, key in ipairs(redis.call('KEYS', base .. '*')) do
   elseif kind == 'log' then add(name, table.concat(redis.call('LRANGE', key, 0, -1), ' '))
   elseif kind == 'large' or kind == 'result' or kind == 'unique' then
     add(name, redis.call('GET', key), redis.call('PTTL', key) > 0 and 'for a time' or 'for ever')
-  elseif kind == 'b' or kind == 'x' then
+  elseif kind == 'b' or kind == 'x' or kind == 'rates' then
     local all = redis.call('HGETALL', key)
     for i = 1, #all, 2 do add(name, all[i], all[i + 1]) end
   elseif kind == 'ended' then

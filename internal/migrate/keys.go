@@ -3,6 +3,7 @@ package migrate
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -121,14 +122,28 @@ func (p *partition) copyTo(ctx context.Context, to *partition, names ...string) 
 }
 
 // ofPartition are the keys that a partition has for its own sake and keeps on another Redis: places of followers, transitions of
-// breakers, rates that were not usual, what a candidate in shadow would have answered, ticks of periodic jobs.
+// breakers, rates that were not usual, what a candidate in shadow would have answered, ticks of periodic jobs. rateDays are more of them.
 var ofPartition = []string{"followers", "events", "anomalies", "shadow", "periodic"}
+
+// rateDays are the days of which it is kept what queues were asked for, those that may be there by now.
+func rateDays(now time.Time) (names []string) {
+	first, _ := store.RateSlot(now.Add(-store.RateHistoryLife))
+	last, _ := store.RateSlot(now)
+	for day := first; day <= last; day++ {
+		names = append(names, "rates:"+strconv.FormatInt(day, 10))
+	}
+	return names
+}
 
 // copyPartitions begins the clocks of new partitions where those of the first one are, and takes what a partition has for itself.
 func (m *Migration) copyPartitions(ctx context.Context) error {
 	m.observe("prepare partitions", 0, 0)
 	first := m.from[0]
 	clock, err := first.bucketClock(ctx)
+	if err != nil {
+		return err
+	}
+	now, err := first.Time(ctx)
 	if err != nil {
 		return err
 	}
@@ -140,7 +155,7 @@ func (m *Migration) copyPartitions(ctx context.Context) error {
 		case m.inPlace && i >= m.before:
 			err = first.copyTo(ctx, part, "followers")
 		case !m.inPlace && i < len(m.from):
-			err = m.from[i].copyTo(ctx, part, ofPartition...)
+			err = m.from[i].copyTo(ctx, part, slices.Concat(ofPartition, rateDays(now))...)
 		}
 		if err != nil {
 			return err

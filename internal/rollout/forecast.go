@@ -3,6 +3,8 @@ package rollout
 import (
 	"cmp"
 	"context"
+	"errors"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -53,7 +55,7 @@ type ScopeFlow struct {
 	Flow
 }
 
-// Foresee returns what a document would have made of the last hour. It changes nothing.
+// Foresee returns what a document would have made of the last hour, beside the records that tenants have. It changes nothing.
 func Foresee(ctx context.Context, store store.Deployment, document policy.Policy) (Forecast, error) {
 	current, err := Current(ctx, store)
 	if err != nil {
@@ -71,7 +73,40 @@ func Foresee(ctx context.Context, store store.Deployment, document policy.Policy
 	if err != nil {
 		return Forecast{}, err
 	}
+	if err := learn(ctx, store, hour, before, after); err != nil {
+		return Forecast{}, err
+	}
 	return foresee(hour, before, after, document), nil
+}
+
+// recordsPortion is how many records are read at a time.
+const recordsPortion = 256
+
+// learn has policies know the records of the tenants that were recorded: theirs go before what a document says.
+func learn(ctx context.Context, s store.Deployment, hour []store.Recorded, before, after *policy.Compiled) error {
+	if !before.HasRecords() { // Then there are none.
+		return nil
+	}
+	tenants := map[string]bool{}
+	for i := range hour {
+		for scope := range hour[i].Scopes {
+			if tenant, _, _, err := scope.Parts(); err == nil && tenant != "" {
+				tenants[tenant] = true
+			}
+		}
+	}
+	for some := range slices.Chunk(slices.Sorted(maps.Keys(tenants)), recordsPortion) {
+		all, err := s.Records(ctx, some...)
+		if err != nil {
+			return err
+		}
+		for _, r := range all {
+			if err := errors.Join(before.Learn(r.Tenant, r.Version, r.Text), after.Learn(r.Tenant, r.Version, r.Text)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func foresee(hour []store.Recorded, before, after *policy.Compiled, document policy.Policy) Forecast {

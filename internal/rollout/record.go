@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/store"
@@ -51,37 +52,77 @@ func editRecord(ctx context.Context, s store.Deployment, read func(context.Conte
 	if err != nil {
 		return done, err
 	}
-	if !rules.Compiled.HasRecords() {
-		return done, policy.ErrNoRecords
-	}
-	was, before, err := ReadRecord(ctx, s, tenant)
-	if err != nil {
+	done, to, err := planRecord(ctx, s, rules, tenant, edit, change)
+	if err != nil || len(done.Changes) == 0 {
 		return done, err
-	}
-	if edit.Expected != AnyVersion && edit.Expected != was.Version {
-		return done, &store.RecordConflictError{Tenant: tenant, Expected: edit.Expected, InForce: was.Version}
-	}
-	if done.Record, err = change(before); err != nil {
-		return done, err
-	}
-	to, err := NewRecordEdit(rules, tenant, done.Record)
-	if err != nil {
-		return done, err
-	}
-	if done.Changes, err = policy.DiffRecords(before, done.Record); err != nil {
-		return done, err
-	}
-	if len(done.Changes) == 0 {
-		done.Version = was.Version
-		return done, nil
 	}
 	if to.Changes, err = json.Marshal(done.Changes); err != nil {
 		return done, fmt.Errorf("encode changes: %w", err)
 	}
-	to.Expected, to.LongestFill = was.Version, max(to.LongestFill, before.LongestFill())
 	to.By = store.Intervention{Author: edit.Author, Reason: edit.Reason}
 	done.Version, err = s.PutRecord(ctx, to)
 	return done, err
+}
+
+// planRecord checks an edit and tells what would change. Its Version is that of the record that there is.
+func planRecord(ctx context.Context, s store.Deployment, rules Rules, tenant string, edit Edit, change func(policy.OwnLimits) (policy.OwnLimits, error)) (done RecordResult, to store.RecordEdit, err error) {
+	if !rules.Compiled.HasRecords() {
+		return done, to, policy.ErrNoRecords
+	}
+	was, before, err := ReadRecord(ctx, s, tenant)
+	if err != nil {
+		return done, to, err
+	}
+	if edit.Expected != AnyVersion && edit.Expected != was.Version {
+		return done, to, &store.RecordConflictError{Tenant: tenant, Expected: edit.Expected, InForce: was.Version}
+	}
+	done.Version = was.Version
+	if done.Record, err = change(before); err != nil {
+		return done, to, err
+	}
+	if to, err = NewRecordEdit(rules, tenant, done.Record); err != nil {
+		return done, to, err
+	}
+	to.Expected, to.LongestFill = was.Version, max(to.LongestFill, before.LongestFill())
+	done.Changes, err = policy.DiffRecords(before, done.Record)
+	return done, to, err
+}
+
+// TryRecord returns what EditRecord would change, and what that would have made of the last hour at the scopes of the tenant: Forecast.All and Tiers
+// are of all, as the rest of the deployment would have had it. It stores nothing. The errors are those of EditRecord.
+func TryRecord(ctx context.Context, s store.Deployment, tenant string, edit Edit, change func(policy.OwnLimits) (policy.OwnLimits, error)) (would RecordResult, f Forecast, err error) {
+	rules, err := ReadRules(ctx, s)
+	if err != nil {
+		return would, f, err
+	}
+	would, to, err := planRecord(ctx, s, rules, tenant, edit, change)
+	if err != nil {
+		return would, f, err
+	}
+	after, err := rules.Document.Prepare()
+	if err != nil {
+		return would, f, err
+	}
+	hour, err := s.LastHour(ctx, forecastBudget)
+	if err != nil {
+		return would, f, err
+	}
+	if err := learn(ctx, s, hour, rules.Compiled, after); err != nil {
+		return would, f, err
+	}
+	version := to.Expected + 1
+	if len(to.Text) == 0 {
+		version = policy.NoRecord
+	}
+	if err := after.Learn(tenant, version, to.Text); err != nil {
+		return would, f, err
+	}
+	f = foresee(hour, rules.Compiled, after, rules.Document)
+	f.Scopes = slices.DeleteFunc(f.Scopes, func(one ScopeFlow) bool {
+		of, _, _, err := one.Scope.Parts()
+		return err != nil || of != tenant
+	})
+	return would, f, nil
 }
 
 // NewRecordEdit returns the edit that puts a record in the place of any that there is, checked against a policy.

@@ -91,6 +91,11 @@ func (d *many) Rates(ctx context.Context, minute time.Time) (store.Rates, error)
 	return sum, nil
 }
 
+// RateHistory implements Deployment: the first partition has it.
+func (d *many) RateHistory(ctx context.Context, queues ...string) (store.RateHistory, error) {
+	return d.parts[0].RateHistory(ctx, queues...)
+}
+
 // Distincts implements Deployment: the first partition has what is counted of queues.
 func (d *many) Distincts(ctx context.Context, queue string) (map[string]store.Distinct, error) {
 	return d.parts[0].Distincts(ctx, queue)

@@ -258,6 +258,11 @@ func (d *many) NoteLoad(ctx context.Context, to store.LoadNote) error {
 	return d.parts[0].NoteLoad(ctx, to)
 }
 
+// NoteRates implements Deployment.
+func (d *many) NoteRates(ctx context.Context, to store.RateNote) error {
+	return d.parts[0].NoteRates(ctx, to)
+}
+
 // NoteTrigger implements Deployment.
 func (d *many) NoteTrigger(ctx context.Context, to store.TriggerNote) error {
 	return d.parts[0].NoteTrigger(ctx, to)

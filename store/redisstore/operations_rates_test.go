@@ -42,6 +42,16 @@ func (w *walk) rates() {
 	at := time.UnixMicro(w.now).Add(-time.Duration(w.number("minutes ago", 0, 2)) * time.Minute)
 	w.replied("rates", func(s store.Partition) redistest.Reply { return redistest.Replied(s.Rates(w.ctx, at)) })
 
+	note := store.RateNote{Owner: pick(w, "owner", []string{"s1", "s1", "s1", "s2"}), At: at.Truncate(store.RateStep), Queues: map[string]store.Decided{}}
+	for range w.number("noted", 0, 2) {
+		note.Queues[pick(w, "queue", walkQueues)] = store.Decided{Allowed: int64(w.number("allowed", 0, 9)), Refused: int64(w.number("refused", 0, 9))}
+	}
+	w.resend = func() {
+		w.replied("note rates", func(s store.Partition) redistest.Reply { return redistest.Replied(true, s.NoteRates(w.ctx, note)) })
+	}
+	w.resend()
+	w.replied("history of rates", func(s store.Partition) redistest.Reply { return redistest.Replied(s.RateHistory(w.ctx, walkQueues...)) })
+
 	of := pick(w, "of", []string{"", walkQueues[0]})
 	w.replied("distincts", func(s store.Partition) redistest.Reply { return redistest.Replied(s.Distincts(w.ctx, of)) })
 
@@ -132,5 +142,97 @@ func TestRatesAreThoseOfTheMinute(t *testing.T) {
 	}
 	if ttl := redisconn.Client(s.Conn()).TTL(t.Context(), s.Conn().Partition.Watched(400)).Val(); ttl <= store.CountedFor || ttl > 2*store.CountedFor {
 		t.Errorf("they are kept for %s", ttl)
+	}
+}
+
+// TestTheHistoryOfRates keeps a point where the holder of the timer lease says so, the later one of two, 8 bytes each; a time of which nobody says
+// anything is not known, one at which a queue had nothing is; queues beyond MaxRateQueues in a day are not known in it. The same in memory.
+func TestTheHistoryOfRates(t *testing.T) {
+	t.Parallel()
+	client := redistest.Shared(t).Client(t)
+	s, err := redisstore.NewStore(client, redisstore.Config{Prefix: redistest.Prefix(t)}, "")
+	check(t, err)
+	day := time.Now().Truncate(24 * time.Hour)
+	now := day.Add(-time.Hour)
+	m := memory.New(memory.Config{Now: func() time.Time { return now }})
+	both := func(do func(part store.Partition) error) {
+		t.Helper()
+		for _, part := range []store.Partition{s, m} {
+			check(t, do(part))
+		}
+	}
+	at := func(to time.Time) {
+		now = to
+		s.SetTime(now)
+	}
+	note := func(owner string, begin time.Time, queues map[string]store.Decided, want error) {
+		t.Helper()
+		for _, part := range []store.Partition{s, m} {
+			if err := part.NoteRates(t.Context(), store.RateNote{Owner: owner, At: begin, Queues: queues}); err != want {
+				t.Errorf("%T notes with %v, want %v", part, err, want)
+			}
+		}
+	}
+	history := func(queues ...string) store.RateHistory {
+		t.Helper()
+		h, err := s.RateHistory(t.Context(), queues...)
+		check(t, err)
+		if other, err := m.RateHistory(t.Context(), queues...); err != nil || !other.First.Equal(h.First) || !reflect.DeepEqual(h.Queues, other.Queues) {
+			t.Errorf("redis has %d queues from %v, memory %d from %v, and they are not the same", len(h.Queues), h.First, len(other.Queues), other.First)
+		}
+		if got := h.First.Add(store.RateHistoryLife); !got.Equal(now.Truncate(store.RateStep)) {
+			t.Errorf("at %v the history ends at %v", now, got)
+		}
+		return h
+	}
+	at(now)
+	both(func(part store.Partition) error { _, err := part.Promote(t.Context(), "s1", time.Hour); return err })
+	mail := map[string]store.Decided{"mail": {Allowed: 7, Refused: 2}}
+	note("s2", now, mail, store.ErrNotHolder)
+	note("s1", now, mail, store.ErrNotMeasured)
+	both(func(part store.Partition) error {
+		return part.PutPolicy(t.Context(), store.PolicyUpdate{Version: 1, Text: []byte(`{"version":1}`), Window: time.Minute, Watched: true})
+	})
+	if keys := client.Keys(t.Context(), s.Conn().Partition.Base()+"rates:*").Val(); len(keys) > 0 {
+		t.Errorf("refused notes have left %v", keys)
+	}
+	note("s1", day.Add(-20*time.Minute), mail, nil)
+	note("s1", day.Add(-20*time.Minute), map[string]store.Decided{"mail": {Allowed: 1 << 40, Refused: 3}}, nil)
+	note("s1", day, map[string]store.Decided{"post": {Allowed: 1}}, nil)
+	at(day.Add(20 * time.Minute))
+	h := history("mail", "post", "nobody")
+	for queue, want := range map[string][]store.Rate{
+		"mail": {{Allowed: store.MaxRate, Refused: 3, Known: true}, {}, {Known: true}, {}},
+		"post": {{Known: true}, {}, {Allowed: 1, Known: true}, {}}, "nobody": {{Known: true}, {}, {Known: true}, {}},
+	} {
+		if got := h.Queues[queue]; len(got) != store.RatePoints || !reflect.DeepEqual(got[len(got)-4:], want) {
+			t.Errorf("the last points of %s are %v, want %v", queue, got[len(got)-4:], want)
+		}
+	}
+	many := map[string]store.Decided{}
+	for i := range store.MaxRateQueues + 5 {
+		many[fmt.Sprintf("q%03d", i)] = store.Decided{Allowed: int64(1000 - i)}
+	}
+	note("s1", day.Add(10*time.Minute), many, nil)
+	h = history("post", "q000", "q198", "q199", "q204")
+	for queue, want := range map[string][]store.Rate{
+		"post": {{}, {Allowed: 1, Known: true}, {Known: true}}, "q000": {{}, {Known: true}, {Allowed: 1000, Known: true}}, "q198": {{}, {Known: true}, {Allowed: 802, Known: true}},
+		"q199": {{}, {}, {}}, "q204": {{}, {}, {}},
+	} {
+		if got := h.Queues[queue]; !reflect.DeepEqual(got[len(got)-3:], want) {
+			t.Errorf("the last points of %s are %v, want %v", queue, got[len(got)-3:], want)
+		}
+	}
+	number, _ := store.RateSlot(day)
+	key := s.Conn().Partition.Rates(number)
+	if n, ttl := client.HLen(t.Context(), key).Val(), client.TTL(t.Context(), key).Val(); n != int64(store.MaxRateQueues)+2 || ttl <= store.RateHistoryLife || ttl > store.RateHistoryLife+24*time.Hour {
+		t.Errorf("a day has %d fields for %v", n, ttl)
+	}
+	if value := client.HGet(t.Context(), key, "q000").Val(); len(value) != 16 {
+		t.Errorf("two points are %d bytes", len(value))
+	}
+	at(day.Add(store.RateHistoryLife + 10*time.Minute))
+	if got := history("post").Queues["post"]; got[0] != (store.Rate{Known: true}) || got[1].Known {
+		t.Errorf("what is older than is kept is told: %v", got[:2])
 	}
 }

@@ -34,6 +34,9 @@ func ProblemOf(err error) *problem.DetailsError {
 	if full, ok := errors.AsType[*admission.OverloadedError](err); ok {
 		return overloaded(full)
 	}
+	if none, ok := errors.AsType[*shown.NoForecastError](err); ok {
+		return problem.New(problem.Conflict, "%s", none.Error())
+	}
 	switch {
 	case errors.Is(err, admission.ErrInvalid):
 		return problem.Invalid(fieldFaults(err)...)

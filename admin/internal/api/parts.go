@@ -218,6 +218,7 @@ func (a *API) recordRoutes() []route.Route {
 		see(one, a.record),
 		operate(http.MethodPut, one, a.putRecord),
 		operate(http.MethodDelete, one, a.deleteRecord),
+		operate(http.MethodPost, one+"/dry-run", a.tryRecord),
 	}
 }
 
@@ -305,16 +306,45 @@ func (a *API) editRecord(r *route.Request, next policy.OwnLimits) (rollout.Recor
 		return rollout.Rules{Document: current.policy, Compiled: current.compiled}, nil
 	}
 	done, err := rollout.EditRecord(r.Context(), a.config.Store, read, tenant, edit, func(policy.OwnLimits) (policy.OwnLimits, error) { return next, nil })
+	return done, badRecord(err)
+}
+
+// badRecord is what an edit of a record that fails is answered with.
+func badRecord(err error) error {
 	if conflict, ok := errors.AsType[*store.RecordConflictError](err); ok {
-		return done, otherRecord(conflict)
+		return otherRecord(conflict)
 	}
 	if errors.Is(err, policy.ErrNoRecords) {
-		return done, problem.New(problem.Conflict, "%s", policy.ErrNoRecords)
+		return problem.New(problem.Conflict, "%s", policy.ErrNoRecords)
 	}
 	if errors.Is(err, admission.ErrInvalid) {
-		return done, badPolicy(err)
+		return badPolicy(err)
 	}
-	return done, err
+	return err
+}
+
+// triedRecord is what an edit of a record would do, and would have done.
+type triedRecord struct {
+	Tenant   string           `json:"tenant"`
+	From     int64            `json:"from"`
+	Changes  []shown.Change   `json:"changes"`
+	Forecast rollout.Forecast `json:"forecast"`
+}
+
+func (a *API) tryRecord(r *route.Request) (*route.Answer, error) {
+	tenant := r.PathValue("tenant")
+	if err := admission.ValidateTenant(tenant); err != nil {
+		return nil, err
+	}
+	next, err := policy.UnmarshalRecord(r.Body)
+	if err != nil {
+		return nil, badPolicy(err)
+	}
+	would, forecast, err := rollout.TryRecord(r.Context(), a.config.Store, tenant, rollout.Edit{Expected: rollout.AnyVersion}, func(policy.OwnLimits) (policy.OwnLimits, error) { return next, nil })
+	if err != nil {
+		return nil, badRecord(err)
+	}
+	return tagged(would.Version, triedRecord{tenant, would.Version, shown.ChangesOf(would.Changes), forecast}), nil
 }
 
 // tagIn reports whether a list of entity tags has that of a version.

@@ -20,6 +20,8 @@ func (a *API) queueRoutes() []route.Route {
 		see("/api/v1/load", a.loads),
 		see("/api/v1/load/{queue}", a.load),
 		see("/api/v1/anomalies", a.anomalies),
+		see("/api/v1/forecast", a.forecasts),
+		see("/api/v1/forecast/{queue}", a.forecast),
 		operate(http.MethodPost, "/api/v1/queues/{queue}/drain", a.drain),
 	)
 	return append(routes, route.Route{
@@ -133,6 +135,22 @@ func (a *API) loads(r *route.Request) (*route.Answer, error) {
 
 func (a *API) anomalies(r *route.Request) (*route.Answer, error) {
 	view, err := shown.ReadAnomalies(r.Context(), a.config.Store, r.URL.Query().Get("kind"), pageOf(r))
+	if err != nil {
+		return nil, err
+	}
+	return route.OK(view), nil
+}
+
+func (a *API) forecasts(r *route.Request) (*route.Answer, error) {
+	view, err := shown.ReadForecasts(r.Context(), a.config.Store, pageOf(r))
+	if err != nil {
+		return nil, err
+	}
+	return route.OK(view), nil
+}
+
+func (a *API) forecast(r *route.Request) (*route.Answer, error) {
+	view, err := shown.ReadForecast(r.Context(), a.config.Store, r.PathValue("queue"))
 	if err != nil {
 		return nil, err
 	}

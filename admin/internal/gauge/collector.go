@@ -12,6 +12,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/circuits"
+	"github.com/headgate/headgate/internal/shown"
 	"github.com/headgate/headgate/store"
 )
 
@@ -57,6 +58,7 @@ var (
 type collector struct {
 	store   store.Deployment
 	permits *permits
+	outlook outlook
 }
 
 // Describe sends nothing, so that a scrape without Redis is not one with metrics missing.
@@ -119,6 +121,10 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	if err == nil {
 		second, err = readSecond(ctx, c.store)
 	}
+	var foreseen []shown.Forecast
+	if err == nil {
+		foreseen, err = c.outlook.read(ctx, c.store, counters, now)
+	}
 	running, most := map[string]int{}, map[string]int{}
 	if err == nil {
 		err = c.permits.collect(ctx, c.store, to, running, most)
@@ -138,6 +144,7 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 		}
 		collectCounters(to, counters)
 		collectDistinct(to, distinct)
+		collectForecasts(to, foreseen)
 		collectQueues(to, queues)
 		papers.collect(to, queues, running, most)
 		collectPressure(to, queues, now)

@@ -31,12 +31,13 @@ Exit codes: 0 done, 1 a failure, 2 a wrong command line, 3 there is no such vers
 differences, or set would lose settings.`, `  headgate policy get --redis localhost:6379 > policy.json
   headgate policy dry-run policy.json --redis localhost:6379
   headgate policy set policy.json --reason "launch of acme" --redis localhost:6379
+  headgate policy suggest --tenant acme --redis localhost:6379
   headgate policy merge part.json --reason "new contract" --redis localhost:6379
   headgate policy history --redis localhost:6379
   headgate policy rollback 17 --reason "too strict" --redis localhost:6379
   headgate policy schema > policy.schema.json`)
 	o.Add(c)
-	c.AddCommand(newPolicyGet(&o), newPolicySet(&o), newPolicyMerge(&o), newPolicyDryRun(&o), newPolicySync(&o), newPolicyExport(&o), newPolicyDiff(&o), newPolicyHistory(&o), newPolicyShow(&o), newPolicyRollback(&o), newPolicyRollout(&o),
+	c.AddCommand(newPolicyGet(&o), newPolicySet(&o), newPolicyMerge(&o), newPolicyDryRun(&o), newPolicySuggest(&o), newPolicySync(&o), newPolicyExport(&o), newPolicyDiff(&o), newPolicyHistory(&o), newPolicyShow(&o), newPolicyRollback(&o), newPolicyRollout(&o),
 		newPolicySchema(), newPolicyReference())
 	return c
 }

@@ -6,10 +6,13 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/cmd/headgate/internal/cli"
 	"github.com/headgate/headgate/cmd/headgate/internal/policydoc"
 	"github.com/headgate/headgate/cmd/headgate/internal/report"
@@ -21,8 +24,8 @@ func newPolicyDryRun(o *cli.Operator) *cobra.Command {
 	return &cobra.Command{
 		Use: "dry-run FILE|default", Short: "Tell what a policy would change, and would have done to the last hour",
 		Long: fmt.Sprintf(`Makes all checks of set, tells what would change, and replays what was asked for in the last
-hour, admitted or refused, through the limits in force and through those of FILE. Nothing is
-changed. What was asked for is counted by the minute, of the %d scopes with the most and of
+hour, admitted or refused, through the limits in force and through those of FILE, in both cases
+beside the records that tenants have (headgate record). Nothing is changed. What was asked for is counted by the minute, of the %d scopes with the most and of
 those in the policy's "observe"; the coverage is the part of all of it whose tenants were
 counted. The estimate takes it to be spread evenly over its minute, buckets to be full an hour
 ago, and who is refused not to come again. Amounts are tokens. The table has the %d scopes for
@@ -69,7 +72,10 @@ type dryRunView struct {
 
 func (v dryRunView) write(to io.Writer) {
 	v.resultView.write(to)
-	f := v.Forecast
+	writeForecast(to, v.Forecast)
+}
+
+func writeForecast(to io.Writer, f rollout.Forecast) {
 	if f.Minutes == 0 {
 		fmt.Fprintln(to, "nothing was counted in the last hour")
 		return
@@ -91,4 +97,88 @@ func (v dryRunView) write(to io.Writer) {
 	if more := len(f.Scopes) - forecastRows; more > 0 {
 		fmt.Fprintf(to, "%d more scopes with --json\n", more)
 	}
+}
+
+func newPolicySuggest(o *cli.Operator) *cobra.Command {
+	var of rollout.Subject
+	headroom := rollout.DefaultHeadroom
+	c := &cobra.Command{
+		Use: "suggest (--tier NAME | --tenant NAME | --queue NAME)", Short: "Suggest a limit by what was asked for in the last hour, and change nothing", Args: cli.NoArgs,
+		Long: fmt.Sprintf(`Suggests the limit of a tenant, of each tenant of a tier that has none of its own, or of each tenant in a
+queue, by the tokens that were asked for in each minute of the last hour, admitted or refused: a rate of
+--headroom times what 99 of 100 minutes did not exceed, and a burst of what the worst minute had beyond
+that. It prints a part of a policy for headgate policy merge, what that would change, and its dry run, as
+headgate policy dry-run does. Nothing is stored. An hour of counts is needed; of whom minutes differ by no
+more than chance nothing is suggested. Counted are the %d scopes with the most and those that the policy
+observes. Exit code 3 says that there is no suggestion, and why.`, store.TopScopes),
+		Example: `  headgate policy suggest --tenant acme --redis localhost:6379
+  headgate policy suggest --tier premium --headroom 1.5 --redis localhost:6379
+  headgate policy suggest --queue mail --json --redis localhost:6379`,
+		RunE: func(c *cobra.Command, _ []string) error {
+			named := 0
+			for flag, name := range map[string]string{"tier": of.Tier, "tenant": of.Tenant, "queue": of.Queue} {
+				if name == "" {
+					continue
+				}
+				named++
+				if err := admission.ValidateTenant(name); err != nil {
+					return cli.FieldError(flag, strconv.Quote(name), "1 to 128 bytes of A-Za-z0-9._@/-")
+				}
+			}
+			if named != 1 {
+				return cli.Usage(fmt.Errorf("say whose: one of --tier, --tenant and --queue"))
+			}
+			if !(headroom >= rollout.MinHeadroom && headroom <= rollout.MaxHeadroom) {
+				return cli.FieldError("headroom", strconv.FormatFloat(headroom, 'g', -1, 64), fmt.Sprintf("%g to %g", rollout.MinHeadroom, rollout.MaxHeadroom))
+			}
+			return o.With(c, func(ctx context.Context, s store.Deployment) error { return suggest(ctx, o, c, s, of, headroom) })
+		},
+	}
+	flags := c.Flags()
+	flags.StringVar(&of.Tier, "tier", "", "of each tenant of the tier `NAME` without a limit of its own")
+	flags.StringVar(&of.Tenant, "tenant", "", "of the tenant `NAME`")
+	flags.StringVar(&of.Queue, "queue", "", "of each tenant in the queue `NAME`")
+	flags.Float64Var(&headroom, "headroom", headroom, "`TIMES` what was asked for, 1 to 10")
+	return c
+}
+
+// suggestView is a suggestion with its dry run.
+type suggestView struct {
+	dryRunView
+
+	Suggestion rollout.Suggestion `json:"suggestion"`
+}
+
+func suggest(ctx context.Context, o *cli.Operator, c *cobra.Command, s store.Deployment, of rollout.Subject, headroom float64) error {
+	current, err := rollout.Current(ctx, s)
+	if err != nil {
+		return err
+	}
+	if _, there := current.Tiers[of.Tier]; of.Tier != "" && !there {
+		return cli.FieldError("tier", strconv.Quote(of.Tier), "one of the policy's: "+strings.Join(slices.Sorted(maps.Keys(current.Tiers)), ", "))
+	}
+	made, err := rollout.Suggest(ctx, s, of, headroom)
+	if err != nil {
+		return err
+	}
+	if made.Part == nil {
+		return cli.Nothing("no suggestion: %s", made.Why)
+	}
+	document, err := current.Merge(made.Part)
+	if err != nil {
+		return err
+	}
+	would, err := rollout.DryRun(ctx, s, document)
+	if err != nil {
+		return err
+	}
+	forecast, err := rollout.Foresee(ctx, s, document)
+	if err != nil {
+		return err
+	}
+	v := suggestView{dryRunView{resultViewOf(would, true), forecast}, made}
+	return o.Print(c, v, func(to io.Writer) {
+		fmt.Fprintf(to, "in %d minutes of %d tenants the median is %d tokens, 99 of 100 have %d at most, the worst has %d\n%s\n", made.Minutes, made.Tenants, made.Median, made.P99, made.Worst, made.Part)
+		v.write(to)
+	})
 }

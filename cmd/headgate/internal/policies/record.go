@@ -70,12 +70,16 @@ func showRecord(ctx context.Context, o *cli.Operator, c *cobra.Command, s store.
 
 func newRecordSet(o *cli.Operator) *cobra.Command {
 	var f limitFlags
-	var none bool
+	var none, dry bool
 	c := &cobra.Command{
 		Use: "set SCOPE (--tokens NUMBER | --off | --none)", Short: "Set one limit of a tenant's record", Args: cli.OneArg("SCOPE"),
-		Long: "Sets the limit of a tenant, of tenant:queue or of tenant:queue:priority in the tenant's record, and leaves the others there as they are.",
+		Long: `Sets the limit of a tenant, of tenant:queue or of tenant:queue:priority in the tenant's record, and leaves
+the others there as they are. --dry-run makes all checks, tells what would change in the record and, as
+headgate policy dry-run does, what would have become of what the tenant asked for in the last hour, and
+stores nothing.`,
 		Example: `  headgate record set acme --tokens 100 --per 1s --burst 200 --reason "new contract" --redis localhost:6379
   headgate record set acme:mail --off --redis localhost:6379
+  headgate record set acme --tokens 50 --per 1s --dry-run --redis localhost:6379
   headgate record set acme:mail --none --redis localhost:6379`,
 		RunE: func(c *cobra.Command, args []string) error {
 			scope := admission.Scope(args[0])
@@ -91,7 +95,11 @@ func newRecordSet(o *cli.Operator) *cobra.Command {
 				return err
 			}
 			return o.With(c, func(ctx context.Context, s store.Deployment) error {
-				done, err := editRecord(ctx, s, tenant, f.reason, func(r policy.OwnLimits) (policy.OwnLimits, error) { return r.WithLimit(scope, limit) })
+				change := func(r policy.OwnLimits) (policy.OwnLimits, error) { return r.WithLimit(scope, limit) }
+				if dry {
+					return tryRecord(ctx, o, c, s, tenant, change)
+				}
+				done, err := editRecord(ctx, s, tenant, f.reason, change)
 				if err != nil {
 					return err
 				}
@@ -106,6 +114,7 @@ func newRecordSet(o *cli.Operator) *cobra.Command {
 	f.add(flags)
 	flags.BoolVar(&f.off, "off", false, "no limit, also where the policy has one")
 	flags.BoolVar(&none, "none", false, "take it out of the record: what the policy says applies again")
+	flags.BoolVar(&dry, "dry-run", false, "tell what would change and what that would have done in the last hour, and store nothing")
 	cli.ReasonFlag(c, &f.reason)
 	return c
 }
@@ -136,26 +145,55 @@ type goneView struct {
 	Deleted int64 `json:"deleted"`
 }
 
+// triedRecord is what an edit of a record would do, and would have done.
+type triedRecord struct {
+	Tenant   string           `json:"tenant"`
+	From     int64            `json:"from"`
+	Changes  []shown.Change   `json:"changes"`
+	Forecast rollout.Forecast `json:"forecast"`
+}
+
+func tryRecord(ctx context.Context, o *cli.Operator, c *cobra.Command, s store.Deployment, tenant string, change func(policy.OwnLimits) (policy.OwnLimits, error)) error {
+	would, forecast, err := rollout.TryRecord(ctx, s, tenant, rollout.Edit{Expected: rollout.AnyVersion}, change)
+	if err != nil {
+		return err
+	}
+	v := triedRecord{tenant, would.Version, shown.ChangesOf(would.Changes), forecast}
+	return o.Print(c, v, func(to io.Writer) {
+		fmt.Fprintf(to, "nothing was stored: the record of tenant %s would change in %d values\n", tenant, len(v.Changes))
+		writeChanges(to, v.Changes)
+		writeForecast(to, forecast)
+	})
+}
+
 func newRecordDelete(o *cli.Operator) *cobra.Command {
-	var all bool
+	var all, dry bool
 	var reason string
 	c := &cobra.Command{
 		Use: "delete (TENANT | --all)", Aliases: []string{"unset"}, Short: "Take the record of a tenant away, or all", Args: cobra.MaximumNArgs(1),
 		Long: "Takes the record of a tenant away: what the policy says applies to it again. With --all those of all tenants, of which the audit has one entry.",
 		Example: `  headgate record delete acme --reason "contract is over" --redis localhost:6379
+  headgate record delete acme --dry-run --redis localhost:6379
   headgate record delete --all --redis localhost:6379`,
 		RunE: func(c *cobra.Command, args []string) error {
 			if all == (len(args) == 1) {
 				return cli.Usage(fmt.Errorf("say which: a TENANT, or --all"))
 			}
 			return o.With(c, func(ctx context.Context, s store.Deployment) error {
+				if all && dry {
+					return cli.FieldError("dry-run", "true", "one TENANT, not --all")
+				}
 				if all {
 					return deleteRecords(ctx, o, c, s, reason)
 				}
 				if err := admission.ValidateTenant(args[0]); err != nil {
 					return cli.Usage(err)
 				}
-				done, err := editRecord(ctx, s, args[0], reason, func(policy.OwnLimits) (policy.OwnLimits, error) { return policy.OwnLimits{}, nil })
+				none := func(policy.OwnLimits) (policy.OwnLimits, error) { return policy.OwnLimits{}, nil }
+				if dry {
+					return tryRecord(ctx, o, c, s, args[0], none)
+				}
+				done, err := editRecord(ctx, s, args[0], reason, none)
 				if err == nil && len(done.Changes) == 0 {
 					return cli.Nothing("tenant %s has no record", args[0])
 				}
@@ -167,6 +205,7 @@ func newRecordDelete(o *cli.Operator) *cobra.Command {
 		},
 	}
 	c.Flags().BoolVar(&all, "all", false, "those of all tenants")
+	c.Flags().BoolVar(&dry, "dry-run", false, "tell what would change and what that would have done in the last hour, and store nothing")
 	cli.ReasonFlag(c, &reason)
 	return c
 }

@@ -57,7 +57,9 @@ It has limits alone, written [as in the policy](#limit), of the tenant, of 64 qu
 that says nothing, and what the record leaves out is as the policy says. Tier, weights, caps and depths stay in the policy. ` + "`headgate record set`, `get`, `list`, `export` and `import`, `PUT /api/v1/records/{tenant}`" + `
 and in Go ` + "`hg.Policy().ChangeRecord`" + ` edit one; an edit is in force from the next job on, and in limiters, which have tokens on lease and remember refusals, half a second later where they are asked for others too, else a second. An edit may name the version of the record that it was
 made from (` + "`If-Match`" + `), and the audit has each, of an import one entry for all. A producer, a limiter or a worker knows the records of those tenants that it serves, 65,536 at most: one that it does not
-know costs the first call of its tenant another. A dry run, a roll-out and ` + "`policy diff`" + ` are of the document, and know nothing of records.
+know costs the first call of its tenant another. A dry run of the policy
+counts tenants with a record by that, before and after. ` + "`headgate record set --dry-run`, `record delete --dry-run` and `POST /api/v1/records/{tenant}/dry-run`" + ` tell what an edit of a record would change, and would have made of the tenant's last hour. ` + "`policy diff`" + `
+and a roll-out are of the document: a roll-out goes from tenant to tenant, and a record is one tenant's alone, so its edit is a step of its own.
 `
 
 // Reference writes the reference of the policy document in Markdown.

@@ -2,6 +2,7 @@ package limits
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"strconv"
 	"strings"
@@ -56,6 +57,81 @@ func (s *Limits) Rates(ctx context.Context, minute time.Time) (r store.Rates, er
 	}
 	return r, nil
 }
+
+// ratesKeep is how long a day of points is kept after its last.
+const ratesKeep = store.RateHistoryLife + 24*time.Hour
+
+// What a day has beside queues, and how large a point is.
+const (
+	ratesKnown   = "*"
+	ratesCrowded = "!"
+	rateSize     = 8
+)
+
+// NoteRates keeps a point of the history of queues, as store.Timers says.
+func (s *Limits) NoteRates(ctx context.Context, to store.RateNote) error {
+	day, point := store.RateSlot(to.At)
+	args := append(make([]any, 0, 6+3*len(to.Queues)), s.conn.Now, to.Owner, day, point, int64(ratesKeep/time.Second), store.MaxRateQueues)
+	for _, name := range to.Names() {
+		one := to.Queues[name]
+		args = append(args, name, min(one.Allowed, store.MaxRate), min(one.Refused, store.MaxRate))
+	}
+	reply, err := s.conn.Run(ctx, "rates", args...)
+	if err != nil {
+		return err
+	}
+	switch reply[0] {
+	case "held":
+		return store.ErrNotHolder
+	case "none":
+		return store.ErrNotMeasured
+	}
+	return nil
+}
+
+// RateHistory returns what was decided of queues, as store.Buckets says: two round trips.
+func (s *Limits) RateHistory(ctx context.Context, queues ...string) (h store.RateHistory, err error) {
+	now, err := s.conn.Time(ctx)
+	if err != nil {
+		return h, err
+	}
+	h = store.RateHistory{First: now.Truncate(store.RateStep).Add(-store.RateHistoryLife), Queues: make(map[string][]store.Rate, len(queues))}
+	for _, queue := range queues {
+		h.Queues[queue] = make([]store.Rate, store.RatePoints)
+	}
+	first, begun := store.RateSlot(h.First)
+	last, _ := store.RateSlot(h.First.Add(store.RateHistoryLife - 1))
+	pipe := redisconn.Client(s.conn).Pipeline()
+	fields := append([]string{ratesKnown, ratesCrowded}, queues...)
+	days := make([]*redis.SliceCmd, 0, last-first+1)
+	for day := first; day <= last; day++ {
+		days = append(days, pipe.HMGet(ctx, s.conn.Partition.Rates(day), fields...))
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return h, fmt.Errorf("read history of rates: %w", redisconn.Unread(err))
+	}
+	for i, day := range days {
+		known, crowded := redisconn.TextAt(day.Val(), 0), redisconn.TextAt(day.Val(), 1) != ""
+		for q, queue := range queues {
+			points, all := redisconn.TextAt(day.Val(), 2+q), h.Queues[queue]
+			for point := range known {
+				at := i*pointsOfDay + point - begun
+				if at < 0 || at >= len(all) || known[point] == 0 || points == "" && crowded {
+					continue
+				}
+				all[at].Known = true
+				if from := point * rateSize; from+rateSize <= len(points) {
+					all[at].Allowed = binary.BigEndian.Uint32([]byte(points[from : from+4]))
+					all[at].Refused = binary.BigEndian.Uint32([]byte(points[from+4 : from+rateSize]))
+				}
+			}
+		}
+	}
+	return h, nil
+}
+
+// pointsOfDay is how many points a day has.
+const pointsOfDay = int(24 * time.Hour / store.RateStep)
 
 // NoteAnomalies keeps anomalies that do not go on, as store.Buckets says.
 func (s *Limits) NoteAnomalies(ctx context.Context, anomalies []store.Anomaly) (kept int, err error) {
