@@ -66,12 +66,6 @@ func (m *model) use(now, at int64, q *store.Question, n store.Used) {
 	m.usage.Add(now, m.over(now), at, q.Usage, q.Tenant, q.Queue, n)
 }
 
-// Usage returns what was used in a day, as store.Partition.Usage.
-func (p *Partition) Usage(_ context.Context, q store.UsageQuery) (all []store.DayUsage, err error) {
-	p.read(func(m *model, _ int64) { all = m.usage.Of(&q) })
-	return all, nil
-}
-
 // Take asks one question, as store.Partition.Take.
 func (p *Partition) Take(_ context.Context, version int64, question store.Question) (verdict admission.Verdict, receipt store.Taken, err error) {
 	questions, answers := [1]store.Question{question}, [1]store.Answer{}
