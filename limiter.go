@@ -122,7 +122,14 @@ func (r Reservation) Commit(ctx context.Context, actual Tokens) error {
 	return r.inner.Commit(ctx, actual)
 }
 
-// Cancel gives back what was reserved for work that did not begin.
+// CommitPart tells how much work that goes on has used so far: of the whole, 0 to MaxActualCost tokens, not since the last call. It may be called any
+// number of times, and again after any error: the greatest counts. What that is beyond what was reserved is taken at once, up to one burst below zero; the rest stays
+// reserved until Commit or Cancel, for which there is a minute from the latest part on. Errors are those of Commit.
+func (r Reservation) CommitPart(ctx context.Context, used Tokens) error {
+	return r.inner.CommitPart(ctx, used)
+}
+
+// Cancel gives back what was reserved for work that did not begin; after CommitPart what that did not tell.
 func (r Reservation) Cancel(ctx context.Context) error { return r.inner.Cancel(ctx) }
 
 // Semaphore limits what is done at a time by all processes together, outside of jobs; Permits are held of one until they are released.

@@ -85,6 +85,52 @@ func TestReservationsAreSettledOnce(t *testing.T) {
 	})
 }
 
+// TestPartsOfAReservation: a commit that is not final tells what was used so far, and gives what follows another minute.
+func TestPartsOfAReservation(t *testing.T) {
+	t.Parallel()
+	everywhere(t, func(t *testing.T, p *plant) {
+		t.Helper()
+		p.limitTenant("acme", 360)
+		left := 360
+		for _, c := range []struct {
+			parts    []int
+			so, last int // what it has cost after the parts, and in the end
+			end      string
+		}{
+			{parts: []int{10, 20}, so: 60, end: `,"tokens":30`, last: 30},
+			{parts: []int{80, 70, 80}, so: 80, end: `,"tokens":90,"final":true`, last: 90},
+			{parts: []int{25}, so: 60, last: 25},
+			{parts: []int{90}, so: 90, last: 90},
+		} {
+			id := fmt.Sprintf(`,"reservation":"of-%d"`, c.last+c.so)
+			p.want(http.StatusOK, "producer", reserved("reserve", "acme:llm", "%s", id+`,"tokens":60`))
+			for _, used := range c.parts {
+				got := p.want(http.StatusOK, "producer", reserved("commit", "acme:llm", `%s,"tokens":%d,"final":false`, id, used)).object(t)
+				if got["result"] != "committed" || got["tokens"] != float64(used) {
+					t.Errorf("%d so far: %v", used, got)
+				}
+			}
+			if got := p.left("acme"); got != left-c.so {
+				t.Errorf("%v: %d tokens are left after the parts, want %d", c, got, left-c.so)
+			}
+			what := "commit"
+			if c.end == "" {
+				what = "cancel"
+			}
+			p.want(http.StatusOK, "producer", reserved(what, "acme:llm", "%s", id+c.end))
+			left -= c.last
+			got := p.want(http.StatusOK, "producer", reserved("commit", "acme:llm", `%s,"tokens":500,"final":false`, id)).object(t)
+			if got["result"] != "committed_before" {
+				t.Errorf("a part afterwards: %v", got)
+			}
+			if got := p.left("acme"); got != left {
+				t.Errorf("%v: %d tokens are left, want %d", c, got, left)
+			}
+		}
+		p.want(http.StatusBadRequest, "producer", reserved("commit", "acme:llm", `,"reservation":"of-90","tokens":1,"final":"no"`))
+	})
+}
+
 // TestAReservationUnderAnotherPolicy: what lacks is taken from the limits in force; where less was used it stands, and stays so.
 func TestAReservationUnderAnotherPolicy(t *testing.T) {
 	t.Parallel()

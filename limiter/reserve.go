@@ -30,6 +30,7 @@ type reservation struct {
 	mu struct {
 		sync.Mutex
 		settled bool
+		told    admission.Tokens // the most that parts have, answered or not
 	}
 }
 
@@ -88,9 +89,33 @@ func (r Reservation) Reserved() admission.Tokens {
 // Commit tells what the work has cost, 0 to headgate.MaxActualCost tokens: what it did not need goes back to the limits, as far as they would have had
 // room for it, and what it lacked is taken, up to one burst below zero, which is refilled before they admit anything again. It counts once: after a
 // Commit or a Cancel that was answered another does nothing. After an error of Redis the same call may be made again. The error is a
-// *headgate.FieldError, matches ErrReservationStands, or is what Redis said.
+// *headgate.FieldError, matches ErrReservationStands, or is what Redis said. After CommitPart it counts for no less than that told.
 func (r Reservation) Commit(ctx context.Context, actual admission.Tokens) error {
 	return r.commit(ctx, actual, true)
+}
+
+// CommitPart tells of work that goes on, as a stream of a model does, how much it has used so far: of the whole, 0 to headgate.MaxActualCost tokens, and not since
+// the last call. So it may be called any number of times, and again after any error: the greatest counts, also where its answer was lost. What that is beyond
+// what was reserved is taken at once, up to one burst below zero; what was not used yet stays reserved until Commit or Cancel, for which there
+// is store.RefundWindow from the latest part on. Where none of them comes the greater of what was reserved and told is the cost. It always asks Redis. After Commit or Cancel
+// it does nothing. The error is one of those of Commit.
+func (r Reservation) CommitPart(ctx context.Context, used admission.Tokens) error {
+	if err := admission.ValidateActualCost(used); err != nil || r.reservation == nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.mu.settled {
+		return nil
+	}
+	r.mu.told = max(r.mu.told, used)
+	ctx, cancel := context.WithTimeout(ctx, r.limiter.config.Timeout)
+	defer cancel()
+	done, err := r.tell(ctx, r.mu.told, r.limiter.store.CommitPart, true)
+	if err != nil {
+		return fmt.Errorf("commit %d tokens so far: %w", used, err)
+	}
+	return stands(done)
 }
 
 // commit is Commit; begun says that the work did, so that its cost is one to learn from.
@@ -105,6 +130,7 @@ func (r Reservation) commit(ctx context.Context, actual admission.Tokens, begun 
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.limiter.config.Timeout)
 	defer cancel()
+	actual = max(actual, r.mu.told)
 	done, err := r.settle(ctx, actual)
 	if err != nil {
 		return fmt.Errorf("commit %d tokens: %w", actual, err)
@@ -113,6 +139,11 @@ func (r Reservation) commit(ctx context.Context, actual admission.Tokens, begun 
 	if begun {
 		r.limiter.costs.Learn(r.route.tenant, r.route.queue, "", actual) // Of any class: urgent work costs what other work does.
 	}
+	return stands(done)
+}
+
+// stands is the error of a reservation that stands.
+func stands(done store.Refund) error {
 	switch done {
 	case store.RefundLate:
 		return fmt.Errorf("%w: more than %s have passed", ErrReservationStands, store.RefundWindow)
@@ -123,32 +154,38 @@ func (r Reservation) commit(ctx context.Context, actual admission.Tokens, begun 
 	return nil
 }
 
-// Cancel gives back what was reserved for work that did not begin, as Commit of nothing.
+// Cancel gives back what was reserved for work that did not begin, as Commit of nothing; after CommitPart what that did not tell.
 func (r Reservation) Cancel(ctx context.Context) error { return r.commit(ctx, 0, false) }
 
-// settle tells Redis, unless there is nothing to tell. What lacks is taken from the limits in force, whatever they were.
+// settle tells Redis, unless there is nothing to tell.
 func (r Reservation) settle(ctx context.Context, actual admission.Tokens) (done store.Refund, err error) {
 	reserved := r.taken.Question.Cost
 	if actual == reserved {
 		return store.Refunded, nil
 	}
-	done, err = r.limiter.store.Commit(ctx, r.id, r.taken, actual)
+	return r.tell(ctx, actual, r.limiter.store.Commit, actual > reserved)
+}
+
+// tell calls one of the store; again says that it is called also under a policy of after the taking: what lacks is taken from the limits in force,
+// whatever they were.
+func (r Reservation) tell(ctx context.Context, cost admission.Tokens, call func(context.Context, string, store.Taken, admission.Tokens) (store.Refund, error), again bool) (done store.Refund, err error) {
+	done, err = call(ctx, r.id, r.taken, cost)
 	if known := r.limiter.policy.Load(); known != nil && errors.Is(err, store.ErrStale) {
 		_, err = store.Learn(err, known)
 	}
-	if err != nil || done != store.RefundStale || actual < reserved {
+	if err != nil || done != store.RefundStale || !again {
 		return done, err
 	}
 	err = r.limiter.with(ctx, func(inForce *policy.Compiled) error {
 		taken := r.taken
-		if taken.Question, err = questionOf(inForce, r.route, reserved); err != nil {
+		if taken.Question, err = questionOf(inForce, r.route, r.taken.Question.Cost); err != nil {
 			return err
 		}
 		if r.taken.Question.Usage == 0 { // It was not counted.
 			taken.Question.Usage = 0
 		}
 		taken.Version = inForce.Version()
-		if done, err = r.limiter.store.Commit(ctx, r.id, taken, actual); err == nil && done == store.RefundStale {
+		if done, err = call(ctx, r.id, taken, cost); err == nil && done == store.RefundStale {
 			return store.ErrStale
 		}
 		return err

@@ -1,6 +1,7 @@
 package limiter
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"sync/atomic"
@@ -99,7 +100,99 @@ func TestACommitWhoseAnswerWasLostCountsOnce(t *testing.T) {
 		check(t, r.Commit(t.Context(), actual))
 		want += actual
 	}
+	r, err := l.Reserve(t.Context(), Request{Tenant: "acme", Cost: 5})
+	check(t, err)
+	for range 2 { // The first of each is cut off; what is told next is less.
+		if err = r.CommitPart(t.Context(), 25); err == nil {
+			t.Error("nothing was cut off")
+		}
+		check(t, r.CommitPart(t.Context(), 15))
+	}
+	if err = r.Commit(t.Context(), 5); err == nil {
+		t.Error("nothing was cut off")
+	}
+	check(t, r.Commit(t.Context(), 5))
+	want += 25
 	if got := missing(t, s, p); got != want {
 		t.Errorf("%d tokens are missing, want %d", got, want)
 	}
+}
+
+// TestPartsOfALongCall: the greatest that was told counts, also where its answer was lost, under another policy, and longer than a minute after the
+// reservation; Cancel gives back only what no part has told.
+func TestPartsOfALongCall(t *testing.T) {
+	t.Parallel()
+	v := newVirtual()
+	s := open(t, v.client(t))
+	p := limited(none, admission.Limit{Tokens: 1, Per: 24 * time.Hour, Burst: 366})
+	p.Version = 1
+	put(t, s, p)
+	l := start(t, s, Config{Timeout: patient})
+	want := admission.Tokens(0)
+	reserve := func() Reservation {
+		t.Helper()
+		r, err := l.Reserve(t.Context(), Request{Tenant: "acme", Cost: 40})
+		check(t, err)
+		return r
+	}
+	lacks := func(what string, tokens admission.Tokens) {
+		t.Helper()
+		// What came in meanwhile is less than a token.
+		if got := missing(t, s, p); got != want+tokens && got != want+tokens-1 {
+			t.Errorf("%s: %d tokens are missing, want %d", what, got, want+tokens)
+		}
+	}
+	for _, c := range []struct {
+		name      string
+		parts     []admission.Tokens
+		so, final admission.Tokens // what lacks after the parts, and after the commit
+		commit    admission.Tokens
+		passed    time.Duration // before each part
+		edited    bool
+	}{
+		{name: "less at last", parts: []admission.Tokens{10, 20}, so: 40, commit: 30, final: 30},
+		{name: "beyond", parts: []admission.Tokens{10, 60, 60, 50}, so: 60, commit: 65, final: 65},
+		{name: "never less than told", parts: []admission.Tokens{60}, so: 60, commit: 40, final: 60},
+		{name: "cancelled", parts: []admission.Tokens{25}, so: 40, commit: 0, final: 25},
+		{name: "five minutes", parts: []admission.Tokens{5, 10, 10, 15, 20, 50}, so: 50, passed: 50 * time.Second, commit: 50, final: 50},
+		{name: "five minutes, less", parts: []admission.Tokens{0, 1, 2, 3, 4, 5}, so: 40, passed: 50 * time.Second, commit: 6, final: 6},
+		{name: "another policy", parts: []admission.Tokens{20, 45}, so: 45, edited: true, commit: 46, final: 46},
+	} {
+		r := reserve()
+		for _, used := range c.parts {
+			if v.pass(c.passed); c.edited {
+				v.pass(time.Millisecond)
+				p.Version, p.DedupWindow = p.Version+1, time.Duration(p.Version)*time.Minute
+				put(t, s, p)
+			}
+			check(t, r.CommitPart(t.Context(), used))
+		}
+		lacks(c.name+", so far", c.so)
+		if c.commit == 0 {
+			check(t, r.Cancel(t.Context()))
+		} else {
+			check(t, r.Commit(t.Context(), c.commit))
+		}
+		want += c.final
+		check(t, r.CommitPart(t.Context(), 500))
+		lacks(c.name, 0)
+	}
+	unsent := reserve()
+	gone, cancel := context.WithCancel(t.Context())
+	if cancel(); unsent.CommitPart(gone, 41) == nil {
+		t.Error("a part was told without a context")
+	}
+	check(t, unsent.Commit(t.Context(), 10))
+	want += 41
+	lacks("a part that did not arrive", 0)
+	late := reserve()
+	v.pass(store.RefundWindow + time.Microsecond)
+	if err := late.CommitPart(t.Context(), 60); !errors.Is(err, ErrReservationStands) {
+		t.Errorf("a part too late: %v", err)
+	}
+	var field *admission.FieldError
+	if err := late.CommitPart(t.Context(), admission.MaxActualCost+1); !errors.As(err, &field) {
+		t.Errorf("a part out of range: %v", err)
+	}
+	check(t, Reservation{}.CommitPart(t.Context(), 1))
 }

@@ -97,7 +97,7 @@ type Answer struct {
 	Shared bool
 }
 
-// RefundWindow is how long after the taking tokens may be refunded, and how long an id that was is remembered.
+// RefundWindow is how long after the taking, or after the latest CommitPart, tokens may be refunded, and how long an id that was is remembered.
 const RefundWindow = time.Minute
 
 // Refund is what became of a refund.
@@ -108,7 +108,7 @@ const (
 	// Refunded means that the tokens are back in their buckets, but for what these would have had no room for; of a Commit beyond what was
 	// taken, that the rest is.
 	Refunded Refund = "refunded"
-	// RefundedBefore means that the id had been refunded; nothing was done.
+	// RefundedBefore means that the id had been refunded, or its work committed as a whole; nothing was done.
 	RefundedBefore Refund = "again"
 	// RefundLate means that RefundWindow is over; nothing was done.
 	RefundLate Refund = "late"
@@ -124,9 +124,11 @@ type Taken struct {
 	At       Moment
 	// Shared is that of the Answer.
 	Shared bool
+	// Under is what Reserve has taken it under, "TENANT:ID"; empty for Take.
+	Under string
 }
 
-// ReservationKept is how long the id of a reservation is remembered, counted from the taking.
+// ReservationKept is how long the id of a reservation is remembered, counted from the taking or from the latest CommitPart.
 const ReservationKept = 2 * RefundWindow
 
 // Reservation is what an id has taken. It is a plain value; the zero Reservation is nothing.

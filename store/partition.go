@@ -168,6 +168,10 @@ type Buckets interface {
 	Refund(ctx context.Context, id string, receipt Taken) (Refund, error)
 	// Commit is Refund for work that began, and has cost actual tokens, 0 to admission.MaxActualCost, whatever was taken for it.
 	Commit(ctx context.Context, id string, receipt Taken, actual admission.Tokens) (Refund, error)
+	// CommitPart tells of work that goes on what it has used so far, in all, 0 to admission.MaxActualCost: what that is beyond what was taken and told
+	// before is taken, up to one burst below zero, and nothing goes back. Less than was told before, or the same again, takes nothing. Refund and
+	// Commit may come until RefundWindow after it, and count for no less than it told. The answer is RefundedBefore after one of these.
+	CommitPart(ctx context.Context, id string, receipt Taken, used admission.Tokens) (Refund, error)
 	// Reserve is Take under an id, which is the question's tenant's own: the same again, within ReservationKept, is answered as it was and takes
 	// nothing, so a call whose answer was lost is sent again. Other tokens under the same id are ErrReservationOther. The answer has what the
 	// taking left, Left, and not how much a queue is pressed; the reservation is empty where it is refused.

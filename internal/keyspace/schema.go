@@ -80,7 +80,7 @@ var Schema = []Kind{
 	{"scales", "hash", "limits that are scaled: all, global or t:TENANT → part, until when by `bt`, who and why; with a TTL. Of limits that move by themselves l:global or l:q:QUEUE → part, without an end, and then without a TTL"},
 	{"records", "hash", "what tenants have of their own beside the policy: TENANT → version, 7 bytes, and JSON; where the policy has `tenant_records`"},
 	{"result:KEY", "string", "a completed job's result, with a TTL"},
-	{"refund:ID", "string", "that the tokens of a taking were refunded, for a minute"},
+	{"refund:ID", "string", "that the tokens of a taking were refunded or committed, or how many of them work that goes on has used so far, for a minute"},
 	{"reserved:TENANT:ID", "string", "what was taken for a reservation of that id, for two minutes"},
 	{"periodic", "hash", "the last tick of each periodic job, a hint for missed ones"},
 	{"followers", "hash", "up to which dead letter `OnDead` was told, up to which transition `OnBreaker`, up to which anomaly `OnAnomaly`, up to which entry of the audit `OnTrigger`"},

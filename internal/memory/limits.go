@@ -66,12 +66,6 @@ func (m *model) use(now, at int64, q *store.Question, n store.Used) {
 	m.usage.Add(now, m.over(now), at, q.Usage, q.Tenant, q.Queue, n)
 }
 
-// Usage returns what was used in a day, as store.Partition.Usage.
-func (p *Partition) Usage(_ context.Context, q store.UsageQuery) (all []store.DayUsage, err error) {
-	p.read(func(m *model, _ int64) { all = m.usage.Of(&q) })
-	return all, nil
-}
-
 // Take asks one question, as store.Partition.Take.
 func (p *Partition) Take(_ context.Context, version int64, question store.Question) (verdict admission.Verdict, receipt store.Taken, err error) {
 	questions, answers := [1]store.Question{question}, [1]store.Answer{}
@@ -94,6 +88,15 @@ func (p *Partition) Refund(ctx context.Context, id string, receipt store.Taken) 
 
 // Commit tells what work has cost in truth, once for each id, as store.Partition.Commit.
 func (p *Partition) Commit(_ context.Context, id string, receipt store.Taken, actual admission.Tokens) (done store.Refund, err error) {
+	return p.settle(id, &receipt, actual, true)
+}
+
+// CommitPart tells what work that goes on has used so far, as store.Partition.CommitPart.
+func (p *Partition) CommitPart(_ context.Context, id string, receipt store.Taken, used admission.Tokens) (done store.Refund, err error) {
+	return p.settle(id, &receipt, used, false)
+}
+
+func (p *Partition) settle(id string, receipt *store.Taken, told admission.Tokens, final bool) (done store.Refund, err error) {
 	if err := admission.ValidateName("id of a refund", id, false); err != nil {
 		return "", err
 	}
@@ -104,34 +107,50 @@ func (p *Partition) Commit(_ context.Context, id string, receipt store.Taken, ac
 			}
 			return
 		}
-		done = m.commit(now, id, &receipt, actual)
+		done = m.commit(now, id, receipt, told, final)
 	})
 	return done, err
 }
 
-func (m *model) commit(now int64, id string, receipt *store.Taken, actual admission.Tokens) store.Refund {
+func (m *model) commit(now int64, id string, receipt *store.Taken, actual admission.Tokens, final bool) store.Refund {
 	q, elapsed, c := &receipt.Question, m.bucketTime(now)-receipt.At.Time, m.charging(&m.bank, now)
 	c.Enter([]store.Question{*q}) // Also of one that comes late or again: the script has read the buckets by then.
-	m.refunded.Passed(m.over(now))
-	until, again := m.refunded.Find(id)
+	for _, over := range m.refunded.Passed(m.over(now)) {
+		delete(m.parts, over)
+	}
+	until, known := m.refunded.Find(id)
+	if known = known && until > m.over(now); !known {
+		delete(m.parts, id)
+	}
+	told, goesOn := m.parts[id]
 	switch {
-	case elapsed > store.RefundWindow.Microseconds():
-		return store.RefundLate
-	case again && until > m.over(now):
+	case known && !goesOn:
 		return store.RefundedBefore
+	case !known && elapsed > store.RefundWindow.Microseconds():
+		return store.RefundLate
 	}
 	m.refunded.Put(id, now+store.RefundWindow.Microseconds())
+	reserved := max(q.Cost, told)
+	if actual = max(actual, told); final {
+		delete(m.parts, id)
+	} else {
+		m.parts[id] = actual
+		if _, known := m.reservation(now, receipt.Under); known {
+			m.reserving.Put(receipt.Under, now+store.ReservationKept.Microseconds())
+		}
+		actual = max(actual, reserved) // What it has not used yet stays reserved.
+	}
 	since := buckets.MicroOf(admission.Tokens(m.refunds - receipt.At.Refunds))
-	m.use(now, now-elapsed, q, counts.Settled(q.Cost, actual))
-	if actual < q.Cost && c.Changed(q.Tenant, receipt.At.Time) { // Limits are others since: the buckets may have been others.
+	m.use(now, now-elapsed, q, counts.Settled(reserved, actual))
+	if actual < reserved && c.Changed(q.Tenant, receipt.At.Time) { // Limits are others since: the buckets may have been others.
 		m.advance(now)
 		return store.Refunded
 	}
-	c.TrueUp(c.WayOf(q), q.Cost, actual, buckets.Span(elapsed), func(step buckets.LevelLimit) buckets.Micro {
+	c.TrueUp(c.WayOf(q), reserved, actual, buckets.Span(elapsed), func(step buckets.LevelLimit) buckets.Micro {
 		// What came in since may have found the bucket full had the tokens not been taken. Then it is not owed.
 		return step.Limit.Burst - buckets.Micro(receipt.Left[step.Scope.Level()]) - step.Limit.Came(buckets.Span(elapsed)) - since
 	})
-	m.refunds += int64(max(0, q.Cost-actual))
+	m.refunds += int64(max(0, reserved-actual))
 	c.Commit()
 	m.advance(now)
 	return store.Refunded
@@ -167,7 +186,7 @@ func (m *model) reserve(now, version int64, id string, q store.Question) (answer
 	if !granted || err != nil {
 		return answers[0], taken, err
 	}
-	taken = store.Reservation{Taken: store.Taken{Question: q, Version: version, At: at}, Ref: "h-" + rand.Text()}
+	taken = store.Reservation{Taken: store.Taken{Question: q, Version: version, At: at, Under: id}, Ref: "h-" + rand.Text()}
 	for level, left := range answers[0].Left {
 		taken.Taken.Left[level] = int64(left)
 	}

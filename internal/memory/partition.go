@@ -302,3 +302,9 @@ func (p *Partition) CountRecords(context.Context) (n int64, err error) {
 	p.read(func(m *model, _ int64) { n = int64(len(m.records)) })
 	return n, nil
 }
+
+// Usage returns what was used in a day, as store.Partition.Usage.
+func (p *Partition) Usage(_ context.Context, q store.UsageQuery) (all []store.DayUsage, err error) {
+	p.read(func(m *model, _ int64) { all = m.usage.Of(&q) })
+	return all, nil
+}

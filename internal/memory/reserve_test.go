@@ -160,3 +160,33 @@ func TestSlotsOfAnotherPoolAreTheOthersToo(t *testing.T) {
 	k.register("w2", both, 2)
 	k.want("two slots more", 6, 6)
 }
+
+// TestPartsCountForNoLess: what the whole is told to be less than a part, and what comes after it, is as in Redis.
+func TestPartsCountForNoLess(t *testing.T) {
+	t.Parallel()
+	p := newPair(t)
+	q := store.Question{Tenant: "acme", Queue: "llm", Cost: 40}
+	for level := range q.Limits {
+		q.Limits[level] = admission.Limit{Disabled: true}
+	}
+	q.Limits[admission.LevelTenant] = admission.PerSecond(1).WithBurst(100)
+	taken := map[store.Partition]store.Taken{}
+	p.same("take", func(s store.Partition) any {
+		verdict, receipt, err := s.Take(p.ctx, 0, q)
+		taken[s] = receipt
+		return replied(verdict, err)
+	})
+	for i, told := range []admission.Tokens{25, 60, 30, 10, 80} {
+		p.move(time.Second)
+		p.same("tell", func(s store.Partition) any {
+			if i == 3 {
+				return replied(s.Commit(p.ctx, "work", taken[s], told))
+			}
+			return replied(s.CommitPart(p.ctx, "work", taken[s], told))
+		})
+		p.same("look", func(s store.Partition) any {
+			granted, answers, err := s.Check(p.ctx, 0, true, []store.Question{q})
+			return replied(granted, answers, err)
+		})
+	}
+}

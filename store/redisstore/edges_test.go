@@ -290,6 +290,25 @@ func TestARefundsReceiptEndsWithItsWindow(t *testing.T) {
 	}
 }
 
+// TestAPartKeepsItsReservation for as long as if it had just been made: else a call of more than two minutes could not tell its cost over HTTP.
+func TestAPartKeepsItsReservation(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	q := ofTenant("acme", 1)
+	q.Limits[admission.LevelTenant] = admission.PerSecond(1).WithBurst(5)
+	_, r, err := y.store.Reserve(t.Context(), 0, "stream", q)
+	check(t, err)
+	key := y.store.Keys().Base() + "reserved:acme:stream"
+	check(t, y.client.PExpire(t.Context(), key, time.Minute).Err())
+	word, err := y.store.CommitPart(t.Context(), r.Ref, r.Taken, 1)
+	check(t, err)
+	life, err := y.client.PTTL(t.Context(), key).Result()
+	receipt, lasts := y.client.PTTL(t.Context(), y.store.Keys().Base()+"refund:"+r.Ref).Result()
+	if word != store.Refunded || err != nil || life <= store.RefundWindow || lasts != nil || receipt <= 0 {
+		t.Errorf("%s: the reservation stays for %s, what it told for %s: %v, %v", word, life, receipt, err, lasts)
+	}
+}
+
 // TestABallotHasOneOwner: the second balancer with the same number changes nothing, and hears of it.
 func TestABallotHasOneOwner(t *testing.T) {
 	t.Parallel()

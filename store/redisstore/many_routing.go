@@ -72,6 +72,11 @@ func (d *many) Commit(ctx context.Context, id string, receipt store.Taken, actua
 	return d.parts[receipt.At.Part].Commit(ctx, id, receipt, actual)
 }
 
+// CommitPart implements Deployment.
+func (d *many) CommitPart(ctx context.Context, id string, receipt store.Taken, used admission.Tokens) (store.Refund, error) {
+	return d.parts[receipt.At.Part].CommitPart(ctx, id, receipt, used)
+}
+
 // Reserve implements Deployment. What is of no tenant goes by its id, so that the id finds it again.
 func (d *many) Reserve(ctx context.Context, version int64, id string, question store.Question) (store.Answer, store.Reservation, error) {
 	return d.of(cmp.Or(question.Tenant, id)).Reserve(ctx, version, id, question)

@@ -227,12 +227,15 @@ func (w *walk) reserve() {
 		r.Ref = ""
 		return redistest.Replied(answer, r, ref, err)
 	}
-	w.resend = func() {
-		w.replied(fmt.Sprintf("reserve %s of %+v", id, q), func(s store.Partition) redistest.Reply {
+	send := func() redistest.Reply {
+		return w.replied(fmt.Sprintf("reserve %s of %+v", id, q), func(s store.Partition) redistest.Reply {
 			return answered(s.Reserve(w.ctx, version, id, q))
 		})
 	}
-	w.resend()
+	w.resend = func() { send() }
+	if taken, _ := send().Values[1].(store.Reservation); taken.Taken.Under != "" && !taken.Again {
+		w.takings = append(w.takings, taken.Taken)
+	}
 	w.replied("reserved "+id, func(s store.Partition) redistest.Reply {
 		r, err := s.Reserved(w.ctx, q.Tenant, id)
 		return answered(store.Answer{}, r, err)
@@ -244,9 +247,17 @@ func (w *walk) refund() {
 		return
 	}
 	i, actual := w.number("taking", 0, len(w.takings)-1), admission.Tokens(pick(w, "actual", []int{0, 0, 1, 2, 4, 30, 500}))
+	tell := func(s store.Partition) (store.Refund, error) {
+		return s.Commit(w.ctx, fmt.Sprint("t", i), w.takings[i], actual)
+	}
+	if w.number("part", 0, 2) == 2 {
+		tell = func(s store.Partition) (store.Refund, error) {
+			return s.CommitPart(w.ctx, fmt.Sprint("t", i), w.takings[i], actual)
+		}
+	}
 	w.resend = func() {
 		w.replied(fmt.Sprintf("commit %d of %+v", actual, w.takings[i]), func(s store.Partition) redistest.Reply {
-			return redistest.Replied(s.Commit(w.ctx, fmt.Sprint("t", i), w.takings[i], actual))
+			return redistest.Replied(tell(s))
 		})
 	}
 	w.resend()

@@ -168,3 +168,83 @@ func TestADebtIsRefilledLikeAnythingElse(t *testing.T) {
 		}
 	}
 }
+
+// TestPartsAddUpToWhatWasCommitted: whatever parts are told of whichever reservations, in whatever order, and sent again after lost answers, the
+// bucket lacks what was committed and not a token else: of what is settled the greatest that was told, of what is not the greater of that and
+// what was reserved.
+func TestPartsAddUpToWhatWasCommitted(t *testing.T) {
+	t.Parallel()
+	client, prefix, run := redistest.Shared(t).Client(t), redistest.Prefix(t), 0
+	rapid.Check(t, func(rt *rapid.T) {
+		run++
+		s, err := newStore(client, Config{Prefix: prefix + strconv.Itoa(run)}, "")
+		check(t, err)
+		const burst = 100_000
+		q := ofTenant("a", 1)
+		q.Limits[admission.LevelTenant] = admission.Limit{Tokens: 1, Per: 31 * 24 * time.Hour, Burst: burst}
+		q.Limits[admission.LevelGlobal] = q.Limits[admission.LevelTenant]
+		type work struct {
+			taken          store.Taken
+			reserved, told admission.Tokens
+			until          int64 // when it stands
+			settled        bool
+		}
+		now := ahead()
+		var all []*work
+		for range 40 {
+			now += int64(rapid.IntRange(0, 25).Draw(rt, "s")) * 1_000_000
+			s.conn.Now = strconv.FormatInt(now, 10)
+			if len(all) == 0 || rapid.IntRange(0, 5).Draw(rt, "new") == 0 {
+				q.Cost = admission.Tokens(rapid.IntRange(1, 50).Draw(rt, "cost"))
+				verdict, taken, err := s.Take(t.Context(), 0, q)
+				check(t, err)
+				if verdict.Decision != admission.Admitted {
+					rt.Fatalf("take %d: %+v", q.Cost, verdict)
+				}
+				all = append(all, &work{taken: taken, reserved: q.Cost, until: now + store.RefundWindow.Microseconds()})
+				continue
+			}
+			i := rapid.IntRange(max(0, len(all)-3), len(all)-1).Draw(rt, "which")
+			w, used, final := all[i], admission.Tokens(rapid.IntRange(0, 120).Draw(rt, "used")), rapid.IntRange(0, 4).Draw(rt, "final") == 0
+			tell, want := s.CommitPart, store.Refunded
+			if final {
+				tell = s.Commit
+			}
+			switch {
+			case now > w.until:
+				want = store.RefundLate // Redis forgets by its own clock, which the test does not wait for.
+				check(t, client.Del(t.Context(), s.Keys().Base()+"refund:"+strconv.Itoa(i)).Err())
+			case w.settled:
+				want = store.RefundedBefore
+			default:
+				w.told, w.settled, w.until = max(w.told, used), final, now+store.RefundWindow.Microseconds()
+			}
+			for range rapid.IntRange(1, 3).Draw(rt, "sent") {
+				got, err := tell(t.Context(), strconv.Itoa(i), w.taken, used)
+				check(t, err)
+				if got != want {
+					rt.Fatalf("%d of work %d, final %t: %s, want %s", used, i, final, got, want)
+				}
+				if want == store.Refunded && final {
+					want = store.RefundedBefore
+				}
+			}
+		}
+		left := admission.Tokens(burst)
+		for _, w := range all {
+			if w.settled {
+				left -= w.told
+			} else {
+				left -= max(w.told, w.reserved)
+			}
+		}
+		_, answers, err := s.Check(t.Context(), 0, true, []store.Question{q})
+		check(t, err)
+		for _, level := range []admission.Level{admission.LevelGlobal, admission.LevelTenant} {
+			// Less than a hundredth of a token has come in.
+			if got := (answers[0].Left[level] + admission.Micro(buckets.MicroPerToken/2)).Tokens(); got != left {
+				rt.Fatalf("%d tokens are left at level %d, want %d of %+v", got, level, left, all)
+			}
+		}
+	})
+}

@@ -101,6 +101,12 @@ type settleBody struct {
 	Metadata    metadata         `json:"metadata"`
 }
 
+type commitBody struct {
+	settleBody
+
+	Final *bool `json:"final"`
+}
+
 type settledView struct {
 	Reservation string           `json:"reservation"`
 	Reserved    admission.Tokens `json:"reserved"`
@@ -113,13 +119,14 @@ var settleResults = map[store.Refund]string{
 	store.Refunded: "committed", store.RefundedBefore: "committed_before", store.RefundLate: "too_late", store.RefundStale: "policy_changed",
 }
 
-// commit tells what reserved work has cost.
+// commit tells what reserved work has cost, or has used so far.
 func (a *API) commit(r *route.Request) (*route.Answer, error) {
-	var ask settleBody
+	var ask commitBody
 	if err := r.Decode(&ask); err != nil {
 		return nil, err
 	}
-	return a.settle(r, &ask, true)
+	final := ask.Final == nil || *ask.Final
+	return a.settle(r, &ask.settleBody, final, final)
 }
 
 // cancelReservation tells that reserved work did not begin.
@@ -129,11 +136,11 @@ func (a *API) cancelReservation(r *route.Request) (*route.Answer, error) {
 		return nil, err
 	}
 	ask.Tokens = 0
-	return a.settle(r, &ask, false)
+	return a.settle(r, &ask, true, false)
 }
 
-// settle tells the store; begun says that the work did, so that its cost is one to learn from.
-func (a *API) settle(r *route.Request, ask *settleBody, begun bool) (*route.Answer, error) {
+// settle tells the store; final says that it is the whole, and learns that its cost is one to learn from.
+func (a *API) settle(r *route.Request, ask *settleBody, final, learns bool) (*route.Answer, error) {
 	tenant, _, _, err := ask.Scope.Parts()
 	if err := errors.Join(err, store.ValidateReservation(ask.Reservation), admission.ValidateActualCost(ask.Tokens)); err != nil {
 		return nil, err
@@ -146,19 +153,23 @@ func (a *API) settle(r *route.Request, ask *settleBody, begun bool) (*route.Answ
 	if err != nil {
 		return nil, err
 	}
-	done, err := a.committed(r.Context(), kept, ask.Tokens)
+	done, err := a.committed(r.Context(), kept, ask.Tokens, final)
 	if err != nil {
 		return nil, err
 	}
-	if begun && a.costs != nil && done != store.RefundedBefore {
+	if learns && a.costs != nil && done != store.RefundedBefore {
 		a.costs.Learn(kept.Taken.Question.Tenant, kept.Taken.Question.Queue, "", ask.Tokens)
 	}
 	return route.OK(settledView{ask.Reservation, kept.Taken.Question.Cost, ask.Tokens, settleResults[done]}), nil
 }
 
-// committed settles a reservation. After a change of the policy what lacks is taken from the limits in force; where less was used the
+// committed settles a reservation, or tells a part of it, final or not. After a change of the policy what lacks is taken from the limits in force; where less was used the
 // reservation stands, and is settled as it was, so that nothing that is told later counts.
-func (a *API) committed(ctx context.Context, kept store.Reservation, actual admission.Tokens) (done store.Refund, err error) {
+func (a *API) committed(ctx context.Context, kept store.Reservation, actual admission.Tokens, final bool) (done store.Refund, err error) {
+	tell := a.config.Store.Commit
+	if !final {
+		tell = a.config.Store.CommitPart
+	}
 	taken := kept.Taken
 	version, of := taken.Version, taken.Question
 	err = a.limits.with(ctx, func(snapshot *policy.Compiled) error {
@@ -169,11 +180,11 @@ func (a *API) committed(ctx context.Context, kept store.Reservation, actual admi
 			taken.Question.Usage = snapshot.UsageTenants()
 		}
 		taken.Version = snapshot.Version()
-		counts, changed := actual, taken.Version != version
+		counts, changed := actual, final && taken.Version != version
 		if changed {
 			counts = max(actual, of.Cost)
 		}
-		if done, err = a.config.Store.Commit(ctx, kept.Ref, taken, counts); err == nil && done == store.RefundStale {
+		if done, err = tell(ctx, kept.Ref, taken, counts); err == nil && done == store.RefundStale {
 			return store.ErrStale
 		}
 		if err == nil && changed && counts != actual && done == store.Refunded {

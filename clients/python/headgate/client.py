@@ -197,9 +197,11 @@ class Client:
         body.update((name, value) for name, value in (("tokens", tokens), ("priority", priority), ("metadata", metadata)) if value is not None)
         return cast(Union[Reservation, Decision], self._call("POST", "/api/v1/rate-limit/reserve", body)[0])
 
-    def commit(self, scope: str, reservation: str, tokens: int) -> Settled:
-        """Tell what reserved work has cost. It counts once. Raises NotFound where nothing is known of the reservation."""
-        body = {"scope": scope, "reservation": reservation, "tokens": tokens}
+    def commit(self, scope: str, reservation: str, tokens: int, *, final: bool = True) -> Settled:
+        """Tell what reserved work has cost, once; while it goes on, not final, what it has used so far, of the whole. Raises NotFound where nothing is known of the reservation."""
+        body: Dict[str, Any] = {"scope": scope, "reservation": reservation, "tokens": tokens}
+        if not final:
+            body["final"] = False
         return cast(Settled, self._call("POST", "/api/v1/rate-limit/commit", body)[0])
 
     def cancel(self, scope: str, reservation: str) -> Settled:

@@ -50,7 +50,7 @@ export declare class Client {
   check(asked: Check): Promise<Decision>;
   /** Reserves an estimate until commit or cancelReservation. What has no reservation is a refusal. It may be sent again, as its id is the same. */
   reserve(asked: Reserve): Promise<Reservation | Decision>;
-  /** Tells what reserved work has cost. It counts once. Rejects with NotFound where nothing is known of the reservation. */
+  /** Tells what reserved work has cost. It counts once; with final false it goes on, and tokens are what it has used so far, of the whole. Rejects with NotFound where nothing is known of the reservation. */
   commit(asked: Commit): Promise<Settled>;
   /** Tells that reserved work did not begin. */
   cancelReservation(asked: CancelReservation): Promise<Settled>;

@@ -99,6 +99,8 @@ export type Check = {
 export type CheckPriority = string;
 
 export type Commit = {
+  /** false while the work goes on: tokens are what it has used so far, of the whole */
+  final?: boolean;
   metadata?: CallMetadata;
   reservation: LongName;
   /** That of the reservation: its tenant finds it */
@@ -380,7 +382,7 @@ export type Session = {
 export type Settled = {
   reservation: string;
   reserved: Tokens;
-  /** committed: it counts. committed_before: an earlier call counted, and this one did nothing. too_late: more than a minute has passed, and policy_changed: less was used and the policy is another one since; in both the reservation stands as it was. */
+  /** committed: it counts. committed_before: an earlier call counted, and this one did nothing. too_late: more than a minute has passed since the taking or the latest part, and policy_changed: less was used and the policy is another one since; in both the reservation stands as it was, or at what was told so far where that is more. */
   result: "committed" | "committed_before" | "too_late" | "policy_changed";
   /** What this call told */
   tokens: Count;

@@ -1,9 +1,10 @@
--- refund has the buckets hold what work has cost in place of what check took for it, nothing where it never began, once for each id.
+-- refund has the buckets hold what work has cost in place of what check took for it, nothing where it never began, once for each id; or, of work
+-- that goes on, what it has used so far where that is more.
 -- KEYS[1] state  hash; the partition's other keys share its hash tag and are named after it
 -- ARGV[1] now  microseconds, "" for Redis TIME
 -- ARGV[2] version  of the policy under which the tokens were taken
 -- ARGV[3] id  of the work
--- ARGV[4] window  microseconds from the taking for which a refund may come and its id is remembered
+-- ARGV[4] window  microseconds from the taking, or from the latest part, for which a refund may come and its id is remembered
 -- ARGV[5] taken_at  the buckets' time at which the tokens were taken
 -- ARGV[6] refunds  tokens that had been refunded until then, in all
 -- ARGV[7] reserved  tokens that were taken
@@ -12,9 +13,10 @@
 -- ARGV[10] left_tenant  the same of the tenant's
 -- ARGV[11] left_queue  of the queue's
 -- ARGV[12] left_priority  of the priority's
--- ARGV[13] ...  one path
--- Reply {"refunded"}, {"again"} where the id had been refunded, {"late"} after the window, {"stale", version} and what fragments/path.lua adds under another policy or record
--- Never leaves more in a bucket than it would hold had the cost been taken at first, nor less than one burst below zero.
+-- ARGV[13] ...  one path; then, of a part alone, the id under which reserve took the tokens, "" for none, which is remembered for two windows more
+-- Reply {"refunded"}, {"again"} where the id had been refunded, {"late"} after the window where nothing is known of it, {"stale", version} and what fragments/path.lua adds under another policy or record
+-- Never leaves more in a bucket than it would hold had the cost been taken at first, nor less than one burst below zero. What a part has
+--   told is never told less: neither the next nor the whole counts for less.
 function scripts.refund(KEYS, ARGV)
   local STATE, NOW, VERSION = KEYS[1], ARGV[1], ARGV[2]
   local ID, WINDOW, TAKEN_AT, REFUNDS = ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
@@ -23,15 +25,28 @@ function scripts.refund(KEYS, ARGV)
   call.buckets, call.global_bucket = 'b:', 'gb'
   local time_us = now_us(NOW)
 
-  paths_read(13)
+  local UNDER = ARGV[paths_read(13)]
   local path = call.paths[1]
   clock_begin(time_us, { 'pv', 'gb', 'gm' })
   local stale = stale_reply(VERSION)
   if stale then return stale end
   buckets_read()
   local elapsed = call.filled_to - TAKEN_AT
-  if elapsed > WINDOW then return { 'late' } end
-  if not redis.call('SET', call.prefix .. 'refund:' .. ID, '', 'PX', math.ceil(WINDOW / 1000), 'NX') then return { 'again' } end
+  local key, kept_ms, told = call.prefix .. 'refund:' .. ID, math.ceil(WINDOW / 1000), nil
+  if UNDER or elapsed > WINDOW then
+    told = redis.call('GET', key)
+    if not told and elapsed > WINDOW then return { 'late' } end
+  else
+    told = redis.call('SET', key, '', 'PX', kept_ms, 'NX', 'GET')
+  end
+  if told == '' then return { 'again' } end
+  local so_far = told and tonumber(told) or 0
+  COST, RESERVED = math.max(COST, so_far), math.max(RESERVED, so_far)
+  if UNDER or told then redis.call('SET', key, UNDER and format('%d', COST) or '', 'PX', kept_ms) end
+  if UNDER then
+    if UNDER ~= '' then redis.call('PEXPIRE', call.prefix .. 'reserved:' .. UNDER, 2 * kept_ms) end
+    COST = math.max(COST, RESERVED) -- What it has not used yet stays reserved.
+  end
 
   if COST >= RESERVED or TAKEN_AT >= path_changed(path) then -- Else limits are others since: the buckets may have been others.
     path_true_up(path, RESERVED, COST, elapsed, LEFT, (state_num('rf') - REFUNDS) * 1000000)

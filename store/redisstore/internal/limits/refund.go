@@ -47,15 +47,25 @@ func (s *Limits) Refund(ctx context.Context, id string, receipt store.Taken) (st
 // is given back as by Refund, and what it lacks is taken, up to one burst below zero. It counts once for each id, as Refund, which is a
 // Commit of nothing.
 func (s *Limits) Commit(ctx context.Context, id string, receipt store.Taken, actual admission.Tokens) (store.Refund, error) {
+	return s.settle(ctx, id, &receipt, actual)
+}
+
+// CommitPart tells what work that goes on has used so far, as store.Buckets.CommitPart.
+func (s *Limits) CommitPart(ctx context.Context, id string, receipt store.Taken, used admission.Tokens) (store.Refund, error) {
+	return s.settle(ctx, id, &receipt, used, receipt.Under)
+}
+
+// settle runs refund; part is what it has behind the path of a part.
+func (s *Limits) settle(ctx context.Context, id string, receipt *store.Taken, told admission.Tokens, part ...any) (store.Refund, error) {
 	if err := admission.ValidateName("id of a refund", id, false); err != nil {
 		return "", err
 	}
 	q := &receipt.Question
-	args := append(make([]any, 0, 20), s.conn.Now, receipt.Version, id, codec.Micros(store.RefundWindow), receipt.At.Time, receipt.At.Refunds, int64(q.Cost), int64(actual))
+	args := append(make([]any, 0, 20), s.conn.Now, receipt.Version, id, codec.Micros(store.RefundWindow), receipt.At.Time, receipt.At.Refunds, int64(q.Cost), int64(told))
 	for _, left := range receipt.Left {
 		args = append(args, left)
 	}
-	reply, err := s.conn.Run(ctx, "refund", codec.AppendQuestions(args, s.conn, []store.Question{*q})...)
+	reply, err := s.conn.Run(ctx, "refund", append(codec.AppendQuestions(args, s.conn, []store.Question{*q}), part...)...)
 	if err != nil {
 		return "", err
 	}

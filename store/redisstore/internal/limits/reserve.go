@@ -45,7 +45,7 @@ func (s *Limits) Reserve(ctx context.Context, version int64, id string, q store.
 	if taken, err = parseReserved(reply[1], s.conn.Index); err != nil {
 		return answer, taken, err
 	}
-	taken.Again = reply[0] == "again"
+	taken.Again, taken.Taken.Under = reply[0] == "again", q.Tenant+":"+id
 	if kept := &taken.Taken.Question; kept.Scope() != q.Scope() || kept.Cost != q.Cost && !q.Estimated {
 		return answer, store.Reservation{}, store.ErrReservationOther
 	}
@@ -70,7 +70,7 @@ func (s *Limits) Reserved(ctx context.Context, tenant, id string) (store.Reserva
 		return store.Reservation{}, fmt.Errorf("read reservation: %w", redisconn.Unread(err))
 	}
 	taken, err := parseReserved(line, s.conn.Index)
-	taken.Again = true
+	taken.Again, taken.Taken.Under = true, tenant+":"+id
 	return taken, err
 }
 
