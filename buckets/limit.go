@@ -38,8 +38,20 @@ type LevelLimit struct {
 	Limit Limit
 }
 
-// AppendPath appends the enabled limits of a job's four levels to path, outermost first, and returns it. The
-// array is indexed by headgate.Level, as policy resolves it. Each is what LimitOf says of it.
+// Others is the bucket of those who may not take what is kept of the global limit (admission.Limit.Others). It is no scope that others know: Named
+// has the one that they do.
+const Others admission.Scope = "global*"
+
+// Named returns the scope under which others know a bucket.
+func Named(scope admission.Scope) admission.Scope {
+	if scope == Others {
+		return admission.Global
+	}
+	return scope
+}
+
+// AppendPath appends the enabled limits of a job's four levels to path, outermost first, then that of Others where the job is one of them, and
+// returns it. The array is indexed by headgate.Level, as policy resolves it. Each is what LimitOf says of it.
 func AppendPath(path []LevelLimit, limits [admission.Levels]admission.Limit, tenant, queue string, class admission.Priority) []LevelLimit {
 	for i, limit := range limits {
 		if limit.Disabled {
@@ -47,6 +59,9 @@ func AppendPath(path []LevelLimit, limits [admission.Levels]admission.Limit, ten
 		}
 		scope := admission.ScopeAt(admission.Level(i), tenant, queue, class)
 		path = append(path, LevelLimit{Scope: scope, Limit: LimitOf(limit)})
+	}
+	if others, kept := limits[admission.LevelGlobal].Others(); kept {
+		path = append(path, LevelLimit{Scope: Others, Limit: LimitOf(others)})
 	}
 	return path
 }

@@ -15,14 +15,14 @@ type Set struct {
 
 // Charge is what one job asks of a Set.
 type Charge struct {
-	// Path holds the limits on the job's way, outermost first, each scope once, at most headgate.Levels of them.
+	// Path holds the limits on the job's way, outermost first, each scope once, at most a bucket at each level and Others.
 	Path []LevelLimit
 	// Cost is taken from every bucket of the path, 1 to headgate.MaxCost.
 	Cost admission.Tokens
 }
 
 // Take admits a job that costs cost if every bucket of the path holds as much, and charges them all; otherwise it
-// changes nothing. The path is outermost first, holds each scope once, and is at most headgate.Levels long: a
+// changes nothing. The path is outermost first, holds each scope once, and is at most headgate.Levels and Others long: a
 // longer one panics. An empty path admits. changed is the time of the latest policy change.
 //
 // A cost above a burst, of a limit that is scaled above the policy's, is a permanent refusal that names the outermost such scope. Any other refusal names the
@@ -107,7 +107,10 @@ func (s *Set) Len() int { return len(s.stored) }
 func (s *Set) Clone() *Set { return &Set{stored: maps.Clone(s.stored)} }
 
 // settledPath holds the settled buckets of a path between the decision and the charge.
-type settledPath [admission.Levels]settled
+type settledPath [mostSteps]settled
+
+// mostSteps is how long a path may be: a bucket at each level, and Others.
+const mostSteps = admission.Levels + 1
 
 type settled struct {
 	level Micro

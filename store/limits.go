@@ -20,7 +20,7 @@ type Question struct {
 	Class         admission.Priority
 	// Cost is 1 to headgate.MaxCost tokens.
 	Cost admission.Tokens
-	// Limits apply by level, Disabled below the scope. The global one must be the same for all of a call.
+	// Limits apply by level, Disabled below the scope. The global one must be the same for all of a call, but for what is kept of it.
 	Limits [admission.Levels]admission.Limit
 	// Measured says that the Verdict of a Check is to tell how much the queue is pressed, which the policy has measured.
 	Measured bool
@@ -92,6 +92,8 @@ type Answer struct {
 	Verdict admission.Verdict
 	// Left is what each bucket holds after the call, by level; 0 where the limit is Disabled.
 	Left [admission.Levels]admission.Micro
+	// Others is what the bucket of those holds from whom a part of the global limit is kept, where the question is one of theirs.
+	Others admission.Micro
 	// Shared says that there was no room for the bucket of a dimension's key: the answer is that of the bucket which such keys share, at
 	// LevelTenant.
 	Shared bool
@@ -180,7 +182,7 @@ type Grant struct {
 
 // Account is what changes in the lease of one scope. Amounts are whole tokens, zero or more.
 type Account struct {
-	// Question is the index of one on whose way the scope is, at Level.
+	// Question is the index of one on whose way the scope is, at Level, or LevelOthers.
 	Question int
 	Level    admission.Level
 	// Want is what is asked for beside the Held tokens that are still there. Cap is what all holders together may hold.
@@ -193,6 +195,9 @@ type Account struct {
 	// may have, and half of the burst is left. Back and Owed are of no account.
 	Stock bool
 }
+
+// LevelOthers is where, on the way of those from whom a part of the global limit is kept, their bucket stands. Nothing of it is leased.
+const LevelOthers = admission.Levels
 
 // Granted is the answer to a Grant.
 type Granted struct {

@@ -44,6 +44,10 @@ func (m *model) check(now, version int64, peek bool, questions []store.Question,
 	for i := range questions {
 		q := &questions[i]
 		for _, step := range c.WayOf(q) {
+			if step.Scope == buckets.Others {
+				answers[i].Others, _ = c.LevelOf(step)
+				continue
+			}
 			answers[i].Left[step.Scope.Level()], _ = c.LevelOf(step)
 			answers[i].Shared = q.OfDimension() && step.Scope.Level() == admission.LevelTenant
 		}
@@ -128,6 +132,9 @@ func (m *model) commit(now int64, id string, receipt *store.Taken, actual admiss
 		return store.Refunded
 	}
 	c.TrueUp(c.WayOf(q), q.Cost, actual, buckets.Span(elapsed), func(step buckets.LevelLimit) buckets.Micro {
+		if step.Scope == buckets.Others { // Nobody notes what was left in it.
+			return 0
+		}
 		// What came in since may have found the bucket full had the tokens not been taken. Then it is not owed.
 		return step.Limit.Burst - buckets.Micro(receipt.Left[step.Scope.Level()]) - step.Limit.Came(buckets.Span(elapsed)) - since
 	})
@@ -164,6 +171,7 @@ func (m *model) reserve(now, version int64, id string, q store.Question) (answer
 	}
 	answers := [1]store.Answer{}
 	granted, at, err := m.check(now, version, false, []store.Question{q}, answers[:])
+	answers[0].Others = 0
 	if !granted || err != nil {
 		return answers[0], taken, err
 	}
@@ -214,7 +222,12 @@ func (p *Partition) ResetBucket(_ context.Context, tenant, queue string, class a
 	}
 	p.write(func(m *model, now int64) {
 		m.bank.Forget(m.over(now))
-		if was = m.bank.Remove(scope); was {
+		if scope == admission.Global {
+			was = m.bank.RemoveGlobal()
+		} else {
+			was = m.bank.Remove(scope)
+		}
+		if was {
 			m.advance(now)
 			m.record(now, by, store.AuditResetBucket, string(scope), 0, 0)
 		}
@@ -245,7 +258,7 @@ func (p *Partition) Shadow(_ context.Context, version int64, id string, question
 		}
 		if m.shadow.counts.ID != id {
 			m.shadow.counts = store.ShadowCounts{ID: id, Since: time.UnixMicro(now)}
-			m.shadow.bank.Remove(admission.Global)
+			m.shadow.bank.RemoveGlobal()
 		}
 		counts, c, of := &m.shadow.counts, m.charging(&m.shadow.bank, now), strings.ReplaceAll(id, ":", "\n")+"\n"
 		for i := range questions {
