@@ -20,6 +20,8 @@ type Limit struct {
 	Whole *Whole
 	// Changed is when it last changed by itself, where that is later than what Settle is told of all; zero for never.
 	Changed Instant
+	// Floor is what a job has to leave in the bucket, zero for nothing: see AppendOthers.
+	Floor Micro
 }
 
 // LimitOf returns the token bucket that an enabled and valid headgate.Limit describes. LimitAt does of windows, too.
@@ -36,6 +38,15 @@ func (l Limit) Came(elapsed Span) Micro {
 type LevelLimit struct {
 	Scope admission.Scope
 	Limit Limit
+}
+
+// AppendOthers appends the bucket of Others, by what they may have of a limit, to a path that begins with the global one. Where what is kept from them is
+// lent, they leave it in that.
+func AppendOthers(path []LevelLimit, global *admission.Limit, others Limit) []LevelLimit {
+	if global.Lent() {
+		path[0].Limit.Floor = path[0].Limit.Burst - others.Burst
+	}
+	return append(path, LevelLimit{Scope: Others, Limit: others})
 }
 
 // Others is the bucket of those who may not take what is kept of the global limit (admission.Limit.Others). It is no scope that others know: Named
@@ -61,7 +72,7 @@ func AppendPath(path []LevelLimit, limits [admission.Levels]admission.Limit, ten
 		path = append(path, LevelLimit{Scope: scope, Limit: LimitOf(limit)})
 	}
 	if others, kept := limits[admission.LevelGlobal].Others(); kept {
-		path = append(path, LevelLimit{Scope: Others, Limit: LimitOf(others)})
+		path = AppendOthers(path, &limits[admission.LevelGlobal], LimitOf(others))
 	}
 	return path
 }

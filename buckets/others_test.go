@@ -9,13 +9,17 @@ import (
 )
 
 // TestOthersStayWithinTheirPart: of a limit of which x is kept for some, the others have no more than (1-x)(B + r·t) in any window of random costs, whatever
-// those take for whom it is kept; all together have no more than B + r·t; and who has the whole of it finds what others cannot take.
+// those take for whom it is kept, and (1-x)B + r·t where it is lent, of which they leave xB whenever they take; all together have no more than B + r·t; and who
+// has the whole of it finds what others cannot take.
 func TestOthersStayWithinTheirPart(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		percent := rapid.IntRange(1, 99).Draw(t, "percent")
 		global := admission.PerSecond(admission.Tokens(rapid.IntRange(1, 1000).Draw(t, "rate"))).WithBurst(admission.Tokens(rapid.IntRange(100, 1000).Draw(t, "burst")))
-		kept := global.Keeping(percent)
+		kept, lent := global.Keeping(percent), rapid.Bool().Draw(t, "lent")
+		if lent {
+			kept = kept.Lending()
+		}
 		path := func(limit admission.Limit) []LevelLimit {
 			return AppendPath(nil, [admission.Levels]admission.Limit{limit, {Disabled: true}, {Disabled: true}, {Disabled: true}}, "a", "mail", "low")
 		}
@@ -27,12 +31,12 @@ func TestOthersStayWithinTheirPart(t *testing.T) {
 			cost Micro
 		}
 		var all, ofOthers []taking
-		within := func(takings []taking, part float64, whose string) {
+		within := func(takings []taking, burst, rate float64, whose string) {
 			last := takings[len(takings)-1]
 			sum := Micro(0)
 			for i := len(takings) - 1; i >= 0; i-- {
 				sum += takings[i].cost
-				if bound := part * (float64(MicroOf(global.Burst)) + float64(last.at-takings[i].at)*float64(global.Rate())); float64(sum) > bound+1 {
+				if bound := burst*float64(MicroOf(global.Burst)) + rate*float64(last.at-takings[i].at)*float64(global.Rate()); float64(sum) > bound+1 {
 					t.Fatalf("%s took %d micro-tokens in %d µs, bound %.0f", whose, sum, last.at-takings[i].at, bound)
 				}
 			}
@@ -55,10 +59,17 @@ func TestOthersStayWithinTheirPart(t *testing.T) {
 				continue
 			}
 			all = append(all, taking{now, MicroOf(cost)})
-			within(all, 1, "all")
+			within(all, 1, 1, "all")
 			if isOther {
 				ofOthers = append(ofOthers, taking{now, MicroOf(cost)})
-				within(ofOthers, float64(100-percent)/100, "others")
+				part, rate := float64(100-percent)/100, 1.0
+				if !lent {
+					rate = part
+				}
+				within(ofOthers, part, rate, "others")
+				if floor := MicroOf(global.Burst) - others[1].Limit.Burst; lent && set.LevelAt(now, 0, named[0]) < floor {
+					t.Fatalf("others left %d micro-tokens of the %d that are kept", set.LevelAt(now, 0, named[0]), floor)
+				}
 			}
 		}
 		// Others that ask without end leave what is kept, once it has come in.

@@ -130,6 +130,7 @@ func (s *Set) judge(way *settledPath, now, changed Instant, path []LevelLimit, c
 	for i, step := range path {
 		level, stamp := Settle(now, changed, s.stored[step.Scope], step.Limit)
 		way[i] = settled{level, stamp}
+		needed := needed + step.Limit.Floor
 		if level >= needed {
 			continue
 		}
@@ -141,6 +142,9 @@ func (s *Set) judge(way *settledPath, now, changed Instant, path []LevelLimit, c
 		verdict = admission.Verdict{
 			Decision: admission.Refused, Reason: admission.ReasonLimited,
 			Scope: step.Scope, TokensLeft: level.Tokens(), Burst: step.Limit.Burst.Tokens(), RetryAfter: wait.Duration(),
+		}
+		if step.Limit.Floor > 0 {
+			verdict.Scope, verdict.TokensLeft, verdict.Burst = Others, max(0, level-step.Limit.Floor).Tokens(), (step.Limit.Burst - step.Limit.Floor).Tokens()
 		}
 		if step.Limit.Whole != nil {
 			verdict.Detail = step.Limit.Whole.Words()

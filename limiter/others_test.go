@@ -99,32 +99,40 @@ func TestLeasesOfHighLeaveOthersTheirBound(t *testing.T) {
 	}
 }
 
-// TestWithoutRedisOthersHaveTheirShare: what a limiter admits of them in an outage is counted by what is not kept, and owed to it on return.
+// TestWithoutRedisOthersHaveTheirShare: what a limiter admits of them in an outage is counted by what is not kept as well, and owed to both buckets.
 func TestWithoutRedisOthersHaveTheirShare(t *testing.T) {
 	t.Parallel()
 	day := admission.Limit{Tokens: 1, Per: 24 * time.Hour, Burst: 20}
-	o := newOutage(t, Config{Policy: keeping(day), Outage: OutageShare})
-	low := Request{Tenant: "acme", Queue: "mail", Class: admission.Low}
-	until(t, o.limiter, low)
-	check(t, o.refill(t))
-	fault := faults[0]
-	fault.begin(t, o.server, o.proxy)
-	blind := 0
-	for range 64 {
-		if v := ask(t, o.limiter, low); v.Admitted {
-			blind++
-		} else if v.Source == Blind && v.Scope != admission.Global {
-			t.Fatalf("%+v", v)
+	l := start(t, open(t, redistest.Shared(t).Client(t)), Config{Policy: keeping(day), Outage: OutageShare, Timeout: patient})
+	ask(t, l, Request{Tenant: "acme", Queue: "mail", Class: admission.High})
+	inForce := l.policy.Load()
+	blind := func(class admission.Priority, requests int) (admitted int) {
+		w, err := l.ways.open(l.clock.now(), route{"acme", "mail", class}, inForce)
+		check(t, err)
+		for range requests {
+			v, _ := l.blind.answer(w, 1, l.clock.now(), 1, 100)
+			if v.Admitted {
+				admitted++
+			} else if v.Scope != admission.Global || v.Reason != admission.ReasonLimited {
+				t.Fatalf("%s: %+v", class, v)
+			}
 		}
+		return admitted
 	}
-	if blind != 12 {
-		t.Errorf("%d of others admitted without Redis, of 12 that are not kept", blind)
+	l.blind.begin(l.clock.now())
+	if n := blind(admission.Low, 64); n != 12 {
+		t.Errorf("%d of others admitted without Redis, of 12 that are not kept", n)
 	}
-	fault.over(t, o.server, o.proxy)
-	if v := until(t, o.limiter, low); v.Admitted {
-		t.Errorf("what was admitted without Redis was not taken from what is not kept: %+v", v)
+	if n := blind(admission.High, 64); n != 8 {
+		t.Errorf("%d of high admitted without Redis behind them, of 20 in all", n)
 	}
-	if v := until(t, o.limiter, Request{Tenant: "acme", Queue: "mail", Class: admission.High}); !v.Admitted {
-		t.Errorf("and what is kept is gone: %+v", v)
+	f := &flight{}
+	l.blind.collect(f, inForce)
+	owed := map[admission.Level]admission.Tokens{}
+	for _, a := range f.grant.Accounts {
+		owed[a.Level] += a.Owed
+	}
+	if len(owed) != 2 || owed[admission.LevelGlobal] != 20 || owed[store.LevelOthers] != 12 {
+		t.Errorf("by level %v is owed", owed)
 	}
 }

@@ -282,13 +282,15 @@ type GlobalReserved struct {
 	Classes []admission.Priority `json:"classes"`
 	// Percent is how many percent of the limit it is, 1 to MaxReservedPercent.
 	Percent int `json:"percent"`
+	// Lend lets others have the rate of it, too, while the global bucket holds that part of its burst. It is of a token bucket alone.
+	Lend bool `json:"lend,omitempty"`
 }
 
 func (r *GlobalReserved) clone() *GlobalReserved {
 	if r == nil {
 		return nil
 	}
-	return &GlobalReserved{slices.Clone(r.Classes), r.Percent}
+	return &GlobalReserved{slices.Clone(r.Classes), r.Percent, r.Lend}
 }
 
 // validateGlobalReserved checks what is kept of the global limit.
@@ -324,6 +326,9 @@ func (p Policy) validateGlobalReserved(bad *problems) {
 	if bad.integer(at+".percent", int64(r.Percent), 1, MaxReservedPercent); r.Percent < 1 || r.Percent > MaxReservedPercent {
 		return
 	}
+	if r.Lend && !p.Global.Window.IsZero() {
+		bad.field(at+".lend", "true", "false where the global limit is one of windows, of which nothing comes in meanwhile")
+	}
 	limit := p.Global.Keeping(r.Percent)
 	limit.Disabled = false
 	if others, kept := limit.Others(); kept && (others.Burst < 1 || others.Tokens < 1) {
@@ -337,10 +342,19 @@ func ClassWords(classes []admission.Priority) string { return strings.Join(texts
 // GlobalReserved returns which part of the global limit is kept for which classes; nil where none is.
 func (c *Compiled) GlobalReserved() *GlobalReserved { return c.reserved.clone() }
 
+// from is a limit as it is for those from whom a part of it is kept.
+func (r *GlobalReserved) from(limit admission.Limit) admission.Limit {
+	limit = limit.Keeping(r.Percent)
+	if r.Lend {
+		limit = limit.Lending()
+	}
+	return limit
+}
+
 // globalFor is the global limit as it is for a class; "" is none.
 func (c *Compiled) globalFor(class admission.Priority) admission.Limit {
 	if c.reserved == nil || slices.Contains(c.reserved.Classes, class) {
 		return c.global
 	}
-	return c.global.Keeping(c.reserved.Percent)
+	return c.reserved.from(c.global)
 }

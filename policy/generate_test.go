@@ -141,6 +141,7 @@ func drawGlobalReserved(t *rapid.T, p *Policy) {
 	kept := p.Global.Keeping(percent)
 	if others, ok := kept.Others(); ok && others.Burst > 0 && others.Tokens > 0 {
 		p.GlobalReserved = &GlobalReserved{Classes: []admission.Priority{admission.High, admission.Low}[:rapid.IntRange(1, 2).Draw(t, "for")], Percent: percent}
+		p.GlobalReserved.Lend = p.Global.Window.IsZero() && rapid.Bool().Draw(t, "lent")
 	}
 }
 
@@ -345,6 +346,9 @@ func naiveLimits(p Policy, tenant, queue string, class admission.Priority) Limit
 	limits := Limits{p.Global, p.Tiers[StandardTier].Limit, noLimit, noLimit}
 	if r := p.GlobalReserved; r != nil && !slices.Contains(r.Classes, class) {
 		limits[0] = limits[0].Keeping(r.Percent)
+		if r.Lend {
+			limits[0] = limits[0].Lending()
+		}
 	}
 	if own, ok := p.Tenants[tenant]; ok {
 		limits[admission.LevelTenant] = p.Tiers[own.Tier].Limit

@@ -56,16 +56,17 @@ func TestBadPartsOfTheGlobalLimitHaveOneClearError(t *testing.T) {
 	t.Parallel()
 	const limit = `"global":{"tokens":4,"per":"1s"},`
 	for fields, want := range map[string]string{
-		limit + `"global_reserved":{"classes":["high"]}`:                                                       `.percent 0: allowed is 1 to 99`,
-		limit + `"global_reserved":{"classes":["high"],"percent":100}`:                                         `.percent 100: allowed is 1 to 99`,
-		limit + `"global_reserved":{"classes":["high"],"percent":80}`:                                          `.percent 80: allowed is so many that a token of the global burst is left to others, at least`,
-		`"global":{"tokens":4,"per":"1s","enabled":false},"global_reserved":{"classes":["high"],"percent":80}`: `.percent 80: allowed is so many that a token of the global burst is left to others, at least`,
-		limit + `"global_reserved":{"classes":["urgent"],"percent":20}`:                                        `.classes "urgent": allowed is a class of a queue: "high", "low", "medium"`,
-		limit + `"global_reserved":{"classes":["low","low"],"percent":20}`:                                     `.classes "low": allowed is each class once`,
-		limit + `"global_reserved":{"classes":[],"percent":20}`:                                                `.classes 0 classes: allowed is 1 to 128 classes`,
-		limit + `"global_reserved":{"classes":["low"],"slots":20}`:                                             `.slots (unknown): allowed is one of classes, percent`,
-		`"global_reserved":{"classes":["high"],"percent":20}`:                                                  ` (there): allowed is none without a global limit, which may be disabled`,
-		`"global":{"enabled":false},"global_reserved":{"classes":["high"],"percent":20}`:                       ` (there): allowed is none without a global limit, which may be disabled`,
+		limit + `"global_reserved":{"classes":["high"]}`:                                                                                   `.percent 0: allowed is 1 to 99`,
+		limit + `"global_reserved":{"classes":["high"],"percent":100}`:                                                                     `.percent 100: allowed is 1 to 99`,
+		limit + `"global_reserved":{"classes":["high"],"percent":80}`:                                                                      `.percent 80: allowed is so many that a token of the global burst is left to others, at least`,
+		`"global":{"tokens":4,"per":"1s","enabled":false},"global_reserved":{"classes":["high"],"percent":80}`:                             `.percent 80: allowed is so many that a token of the global burst is left to others, at least`,
+		limit + `"global_reserved":{"classes":["urgent"],"percent":20}`:                                                                    `.classes "urgent": allowed is a class of a queue: "high", "low", "medium"`,
+		limit + `"global_reserved":{"classes":["low","low"],"percent":20}`:                                                                 `.classes "low": allowed is each class once`,
+		limit + `"global_reserved":{"classes":[],"percent":20}`:                                                                            `.classes 0 classes: allowed is 1 to 128 classes`,
+		limit + `"global_reserved":{"classes":["low"],"slots":20}`:                                                                         `.slots (unknown): allowed is one of classes, percent, lend`,
+		`"global":{"tokens":9,"window":"24h","algorithm":"sliding_window"},"global_reserved":{"classes":["low"],"percent":20,"lend":true}`: `.lend true: allowed is false where the global limit is one of windows, of which nothing comes in meanwhile`,
+		`"global_reserved":{"classes":["high"],"percent":20}`:                                                                              ` (there): allowed is none without a global limit, which may be disabled`,
+		`"global":{"enabled":false},"global_reserved":{"classes":["high"],"percent":20}`:                                                   ` (there): allowed is none without a global limit, which may be disabled`,
 	} {
 		_, err := policy.Unmarshal([]byte(`{` + fields + `}`))
 		if err == nil || !errors.Is(err, admission.ErrInvalid) {

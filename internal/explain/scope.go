@@ -313,6 +313,11 @@ func (r *rules) others(to *Explanation, q *store.Question, answer *store.Answer,
 		Text: fmt.Sprintf("%d%% of global are kept for %s: others have %d of %d tokens left and get %s", reserved.Percent, policy.ClassWords(reserved.Classes),
 			answer.Others.Tokens(), burst.Tokens(), others.Words()),
 	}
+	if reserved.Lend {
+		floor := buckets.MicroOf(q.Limits[admission.LevelGlobal].Burst) - buckets.MicroOf(others.Burst)
+		reason.Text += fmt.Sprintf(", while global holds more than %d", floor.Tokens())
+		reason.Binds = reason.Binds || answer.Left[admission.LevelGlobal] < floor+buckets.MicroPerToken
+	}
 	if store.IsKept(&answer.Verdict) {
 		reason.Until = now.Add(answer.Verdict.RetryAfter)
 	}

@@ -75,6 +75,8 @@ type LimitConfig struct {
 type LimitReserved struct {
 	Classes []admission.Priority `json:"classes"`
 	Percent int                  `json:"percent"`
+	// Lend says that others leave that part of the burst, and may have all that comes in beyond it.
+	Lend bool `json:"lend,omitempty"`
 	// Others is what those of no such class have together.
 	Others *Limit `json:"others"`
 }
@@ -133,7 +135,7 @@ func LimitConfigOf(current policy.Policy, compiled *policy.Compiled, scope admis
 		v.InForce = limitOf(&limit)
 		if others, kept := limit.Others(); kept {
 			reserved := compiled.GlobalReserved()
-			v.Reserved = &LimitReserved{reserved.Classes, reserved.Percent, limitOf(&others)}
+			v.Reserved = &LimitReserved{reserved.Classes, reserved.Percent, reserved.Lend, limitOf(&others)}
 		}
 	}
 	return v, nil

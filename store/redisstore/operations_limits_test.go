@@ -334,6 +334,9 @@ func (w *walk) drawLimits() {
 	}
 	global, percent := w.limits[0][admission.LevelGlobal], pick(w, "kept", []int{0, 0, 25, 60})
 	kept := global.Keeping(percent)
+	if global.Window.IsZero() && w.number("lent", 0, 1) > 0 {
+		kept = kept.Lending()
+	}
 	if others, _ := kept.Others(); others.Tokens == 0 || others.Burst == 0 {
 		kept = global
 	}

@@ -53,6 +53,34 @@ func TestWhatCameInForOthersCameAtTheirOldShare(t *testing.T) {
 	}
 }
 
+// TestWhatIsLentIsGivenBackFirst: others have all that comes in while nobody else asks, and nothing before there is again what they have to leave.
+func TestWhatIsLentIsGivenBackFirst(t *testing.T) {
+	t.Parallel()
+	d := newDivide4(t)
+	lent := globalOf4.Keeping(40).Lending() // 500 a second in each, and 100, of which others leave 40.
+	for i, step := range []struct {
+		after time.Duration
+		of    admission.Limit
+		want  int
+	}{
+		{0, lent, 60}, {100 * time.Millisecond, lent, 50}, {0, globalOf4, 40}, {60 * time.Millisecond, lent, 0}, {40 * time.Millisecond, lent, 10}, {0, globalOf4, 40},
+	} {
+		d.pass(step.after)
+		d.global = step.of
+		if got := d.admit(2, 120, 3, ""); got != step.want {
+			t.Errorf("%d: %d were admitted, want %d", i, got, step.want)
+		}
+	}
+	q := store.Question{Cost: 1, Tenant: "tenant-0", Limits: [admission.Levels]admission.Limit{lent, {Disabled: true}, {Disabled: true}, {Disabled: true}}}
+	version, _, err := d.part(2).PolicyEdit(t.Context())
+	check(t, err)
+	_, answers, err := d.part(2).Check(t.Context(), version, true, []store.Question{q})
+	check(t, err)
+	if v := answers[0].Verdict; !store.IsKept(&v) || v.TokensLeft != 0 || v.Burst != 60 || v.RetryAfter != 82*time.Millisecond {
+		t.Errorf("others are told %+v", v)
+	}
+}
+
 // TestOthersOfNoTenantHaveAllThatIsLeftToThem: of 30 tokens 20 are left to them over three partitions, and whichever of these has some answers, though
 // another has more of the global limit.
 func TestOthersOfNoTenantHaveAllThatIsLeftToThem(t *testing.T) {

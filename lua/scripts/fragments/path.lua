@@ -11,7 +11,7 @@
 --           many buckets its shard may have, and '+' and the shard. Its limit is that of the queue, and of the tenant for the bucket that others share
 --   limits  '<dddddd': of tenant, queue and priority, rate (0 for no bucket, below zero of windows) and burst; then the windows of those
 --           that have any (bucket.lua). Where a part of the global limit is kept from a path, its limits are 128 more in number, and the last text has what
---           those from whom it is kept may take of it together, in the place of a tenant
+--           those from whom it is kept may take of it together, in the place of a tenant, and 1 in that of a queue's rate where that is lent to them
 -- What a call has of these is in tables that outlast it, to be written over by the next: that takes a third of what new ones take. Nobody reads
 -- beyond what its call has written, which call.owners and call.rows count.
 -- OWNERS are the tenants of a call that have buckets: name, key, the first of the buckets, when the key ends, how many fields it has (false
@@ -31,7 +31,7 @@ local bucket_scales, whole_rates, whole_bursts = {}, {}, {}
 function reset.path()
   call.filled_to, call.paths, call.charged, call.owners, call.rows, call.measured = false, PATHS, {}, 0, 0, false
   call.calendar, call.global_window, call.scales, call.changed_at, call.recorded = false, nil, false, false, false
-  call.global_row, call.entered, call.levels, call.others, call.others_row = false, false, 3, false, false
+  call.global_row, call.entered, call.levels, call.others, call.others_row, call.floor = false, false, 3, false, false, 0
 end
 
 -- less_scale returns the scale of two that leaves less, of equals the one that ends later; nil is none.
@@ -267,7 +267,11 @@ local function global_read(changed_at, now)
   b = shared_read(call.global_bucket .. 'o', l[1], l[2], l.windows and l.windows[1], changed_at, now)
   for i = 1, call.path_count do PATHS[i][OTHERS] = PATHS[i][OTHERS] and b end
   call.others_row = b
+  if l[3] then call.floor = bucket_bursts[call.global_row] - bucket_bursts[b] end
 end
+
+-- floor_of is what a job of a path has to leave in its bucket at a level: what is kept of the global limit from those to whom it is lent.
+local function floor_of(path, level) return level == 0 and call.floor > 0 and path[OTHERS] and call.floor or 0 end
 
 -- full_fields returns those of a tenant's buckets that are full again, at most so many, and none of those that are kept. A bucket from before the
 -- latest policy is not known to be: its full time was counted at a rate that may have been faster.
@@ -438,10 +442,11 @@ local function told_level(level)
   return '', level
 end
 
--- limited_line is the refusal of a bucket that holds too little; of one that is scaled to which part, in millionths, and until when follows.
-local function limited_line(level, b, wait)
-  local before, told = told_level(level)
-  local line, s = format('%slimited %d %d %d %d', before, told, bucket_levels[b], wait, bucket_bursts[b]), scale_at(b)
+-- limited_line is the refusal of a bucket that holds too little beside what has to be left below; of one that is scaled to which part, in millionths, and until when follows.
+local function limited_line(level, b, wait, below)
+  local before, told = told_level(below > 0 and OTHERS or level)
+  local left = below > 0 and math.max(0, bucket_levels[b] - below) or bucket_levels[b]
+  local line, s = format('%slimited %d %d %d %d', before, told, left, wait, bucket_bursts[b] - below), scale_at(b)
   return s and line .. format(' %d %d', floor(s.part * 1000000 + 0.5), s.ends - call.filled_to + call.calendar) or line
 end
 
@@ -457,15 +462,15 @@ local function refusal_of(path, cost)
     end
   end
   for level = 0, call.levels do
-    local b = path[level]
-    if b and bucket_levels[b] < cost then
-      local wait = row_wait(b, cost)
+    local b, asked = path[level], cost + floor_of(path, level)
+    if b and bucket_levels[b] < asked then
+      local wait = row_wait(b, asked)
       if not worst or wait > wait_most then worst, wait_most = level, wait end
     elseif b and bucket_absent[b] and not bucket_dirty[b] and not room_for(b) then
       return format('buckets %d', level)
     end
   end
-  if worst then return limited_line(worst, path[worst], wait_most) end
+  if worst then return limited_line(worst, path[worst], wait_most, floor_of(path, worst)) end
 end
 
 -- pressure_of returns the level of a queue that is measured, and level, score and hint as callers are told them: none, where nobody has
@@ -493,6 +498,7 @@ local function decide(path, cost)
     local b = path[level]
     if b and (levels[b] < cost or absent[b] and not dirty[b]) then return refusal_of(path, cost) end
   end
+  if call.floor > 0 and path[OTHERS] and levels[path[0]] < cost + call.floor then return refusal_of(path, cost) end
 end
 
 -- path_least returns the level on a path whose bucket holds least, the outermost of equals, the whole tokens there, and the burst; nil

@@ -129,6 +129,8 @@ func beside(object, field string) string {
 		return `"percent": 20`
 	case "global_reserved.percent":
 		return `"classes": ["high"]`
+	case "global_reserved.lend":
+		return `"classes": ["high"], "percent": 20`
 	case "reserved.classes":
 		return `"slots": 4`
 	case "reserved.slots", "reserved.percent":

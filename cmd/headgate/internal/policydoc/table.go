@@ -303,6 +303,7 @@ var objects = []object{
 		fields: []field{
 			{"classes", list{1, admission.MaxClasses, className}, "refused", "Classes that may take all of it, of whatever queue."},
 			{"percent", whole{1, policy.MaxReservedPercent, false}, "refused", "How many percent of it are kept for them. A token of the burst has to be left to others."},
+			{"lend", toggle{}, "`false`", "Lets others have all that comes in, as long as they leave `percent` of the burst in the global bucket. Of a token bucket alone."},
 		},
 		needs: []string{"classes", "percent"},
 	},

@@ -202,7 +202,7 @@ func (c *Charge) PathOf(limits *[admission.Levels]admission.Limit, tenant, queue
 		}
 	}
 	if others, kept := limits[admission.LevelGlobal].Others(); kept {
-		c.path = append(c.path, buckets.LevelLimit{Scope: buckets.Others, Limit: c.LimitAt(buckets.Others, &others)})
+		c.path = buckets.AppendOthers(c.path, &limits[admission.LevelGlobal], c.LimitAt(buckets.Others, &others))
 	}
 	return c.path
 }

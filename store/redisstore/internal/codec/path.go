@@ -76,10 +76,15 @@ func packLimits(conn *redisconn.Conn, limits *[admission.Levels]admission.Limit)
 // keptFrom is added to the number of a path's limits where a part of the global limit is kept from it.
 const keptFrom = 128
 
-// packOthers writes what those may take together from whom a part of the global limit is kept, as packLimits would in the place of a tenant.
-func packOthers(conn *redisconn.Conn, limit *admission.Limit) string {
+// packOthers writes what those may take together from whom a part of the global limit is kept, as packLimits would in the place of a tenant, and whether
+// that is lent in the place of a queue.
+func packOthers(conn *redisconn.Conn, limit *admission.Limit, lent bool) string {
 	rate, burst := globalPart(limit, conn.Parts)
-	packed := appendDoubles(make([]byte, 0, limitsBytes), rate, burst, 0, 0, 0, 0)
+	lends := 0.0
+	if lent {
+		lends = 1
+	}
+	packed := appendDoubles(make([]byte, 0, limitsBytes), rate, burst, lends, 0, 0, 0)
 	return string(appendWindow(packed, conn, limit))
 }
 
@@ -149,6 +154,7 @@ func AppendPaths(args []any, conn *redisconn.Conn, global *admission.Limit, path
 	args = append(args, nil)
 	distinct := make([]*[admission.Levels]admission.Limit, 0, 4)
 	var others admission.Limit
+	lent := false
 	for i := range paths {
 		p := &paths[i]
 		at := limitsAt(distinct, p.Limits)
@@ -158,13 +164,13 @@ func AppendPaths(args []any, conn *redisconn.Conn, global *admission.Limit, path
 		}
 		number := byte(at + 1)
 		if of, kept := p.Limits[admission.LevelGlobal].Others(); kept && p.Class != ofDimension {
-			others, number = of, number|keptFrom
+			others, lent, number = of, p.Limits[admission.LevelGlobal].Lent(), number|keptFrom
 		}
 		head = append(head, byte(p.Class), byte(p.From)|byte(p.Over)<<4, number)
 	}
 	texts := len(distinct)
 	if others.Tokens > 0 {
-		args = append(args, packOthers(conn, &others))
+		args = append(args, packOthers(conn, &others, lent))
 		texts++
 	}
 	binary.LittleEndian.PutUint16(head[countAt:], uint16(texts))
