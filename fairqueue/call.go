@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/headgate/headgate/admission"
 )
 
 // Dispatch is one job that went from a lane into a pool's ready stream.
@@ -252,6 +254,34 @@ func (c *Pass) enter(cl *class, t *tenant) {
 	cl.recount(t)
 	c.refill[cl.queue.name] = true
 	c.room.touch(cl.queue)
+}
+
+// Rendered corrects the tag of the tenant of a job that has left and has cost something else than what it was dispatched for, 0 tokens or more: the package
+// comment says how.
+func (c *Pass) Rendered(j *Job, actual admission.Tokens) {
+	q := c.room.queue(j.Queue)
+	if j.Class >= len(q.classes) || q.classes[j.Class].runnable.Len() == 0 {
+		return
+	}
+	cl := q.classes[j.Class]
+	weight := float64(c.room.Weight(q.names[j.Class], j.Tenant))
+	more := VirtualTime(float64(actual-j.Cost) / weight)
+	if t := cl.tenants[j.Tenant]; t != nil && t.mode == runnable {
+		tag := t.tag + more
+		if more < 0 {
+			tag = min(t.tag, max(tag, cl.v-VirtualTime(float64(j.Cost)/weight)))
+		}
+		cl.runnable.Remove(t)
+		t.tag = tag
+		cl.runnable.Add(t)
+		return
+	}
+	if tag := max(cl.v, cl.idle[j.Tenant]) + more; tag > cl.v {
+		cl.idle[j.Tenant] = tag
+		cl.sweepIdle()
+	} else {
+		delete(cl.idle, j.Tenant)
+	}
 }
 
 func (c *Pass) movesOut(timer string) {

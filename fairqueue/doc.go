@@ -15,12 +15,26 @@
 //	w, c  the tenant's weight, a job's cost
 //
 //	enter      S := max(V, kept tag)         a tenant becomes runnable, for whatever reason
-//	dispatch   V := S;  S := S + c/w         of the tenant with the least S, ties by the order of entering
+//	dispatch   V := max(V, S);  S := S + c/w of the tenant with the least S, ties by the order of entering
 //	exit       keep S if S > V               a tenant drains, or stands behind a gate
+//	rendered   S := S + (a − c)/w            a job dispatched for c ends and has told that it has cost a; where a < c,
+//	                                         not below V − c/w, and of a tenant that is not runnable not below V
 //
-// Nothing else moves V or S, so S ∈ [V, V + c/w] at all times, and over any interval in which two tenants i, j are
-// runnable throughout, |Wᵢ/wᵢ − Wⱼ/wⱼ| ≤ cᵢ/wᵢ + cⱼ/wⱼ (law L7). A tenant that was idle banks no credit: it enters
-// at V. Weights count at the moment of dispatch, so a new one acts on the backlog at once.
+// Nothing else moves V or S. Where no job tells, S ∈ [V, V + c/w] at all times, and over any interval in which two
+// tenants i, j are runnable throughout, |Wᵢ/wᵢ − Wⱼ/wⱼ| ≤ cᵢ/wᵢ + cⱼ/wⱼ (law L7). A tenant that was idle banks no
+// credit: it enters at V. Weights count at the moment of dispatch, so a new one acts on the backlog at once.
+//
+// Where jobs tell, W is the service rendered: what those that have told have cost, what the others were dispatched for.
+// Let e be how much, over w, the jobs in workers' hands at a tenant's dispatch turn out to cost more in all, at the most, and
+// r what was cut of its tag's falls over the interval, so that it stayed above V − c/w. Then
+//
+//	Wᵢ/wᵢ − Wⱼ/wⱼ ≤ 2(cᵢ/wᵢ + cⱼ/wⱼ) + eᵢ + eⱼ + rⱼ
+//
+// for S ≤ V + c/w + e, as V is not below the tag of a dispatch, and S ≥ V − c/w: a refund stops there, and V stands while
+// a runnable S is below it. Sᵢ rises by Wᵢ/wᵢ at least, Sⱼ by Wⱼ/wⱼ + rⱼ, and both ends of the interval are within these. With
+// one job of a constant c at a time in workers' hands r is 0. The cut is what keeps a tenant from banking: without it one that
+// reserved much while it was alone and used none would shut out who comes later, for as long as all its jobs would have taken. Charging
+// what service has cost once that is known is from Sheng et al., "Fairness in Serving Large Language Models", OSDI 2024.
 //
 // The job. A tenant's jobs of a class stand in lanes, one a downstream, with and without a deadline apart. The lane
 // with the least head goes first; inside, the earliest deadline, ties by arrival. Jobs without a deadline are

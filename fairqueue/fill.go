@@ -125,7 +125,7 @@ func (c *Pass) serve(p *Pool, cl *class) *Entry {
 		c.shrunk(cl, t, l)
 		return nil
 	}
-	cl.v = t.tag
+	cl.v = max(cl.v, t.tag)
 	cl.runnable.Remove(t)
 	t.tag += VirtualTime(float64(j.Cost) / float64(c.room.Weight(cl.queue.names[cl.index], t.name)))
 	cl.queue.pace.dispatched++

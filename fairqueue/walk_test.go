@@ -20,7 +20,7 @@ import (
 //	weight tenant=ann weight=2               in every class
 //	slots n=6                                of the pool; then as many jobs are dispatched as fit
 //	place tenant=ann [class=high] [cost=1] [n=1] [deadline=9] [to=api]    then dispatch
-//	finish n=2                               the oldest jobs in workers' hands end; then dispatch
+//	finish n=2 [cost=1]                      the oldest jobs in workers' hands end, and have cost so much each; then dispatch
 //	back n=1                                 the oldest goes back unharmed; then dispatch
 //	gate name=d:api limit=0 | none           then dispatch
 //	tick to=10                               the time is 10 µs; timers run
@@ -142,8 +142,9 @@ func (w *roomWalk) place(t *testing.T, d *datadriven.TestData, c *Pass) {
 
 func (w *roomWalk) take(t *testing.T, d *datadriven.TestData, c *Pass, back bool) {
 	t.Helper()
-	n := 1
+	n, cost := 1, -1
 	d.MaybeScanArgs(t, "n", &n)
+	d.MaybeScanArgs(t, "cost", &cost)
 	p := w.room.Pools["main"]
 	taken := p.Ready[:n]
 	p.Ready = p.Ready[n:]
@@ -151,6 +152,9 @@ func (w *roomWalk) take(t *testing.T, d *datadriven.TestData, c *Pass, back bool
 		c.Release(w.room.Pools["main"], e)
 		if back && !c.Return(e.Job) {
 			c.Expired = append(c.Expired, e.Job)
+		}
+		if cost >= 0 {
+			c.Rendered(e.Job, admission.Tokens(cost))
 		}
 	}
 	c.Refill("main")

@@ -301,15 +301,16 @@ func (m *model) finish(now int64, pool, worker string, jobs []store.Finish) []st
 			ends[i] = m.outcome(c, j, &jobs[i], worker, now)
 		}
 	}
-	m.trueUp(held, jobs, ends, now)
+	m.trueUp(c, held, jobs, ends, now)
 	c.WakeFreed()
 	c.Refill(pool)
 	m.fill(c, now)
 	return ends
 }
 
-// trueUp charges what jobs that have left cost beyond what they had reserved, and gives back what they did not need of it.
-func (m *model) trueUp(left []*modelJob, jobs []store.Finish, ends []store.Ended, now int64) {
+// trueUp charges what jobs that have left cost beyond what they had reserved, and gives back what they did not need of it; so it does with the tags of
+// their tenants.
+func (m *model) trueUp(p *fairqueue.Pass, left []*modelJob, jobs []store.Finish, ends []store.Ended, now int64) {
 	if !slices.ContainsFunc(jobs, func(f store.Finish) bool { return f.Spent != nil }) {
 		return
 	}
@@ -319,6 +320,10 @@ func (m *model) trueUp(left []*modelJob, jobs []store.Finish, ends []store.Ended
 		if j == nil || f.Spent == nil || !ends[i].Ends() || j.uncharged {
 			continue
 		}
+		if m.onRendered != nil {
+			m.onRendered(&j.Job, f.Spent.Cost)
+		}
+		p.Rendered(&j.Job, f.Spent.Cost)
 		if m.usedFrom >= 0 && j.arrival >= m.usedFrom {
 			m.usage.Add(now, m.over(now), j.arrival, f.Spent.Usage, j.Tenant, j.Queue, counts.Settled(j.Cost, f.Spent.Cost))
 		}

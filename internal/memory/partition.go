@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/buckets"
 	"github.com/headgate/headgate/fairqueue"
 	"github.com/headgate/headgate/internal/memory/internal/bank"
@@ -28,6 +29,8 @@ type Config struct {
 	Bounds Bounds
 	// Dispatched is told of each job that is dispatched, while the partition is locked; nil tells nobody.
 	Dispatched func(fairqueue.Dispatch)
+	// Rendered is told, in the same way, of each job that has left and has told what it cost, before that counts.
+	Rendered func(j *fairqueue.Job, actual admission.Tokens)
 }
 
 // Bounds are what a partition does and keeps at most. A zero one is what it is in Redis.
@@ -63,7 +66,7 @@ func New(config Config) *Partition {
 	}
 	p := &Partition{now: config.Now, model: newModel(), waiting: map[string]chan struct{}{}}
 	m, b := p.model, config.Bounds
-	m.keepEnded, m.onDispatch = config.KeepEnded, config.Dispatched
+	m.keepEnded, m.onDispatch, m.onRendered = config.KeepEnded, config.Dispatched, config.Rendered
 	m.moves, m.deadCap, m.leases, m.quiet = cmp.Or(b.Moves, m.moves), cmp.Or(b.Letters, m.deadCap), bank.NewLeases(b.Holders), cmp.Or(b.Quiet, m.quiet)
 	return p
 }

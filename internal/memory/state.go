@@ -119,6 +119,7 @@ type model struct {
 	more       bool
 	deadCap    int
 	onDispatch func(fairqueue.Dispatch)
+	onRendered func(j *fairqueue.Job, actual admission.Tokens)
 }
 
 // whereabouts is where a live job is.

@@ -209,7 +209,7 @@ func (w *walk) begin(bounds memory.Bounds) {
 	w.ctx, w.now, w.held, w.sheds, w.dooms, w.usage = w.tb.Context(), time.Now().Add(24*time.Hour).UnixMicro(), map[string][]held{}, nil, nil, 0
 	w.memory = memory.New(memory.Config{
 		Now: func() time.Time { return time.UnixMicro(w.now) }, KeepEnded: true, Bounds: bounds,
-		Dispatched: func(d fairqueue.Dispatch) { w.service.dispatched(d) },
+		Dispatched: func(d fairqueue.Dispatch) { w.service.dispatched(d) }, Rendered: func(j *fairqueue.Job, actual admission.Tokens) { w.service.rendered(j, actual) },
 	})
 	w.inside = w.memory.Inside()
 	w.service = newServiceLog(w.inside.Room())

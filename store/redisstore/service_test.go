@@ -6,25 +6,32 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/fairqueue"
 )
 
-// serviceLog is the oracle of law L7: it watches, between any two steps, the cost dispatched of every tenant that was
-// runnable throughout, and compares pairs.
+// serviceLog is the oracle of law L7: it watches, between any two steps, the service of every tenant that was runnable throughout, what its jobs have
+// cost that have told, and what others were dispatched for, and compares pairs.
 type serviceLog struct {
 	room *fairqueue.Room
 	// since holds, for each pair of tenants runnable in a class without a break, the service that each had when the
 	// pair began.
-	since map[pair][2]float64
-	// served is W/w of a tenant in a class, added up at each dispatch; largest is the largest c/w of it.
+	since map[pair][4]float64
+	// served is W/w of a tenant in a class, added up at each dispatch and corrected by what jobs tell; largest is the largest c/w of it.
 	served  map[string]float64
 	largest map[string]float64
+	// beyond is by how much jobs of a tenant have cost more, over its weight, since it was last dispatched, and most the most of that; less is by how
+	// much they have cost less in all.
+	beyond, most, less map[string]float64
 }
 
 type pair struct{ class, a, b string }
 
 func newServiceLog(room *fairqueue.Room) *serviceLog {
-	return &serviceLog{room: room, since: map[pair][2]float64{}, served: map[string]float64{}, largest: map[string]float64{}}
+	return &serviceLog{
+		room: room, since: map[pair][4]float64{}, served: map[string]float64{}, largest: map[string]float64{},
+		beyond: map[string]float64{}, most: map[string]float64{}, less: map[string]float64{},
+	}
 }
 
 func (s *serviceLog) begin() map[string][]string { return s.room.Runnable() }
@@ -34,6 +41,16 @@ func (s *serviceLog) dispatched(d fairqueue.Dispatch) {
 	share := s.room.Share(d.Job)
 	s.served[class+"/"+d.Job.Tenant] += share
 	s.largest[class+"/"+d.Job.Tenant] = math.Max(s.largest[class+"/"+d.Job.Tenant], share)
+	s.beyond[class+"/"+d.Job.Tenant] = 0
+}
+
+func (s *serviceLog) rendered(j *fairqueue.Job, actual admission.Tokens) {
+	name := fmt.Sprintf("%d:%s/%s", j.Class, j.Queue, j.Tenant)
+	more := s.room.Share(j) * (float64(actual)/float64(j.Cost) - 1)
+	s.served[name] += more
+	s.less[name] += max(0, -more)
+	s.beyond[name] += max(0, more)
+	s.most[name] = max(s.most[name], s.beyond[name])
 }
 
 // weightsChanged starts every pair anew: the bound is stated for one set of weights. The largest shares stay, because
@@ -61,15 +78,23 @@ func (s *serviceLog) end(before map[string][]string) error {
 		}
 	}
 	for p := range alive {
-		a, b := s.served[p.class+"/"+plain(p.a)], s.served[p.class+"/"+plain(p.b)]
+		a, b := p.class+"/"+plain(p.a), p.class+"/"+plain(p.b)
+		now := [4]float64{s.served[a], s.served[b], s.less[a], s.less[b]}
 		if _, ok := s.since[p]; !ok {
-			s.since[p] = [2]float64{a, b}
+			s.since[p] = now
 			continue
 		}
-		gap := math.Abs((a - s.since[p][0]) - (b - s.since[p][1]))
-		bound := s.largest[p.class+"/"+plain(p.a)] + s.largest[p.class+"/"+plain(p.b)]
-		if gap > bound*(1+1e-9) {
-			return fmt.Errorf("law L7: class %s, tenants %s and %s are %g apart, bound %g", p.class, p.a, p.b, gap, bound)
+		lead := (now[0] - s.since[p][0]) - (now[1] - s.since[p][1])
+		bound := s.largest[a] + s.largest[b] + s.most[a] + s.most[b]
+		if s.less[a]+s.less[b] > 0 {
+			bound += s.largest[a] + s.largest[b]
+		}
+		back := now[3] - s.since[p][3] // Of what the one behind has not needed some may have been cut.
+		if lead < 0 {
+			back = now[2] - s.since[p][2]
+		}
+		if math.Abs(lead) > (bound+back)*(1+1e-9) {
+			return fmt.Errorf("law L7: class %s, tenants %s and %s are %g apart, bound %g", p.class, p.a, p.b, lead, bound+back)
 		}
 	}
 	return nil

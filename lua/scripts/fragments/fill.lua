@@ -286,7 +286,7 @@ local function serve(pool, cl, x, now)
     end
     return false
   end
-  q.V[cl.c] = x.tag
+  if x.tag > q.V[cl.c] then q.V[cl.c] = x.tag end
   if mode == 'a' then
     plan_take(cl.plan, x)
     x.tag = x.tag + cost_at(member, 9) / x.weight

@@ -152,6 +152,36 @@ local function true_up(rec, spent)
   path_true_up(spent.path, reserved, spent.cost, math.max(0, call.now - arrival))
 end
 
+-- rendered corrects the tag of the tenant of a job by what it has cost in place of what it was dispatched for, as fairqueue's package comment says.
+local function rendered(job, cost)
+  local q, c = queue_open(record_queue(job.rec)), byte(job.rec, 3) + 1
+  local reserved = cost_at(job.rec, COST_AT)
+  if c > q.n or q.waiting[c] == 0 or cost == reserved then return end
+  local cl, tenant, weight = class_open(q, c), match(job.key, '^[^:]*'), 1
+  if state_num('nw') > 0 then
+    local class = q.names[c] .. ':'
+    local weights = redis.call('HMGET', keys.weights, class .. tenant, class)
+    weight = tonumber(weights[1] or weights[2] or 1) or 1
+  end
+  local V, more, x = q.V[c], (cost - reserved) / weight, tenant_open(cl, tenant)
+  if x and x.mode == 'a' then
+    local member = x.entry .. tenant
+    local before = score_of(redis.call('ZSCORE', cl.act, member))
+    local tag = before + more
+    if more < 0 then tag = math.min(before, math.max(tag, V - reserved / weight)) end
+    redis.call('ZADD', cl.act, format('%.17g', tag), member)
+    return
+  end
+  if redis.call('EXISTS', cl.act) == 0 then return end
+  local kept = redis.call('ZSCORE', cl.idle, tenant)
+  local tag = math.max(V, kept and score_of(kept) or V) + more
+  if tag > V then
+    redis.call('ZADD', cl.idle, format('%.17g', tag), tenant)
+  elseif kept then
+    redis.call('ZREM', cl.idle, tenant)
+  end
+end
+
 -- spent_settle trues up what has ended.
 local LEAVES = { done = true, dead = true, expired = true }
 local function spent_settle(words)
@@ -159,7 +189,10 @@ local function spent_settle(words)
   buckets_read()
   for i, job in ipairs(call.jobs) do
     local spent = call.spent[i]
-    if spent and LEAVES[words[i]] then true_up(job.rec, spent) end
+    if spent and LEAVES[words[i]] then
+      true_up(job.rec, spent)
+      rendered(job, spent.cost)
+    end
   end
   buckets_write(call.now)
   usage_write(call.now)
@@ -180,6 +213,13 @@ function scripts.finish(KEYS, ARGV)
   if jobs_at > SPENT_AT then
     call.records_needed = true
     for _, field in ipairs({ 'gb', 'gm', call.keeps_usage and 'us' or nil }) do state_fields[#state_fields + 1] = field end
+    for i = 1, call.path_count do
+      local queue = call.paths[i].queue
+      if not queues_named[queue] then
+        queues_named[queue] = true
+        state_fields[#state_fields + 1], state_fields[#state_fields + 2] = 'q:' .. queue, 'cfg:' .. queue
+      end
+    end
   end
   for at = jobs_at, #ARGV, JOB_SIZE do
     local job = { token = ARGV[at], key = ARGV[at + 1], what = ARGV[at + 2], delay = ARGV[at + 3],
