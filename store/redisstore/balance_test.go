@@ -248,8 +248,8 @@ func (d *divided) admit(p int) {
 			j.Downstream = "api"
 		}
 		jobs[i] = store.Candidate{Job: &j, Class: 1, Limits: &[admission.Levels]admission.Limit{d.passed.limit}}
-		if d.draw(2, "kept for it") == 0 {
-			jobs[i].Limits[admission.LevelGlobal] = d.passed.limit.Keeping(0)
+		if d.draw(2, "kept for it") == 0 { // What is kept goes by the class: jobs of one have one path.
+			j.Priority, jobs[i].Class, jobs[i].Limits[admission.LevelGlobal] = admission.High, 0, d.passed.limit.Keeping(0)
 		}
 	}
 	verdicts, err := part.Admit(d.t.Context(), version, jobs)
