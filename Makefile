@@ -23,8 +23,8 @@ PACKAGES ?= ./...
 # The benchmarks beside peers are a module of their own, so that no user of Headgate has the peers in a go.sum. Targets that
 # take PACKAGES include them where it is everything.
 PEERS := loadtest/peers
-# What of them tests anything: river is compiled for its benchmark alone.
-PEERTESTS := . ./targets
+# What of them tests anything: river and gubernator are compiled for their benchmarks alone.
+PEERTESTS := . ./targets ./limits ./overload
 PEERSTOO = [ '$(PACKAGES)' != ./... ] ||
 # The gRPC interceptors are a module of their own, too, with the tests that need grpc-go.
 GRPC := grpclimit
@@ -83,13 +83,14 @@ ROUNDS_FILE := $(CURDIR)/bin/bench/rounds.txt
 RUNS := Overload|Away|Check$$|LightTenant|EnqueueToHandler|Enqueue$$|EnqueueBatch|Drain$$|DrainByTenants|Memory|BucketMemory|Fairness|WholeWay|Masters
 
 .PHONY: bench
-bench: deps ## Measure the targets beside the peers in ROUNDS interleaved rounds, five unless told otherwise, some five minutes each; prints a table.
+bench: deps ## Measure the targets beside the peers in ROUNDS interleaved rounds, five unless told otherwise, some six minutes each; prints two tables.
 	@mkdir -p $(dir $(ROUNDS_FILE)) && : > $(ROUNDS_FILE)
 	@for round in $$(seq $(ROUNDS)); do \
 		echo "round $$round of $(ROUNDS)" >&2; \
 		{ $(GO) test -C $(PEERS) -run '^$$' -bench '^Benchmark($(RUNS))' -benchtime 1x -timeout 30m; \
 		  $(GO) test ./limiter -run '^$$' -bench 'Local|Zipf' -benchmem; \
 		  $(GO) test -C $(PEERS) -run '^$$' -bench 'Local|Success/serial' -benchmem -benchtime 0.3s; \
+		  $(GO) test -C $(PEERS) -p 1 -run '^$$' -bench Limits -benchtime 1x ./limits/...; \
 		  $(GO) test ./internal/crash -run '^$$' -bench Recovery/$$([ $$round = 1 ] && echo . || echo headgate) -benchtime 1x; \
 		} | tee -a $(ROUNDS_FILE) | grep --line-buffered '^Benchmark' >&2; \
 	done
@@ -98,6 +99,19 @@ bench: deps ## Measure the targets beside the peers in ROUNDS interleaved rounds
 # The rounds that were committed last, with which `make bench-diff` compares those of the last `make bench`.
 KEPT_FILE := $(CURDIR)/$(PEERS)/targets/rounds.txt
 BENCHSTAT := golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da
+
+.PHONY: bench-limits
+bench-limits: deps ## The rows of the algorithms of limits alone, in ROUNDS rounds, some 70 s each.
+	@mkdir -p $(dir $(ROUNDS_FILE)) && : > $(ROUNDS_FILE)
+	@for round in $$(seq $(ROUNDS)); do \
+		echo "round $$round of $(ROUNDS)" >&2; \
+		$(GO) test -C $(PEERS) -p 1 -run '^$$' -bench Limits -benchtime 1x ./limits/... | tee -a $(ROUNDS_FILE) | grep --line-buffered '^Benchmark' >&2; \
+	done
+	@$(GO) run -C $(PEERS) ./targets -limits $(ROUNDS_FILE)
+
+.PHONY: bench-when-on
+bench-when-on: deps ## Measure what pressure, shedding and adaptive limits cost Redis a job while they are on, beside the same without, nine turns; three minutes, on a quiet machine.
+	$(GO) test -C $(PEERS) -run '^$$' -bench WhenOn -benchtime 1x -timeout 20m .
 
 .PHONY: bench-diff
 bench-diff: ## Compare the rounds of the last `make bench` with those committed, by benchstat. Six rounds or more tell a change from noise.
@@ -151,6 +165,19 @@ bench-records: deps ## Store a record for each of RECORDS tenants, a million unl
 .PHONY: loadtest
 loadtest: ## Run every scenario of the load test beside asynq, three rounds each; the report is in loadtest/reports. Ten minutes or so.
 	$(GO) run ./loadtest -scenario all -compare asynq -report loadtest/reports $(LOADFLAGS)
+
+# What `make overload` runs beside Headgate, how often, at how many times what can be served, and further flags.
+OVERLOADWITH ?= asynq,failsafe,gradient
+OVERLOADROUNDS ?= 1
+OVERLOADTIMES ?= 2 5 10
+OVERLOADFLAGS ?=
+
+.PHONY: overload
+overload: deps ## Run all shapes of an overload at 2, 5 and 10 times what can be served, beside asynq, failsafe-go's and Netflix's limits in its worker; prints the rows of docs/perf/load-test.md. Fifteen minutes.
+	@mkdir -p bin && $(GO) build -C $(PEERS) -o $(CURDIR)/bin/overload ./overload
+	@code=0; for times in $(OVERLOADTIMES); do for shape in step ramp bursts slow retries drain; do \
+		bin/overload -scenario overload -overload $$times -shape $$shape -compare $(OVERLOADWITH) -rounds $(OVERLOADROUNDS) -row $(OVERLOADFLAGS) 2>bin/overload.log || { code=1; cat bin/overload.log >&2; }; \
+	done; done | tee bin/overload.md; exit $$code
 
 .PHONY: tipping
 tipping: ## Find the load from which a queue does not come back after an upset, with and without shedding, for fifty seeds in virtual time. Three minutes.

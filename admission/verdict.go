@@ -131,6 +131,8 @@ type Verdict struct {
 	Unreplicated bool
 	// Pressure is how much the job's queue is pressed, zero where the policy does not have that measured.
 	Pressure Pressure
+	// Local says that the producer shed the job itself, by the level that Redis had told it of the queue up to two seconds before.
+	Local bool
 }
 
 // Permanent reports whether the same job would be refused at any later time too.

@@ -9,13 +9,18 @@ import (
 	"syscall"
 
 	"github.com/headgate/headgate/loadtest/internal/command"
+	"github.com/headgate/headgate/loadtest/internal/gradient"
 	"github.com/headgate/headgate/loadtest/internal/system"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // The first signal ends the run with its report, a second one the process.
-	code := command.Run(ctx, command.Systems{Headgate: system.OpenHeadgate, Unshed: system.OpenUnshed, Capped: system.OpenCapped, Asynq: system.OpenAsynq}, os.Args[1:], os.Stdout, os.Stderr)
+	code := command.Run(ctx, command.Systems{
+		Headgate: system.OpenHeadgate, Unshed: system.OpenUnshed, Capped: system.OpenCapped, Asynq: system.OpenAsynq, Gradient: system.OpenLimited("gradient", newGradient),
+	}, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
 }
+
+func newGradient(slots int) system.Limiter { return gradient.New(slots) }

@@ -40,6 +40,20 @@ func (p *Producer) EnqueueBatch(ctx context.Context, jobs []admission.Job) ([]Re
 	return results, summary(results)
 }
 
+// shedOfBatch sheds a job of a batch without a call, where that is so.
+func (p *Producer) shedOfBatch(ctx context.Context, job *admission.Job, result *Result) bool {
+	verdict, ok := p.shed(job)
+	if !ok {
+		return false
+	}
+	*result = Result{Verdict: verdict, Err: verdict.Err()}
+	if ended := p.enqueuing(ctx, job); ended != nil {
+		ended(verdict, result.Err)
+	}
+	p.decided(job, verdict, result.Err)
+	return true
+}
+
 // enqueueInOrder sends the jobs at some places, all of one partition; nil is all.
 func (p *Producer) enqueueInOrder(ctx context.Context, jobs []admission.Job, some []int, results []Result) {
 	n := len(jobs)
@@ -60,8 +74,12 @@ func (p *Producer) enqueueInOrder(ctx context.Context, jobs []admission.Job, som
 			i = some[k]
 		}
 		job := jobs[i]
+		fresh := job.ID == ""
 		if err := p.prepare(&job); err != nil {
 			results[i] = Result{Verdict: admission.Verdict{ID: job.ID}, Err: err}
+			continue
+		}
+		if fresh && p.shedOfBatch(ctx, &job, &results[i]) {
 			continue
 		}
 		if len(part) == store.MaxBatchJobs || len(part) > 0 && bytes+len(job.Payload) > store.MaxBatchBytes {

@@ -26,6 +26,8 @@ type Producer struct {
 	small, large line
 	// parts are producers of single partitions, with lines of their own, that share all else; nil where there is but one.
 	parts []*Producer
+	// heard is what the partition has told of queues that are pressed.
+	heard heard
 	// refusals are those that wait to be logged.
 	refusals refusals
 	counting *counting
@@ -94,11 +96,12 @@ func (p *Producer) Enqueue(ctx context.Context, job admission.Job) (admission.Ve
 	if err := p.turnAway(&job); err != nil {
 		return admission.Verdict{ID: job.ID}, err
 	}
+	fresh := job.ID == ""
 	if err := identify(&job); err != nil {
 		return admission.Verdict{ID: job.ID}, err
 	}
 	ended := p.enqueuing(ctx, &job)
-	verdict, err := p.enqueue(ctx, job)
+	verdict, err := p.enqueue(ctx, job, fresh)
 	if ended != nil {
 		ended(verdict, err)
 	}
@@ -118,8 +121,15 @@ func (p *Producer) turnAway(job *admission.Job) error {
 	return err
 }
 
-// enqueue sends a job that is prepared, and tells of the answer.
-func (p *Producer) enqueue(ctx context.Context, job admission.Job) (admission.Verdict, error) {
+// enqueue sends a job that is prepared, and tells of the answer. fresh says that it is certainly not in.
+func (p *Producer) enqueue(ctx context.Context, job admission.Job, fresh bool) (admission.Verdict, error) {
+	if fresh {
+		if verdict, ok := p.shed(&job); ok {
+			err := verdict.Err()
+			p.decided(&job, verdict, err)
+			return verdict, err
+		}
+	}
 	verdict, err := p.send(ctx, job)
 	p.decided(&job, verdict, err)
 	return verdict, err

@@ -2,6 +2,8 @@ package producer
 
 import (
 	"errors"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -37,4 +39,61 @@ func (r *refusals) note(logger zerolog.Logger, job *admission.Job, err error) {
 		line.Dur("retry_after_ms", v.RetryAfter)
 	}
 	line.Msg("job refused")
+}
+
+// A queue's level that Redis has told is good for heardLife: so long its jobs are shed without a call. Then one asks again, and the others are shed for
+// as long once more, unless it is answered.
+const heardLife = time.Second
+
+// heard is what Redis has told of the queues that are pressed, by queue, as *pressed. Its zero value is ready; several goroutines may use it.
+type heard struct{ queues sync.Map }
+
+// pressed is one that is.
+type pressed struct {
+	pressure admission.Pressure
+	at       time.Time
+	asking   atomic.Bool
+}
+
+// note keeps what answers have told of queues.
+func (h *heard) note(entries []*entry, now time.Time) {
+	for i, e := range entries {
+		told := e.verdict.Pressure
+		if told.Level == 0 || i > 0 && e.job.Queue == entries[i-1].job.Queue {
+			continue
+		}
+		if told.Level > admission.PressureNone {
+			h.queues.Store(e.job.Queue, &pressed{pressure: told, at: now})
+		} else if _, was := h.queues.Load(e.job.Queue); was {
+			h.queues.Delete(e.job.Queue)
+		}
+	}
+}
+
+// pressure returns that of a queue from which a job may be shed without a call, the zero one where Redis is to be asked.
+func (h *heard) pressure(queue string, now time.Time) admission.Pressure {
+	found, ok := h.queues.Load(queue)
+	if !ok {
+		return admission.Pressure{}
+	}
+	q, _ := found.(*pressed)
+	if old := now.Sub(q.at); old > 2*heardLife || old > heardLife && q.asking.CompareAndSwap(false, true) {
+		return admission.Pressure{}
+	}
+	return q.pressure
+}
+
+// shed returns the refusal of a job whose queue is pressed so much, by what Redis told a moment ago, that Redis would shed it too. It is for jobs of which
+// it is certain that they are not in: those have another answer. Who is over its share only Redis knows.
+func (p *Producer) shed(job *admission.Job) (admission.Verdict, bool) {
+	told := p.of(job.Tenant).heard.pressure(job.Queue, time.Now())
+	snapshot := p.limits.snapshot.Load()
+	if told.Level == 0 || snapshot == nil {
+		return admission.Verdict{}, false
+	}
+	from, _, tier := snapshot.PressureFor(job.Tenant, job.Queue, job.Priority)
+	if from == 0 || told.Level < from {
+		return admission.Verdict{}, false
+	}
+	return spread(admission.Verdict{ID: job.ID, Decision: admission.Refused, Reason: admission.ReasonShed, Detail: tier, Pressure: told, RetryAfter: told.RetryAfter, Local: true}), true
 }

@@ -26,11 +26,12 @@ const (
 // asked for), and any other error comes back at once, as from Enqueue. When ctx ends while waiting, the error matches ctx's and the last
 // refusal, whose verdict is returned: the job did not enter.
 func (p *Producer) EnqueueWait(ctx context.Context, job admission.Job) (admission.Verdict, error) {
+	fresh := job.ID == ""
 	if err := p.prepare(&job); err != nil {
 		return admission.Verdict{ID: job.ID}, err
 	}
 	ended := p.enqueuing(ctx, &job)
-	verdict, err := p.wait(ctx, job)
+	verdict, err := p.wait(ctx, job, fresh)
 	if ended != nil {
 		ended(verdict, err)
 	}
@@ -38,9 +39,9 @@ func (p *Producer) EnqueueWait(ctx context.Context, job admission.Job) (admissio
 }
 
 // wait sends a job that is prepared as often as EnqueueWait says.
-func (p *Producer) wait(ctx context.Context, job admission.Job) (admission.Verdict, error) {
+func (p *Producer) wait(ctx context.Context, job admission.Job, fresh bool) (admission.Verdict, error) {
 	for {
-		verdict, err := p.enqueue(ctx, job)
+		verdict, err := p.enqueue(ctx, job, fresh)
 		if !errors.Is(err, admission.ErrRefused) || verdict.Permanent() || verdict.Reason == admission.ReasonUnique {
 			return verdict, err
 		}

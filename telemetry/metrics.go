@@ -17,6 +17,7 @@ type metrics struct {
 	requests *prometheus.CounterVec
 	rejected *prometheus.CounterVec
 	shed     *prometheus.CounterVec
+	shedHere *prometheus.CounterVec
 	doomed   *prometheus.CounterVec
 	tenants  *tenants
 	jobs     *prometheus.CounterVec
@@ -46,6 +47,9 @@ func newMetrics(tenants int) *metrics {
 		shed: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "headgate_shed_total", Help: "Jobs of this process that were refused because their queue was pressed, by class and tier.",
 		}, []string{"priority", "tier"}),
+		shedHere: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "headgate_shed_local_total", Help: "Those of headgate_shed_total that this process shed without a call to Redis, by class.",
+		}, []string{"priority"}),
 		doomed: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "headgate_doomed_total", Help: "Jobs of this process that were refused because they would have started too late, by class.",
 		}, []string{"priority"}),
@@ -68,7 +72,7 @@ func newMetrics(tenants int) *metrics {
 
 // all returns each of them.
 func (m *metrics) all() []prometheus.Collector {
-	return []prometheus.Collector{m.requests, m.rejected, m.shed, m.doomed, m.tenants, m.jobs, m.waits, m.runs, m.states, m.violations}
+	return []prometheus.Collector{m.requests, m.rejected, m.shed, m.shedHere, m.doomed, m.tenants, m.jobs, m.waits, m.runs, m.states, m.violations}
 }
 
 // register returns what a registry has against them.
@@ -89,6 +93,9 @@ func (m *metrics) decided(job admission.Job, verdict admission.Verdict, err erro
 	}
 	if reason == admission.ReasonShed { // The policy has each class in its order, and the tier.
 		m.shed.WithLabelValues(classLabel(job.Priority), verdict.Detail).Inc()
+		if verdict.Local {
+			m.shedHere.WithLabelValues(classLabel(job.Priority)).Inc()
+		}
 	}
 	if reason == admission.ReasonDoomed {
 		m.doomed.WithLabelValues(classLabel(job.Priority)).Inc()

@@ -206,6 +206,18 @@ func TestShedJobsAreCountedByClassAndTier(t *testing.T) {
 headgate_shed_total{priority="low",tier="standard"} 1
 `
 	must(t, testutil.GatherAndCompare(registry, strings.NewReader(want), "headgate_shed_total"))
+
+	low.ID = ""
+	verdict, err = p.Enqueue(t.Context(), low)
+	if !errors.Is(err, admission.ErrShed) || !verdict.Local {
+		t.Fatalf("a moment later: %+v, %v", verdict, err)
+	}
+	want = `
+# HELP headgate_shed_local_total Those of headgate_shed_total that this process shed without a call to Redis, by class.
+# TYPE headgate_shed_local_total counter
+headgate_shed_local_total{priority="low"} 1
+`
+	must(t, testutil.GatherAndCompare(registry, strings.NewReader(want), "headgate_shed_local_total"))
 }
 
 // TestDoomedJobsAreCountedByClass: a job that would start too late counts under its class, and is told to wait for up to a half longer than

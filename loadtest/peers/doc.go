@@ -16,12 +16,14 @@
 //	Drain             jobs a second through a worker whose handler does nothing; asynq, one queue, no tenants
 //	DrainByTenants    the same of few tenants and of many; asynq, a queue a tenant
 //	WholeWay          seconds of Redis' processor and commands a job from its admission to its end; asynq, and a stream with a consumer group
+//	WhenOn            microseconds of Redis a job with pressure, shedding and adaptive limits, beside the same policy without
 //	Memory            bytes of Redis a waiting job; asynq
 //	BucketMemory      bytes of Redis a bucket; redis_rate
 //	Fairness          Jain's index of service by weight; nobody beside
 //	HTTP              what a middleware adds to a request, 10,000 a second of 100 clients; ulule/limiter and throttled on a Redis of their
 //	                  own, and httprate in the process
 //	Success, Failure  a call through a breaker of one process; failsafe-go and gobreaker
+//	Limits            each algorithm of limits, speed and exactness, in package limits; redis_rate, throttled, ulule/limiter, fiber, gubernator
 //	InsertTx          an order and its job in one transaction of PostgreSQL, in package inserttx; river's InsertTx
 //	Local             a check in one process; x/time/rate here, Headgate's in package limiter
 package peers

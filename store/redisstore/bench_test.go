@@ -25,7 +25,7 @@ func BenchmarkScripts(b *testing.B) {
 			n := 0
 			stats := usageOf(b, s)
 			for b.Loop() {
-				benchAdmit(b, s, limits, batch, n)
+				benchAdmit(b, s, 0, limits, batch, n)
 				n += batch
 			}
 			report(b, s, n, stats)
@@ -33,7 +33,7 @@ func BenchmarkScripts(b *testing.B) {
 		b.Run(fmt.Sprintf("drain/batch=%d", batch), func(b *testing.B) {
 			s := benchStore(b)
 			for n := 0; n < b.N*batch+64; n += 64 {
-				benchAdmit(b, s, limits, 64, n)
+				benchAdmit(b, s, 0, limits, 64, n)
 			}
 			pool := store.Pool{Queues: []store.QueueWeight{{Queue: "q", Weight: 1}}}
 			_, err := s.Register(b.Context(), "w", pool, batch, time.Hour)
@@ -71,12 +71,51 @@ func BenchmarkScripts(b *testing.B) {
 		stats := usageOf(b, s)
 		n := 0
 		for b.Loop() {
-			benchAdmit(b, s, limits, 1, n)
+			benchAdmit(b, s, 0, limits, 1, n)
 			n++
 			benchDrain(b, s, pool, 1)
 		}
 		report(b, s, n, stats)
 	})
+}
+
+// BenchmarkPressed reports what pressure and shedding cost an admission: the same policy without, and with them while nobody is refused.
+func BenchmarkPressed(b *testing.B) {
+	limits := &[admission.Levels]admission.Limit{}
+	for level := range limits {
+		limits[level] = admission.PerSecond(100_000_000)
+	}
+	for _, batch := range []int{1, 64} {
+		for _, pressed := range []bool{false, true} {
+			b.Run(fmt.Sprintf("batch=%d/pressed=%t", batch, pressed), func(b *testing.B) {
+				s := benchStore(b)
+				of := store.PolicyUpdate{Version: 1, Text: []byte("{}"), Window: time.Minute}
+				var change []func(*store.Candidate)
+				if pressed {
+					of.Pressured = []string{"q"}
+					change = append(change, func(c *store.Candidate) {
+						c.Tier, c.ShedFrom, c.ShedOverFrom = "basic", admission.PressureCritical, admission.PressureHigh
+					})
+				}
+				check(b, s.PutPolicy(b.Context(), of))
+				_, err := s.Promote(b.Context(), "s1", time.Minute)
+				check(b, err)
+				if pressed {
+					_, err = s.Press(b.Context(), store.Press{
+						Owner: "s1", Version: 1, Queue: "q", Pressure: admission.Pressure{Level: admission.PressureMedium, Score: 0.75}, Life: time.Hour,
+					})
+					check(b, err)
+				}
+				n := 0
+				stats := usageOf(b, s)
+				for b.Loop() {
+					benchAdmit(b, s, 1, limits, batch, n, change...)
+					n += batch
+				}
+				report(b, s, n, stats)
+			})
+		}
+	}
 }
 
 func benchStore(b *testing.B) *Partition {
@@ -87,7 +126,7 @@ func benchStore(b *testing.B) *Partition {
 	return s
 }
 
-func benchAdmit(b *testing.B, s *Partition, limits *[admission.Levels]admission.Limit, batch, n int) {
+func benchAdmit(b *testing.B, s *Partition, version int64, limits *[admission.Levels]admission.Limit, batch, n int, change ...func(*store.Candidate)) {
 	b.Helper()
 	classes := admission.DefaultClasses()
 	jobs := make([]store.Candidate, batch)
@@ -97,8 +136,11 @@ func benchAdmit(b *testing.B, s *Partition, limits *[admission.Levels]admission.
 		class := k / 1000 % 3
 		j.ID, j.Priority = fmt.Sprintf("job-%d", k), classes[class].Name
 		jobs[i] = store.Candidate{Job: &j, Class: class, Limits: limits}
+		for _, f := range change {
+			f(&jobs[i])
+		}
 	}
-	verdicts, err := s.Admit(b.Context(), 0, jobs)
+	verdicts, err := s.Admit(b.Context(), version, jobs)
 	check(b, err)
 	for _, v := range verdicts {
 		check(b, v.Err())

@@ -71,3 +71,33 @@ func TestWhoeverFloodsIsShedFirst(t *testing.T) {
 	}
 	is("who has been served, and waits no more, is over its share while others wait", enter(admission.PressureMedium, "costly", "new"), false, true)
 }
+
+// TestQueuesOfOneCallArePressedEachByItself: of two queues of a call one is so pressed that it refuses, and the other is not.
+func TestQueuesOfOneCallArePressedEachByItself(t *testing.T) {
+	t.Parallel()
+	y := newEdge(t)
+	levels := map[string]admission.PressureLevel{"mail": admission.PressureHigh, "sms": admission.PressureLow}
+	check(t, y.store.PutPolicy(t.Context(), store.PolicyUpdate{Version: 1, Text: []byte("{}"), Window: time.Minute, Pressured: []string{"mail", "sms"}}))
+	_, err := y.store.Promote(t.Context(), "s1", time.Minute)
+	check(t, err)
+	for queue, level := range levels {
+		_, err := y.store.Press(t.Context(), store.Press{
+			Owner: "s1", Version: 1, Queue: queue, Pressure: admission.Pressure{Level: level, Score: 0.5}, Life: time.Minute,
+		})
+		check(t, err)
+	}
+	var jobs []store.Candidate
+	for i, queue := range []string{"mail", "sms", "mail", "sms"} {
+		j := mail("acme", strconv.Itoa(i))
+		j.Queue = queue
+		jobs = append(jobs, store.Candidate{Job: &j, Class: 1, Limits: &[admission.Levels]admission.Limit{}, ShedFrom: admission.PressureHigh, Tier: "basic"})
+	}
+	verdicts, err := y.store.Admit(t.Context(), 1, jobs)
+	check(t, err)
+	for i, v := range verdicts {
+		queue := jobs[i].Job.Queue
+		if v.Pressure.Level != levels[queue] || (v.Reason == admission.ReasonShed) != (queue == "mail") {
+			t.Errorf("job %d of %s: %+v", i, queue, v)
+		}
+	}
+}

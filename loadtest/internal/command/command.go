@@ -27,14 +27,14 @@ var (
 	errInterrupted = errors.New("the run was interrupted: what is printed is of a part of it")
 )
 
-// Systems open what can be measured.
-type Systems struct{ Headgate, Unshed, Capped, Asynq drive.Open }
+// Systems open what can be measured. Failsafe is nil in a program that does not link it.
+type Systems struct{ Headgate, Unshed, Capped, Asynq, Gradient, Failsafe drive.Open }
 
 // Run runs the load test that the arguments ask for and returns its exit code. When ctx ends jobs arrive no more, and
 // what has been measured is printed.
 func Run(ctx context.Context, systems Systems, args []string, stdout, stderr io.Writer) int {
 	logging.Disable() // go-redis writes a line of its own for each failed dial; what matters is counted.
-	f, err := parse(args, stdout)
+	f, err := parse(args, systems.Failsafe != nil, stdout)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 		return exitOK
@@ -42,7 +42,10 @@ func Run(ctx context.Context, systems Systems, args []string, stdout, stderr io.
 		fmt.Fprintf(stderr, "loadtest: %v\nloadtest: see go run loadtest/main.go -help\n", err)
 		return exitUsage
 	}
-	f.systems = map[string]drive.Open{headgateName: systems.Headgate, unshedName: systems.Unshed, cappedName: systems.Capped, asynqName: systems.Asynq}
+	f.systems = map[string]drive.Open{
+		headgateName: systems.Headgate, unshedName: systems.Unshed, cappedName: systems.Capped, asynqName: systems.Asynq,
+		gradientName: systems.Gradient, failsafeName: systems.Failsafe,
+	}
 	if err := f.run(ctx, stdout, stderr); err != nil {
 		fmt.Fprintf(stderr, "loadtest: %v\n", err)
 		return exitBroken
@@ -76,6 +79,14 @@ func (f *flags) run(ctx context.Context, stdout, stderr io.Writer) error {
 		if ctx.Err() != nil {
 			break
 		}
+	}
+	if f.row {
+		for i := range results {
+			for _, run := range results[i].runs {
+				writeBroken(stderr, run)
+			}
+		}
+		return errors.Join(writeRow(stdout, &f.spec, results), verdict(results))
 	}
 	if f.json {
 		if err := writeJSON(stdout, results); err != nil {

@@ -10,11 +10,13 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/loadtest/internal/figures"
+	"github.com/headgate/headgate/loadtest/internal/gradient"
 	"github.com/headgate/headgate/loadtest/internal/load"
 	"github.com/headgate/headgate/loadtest/internal/system"
 )
@@ -27,9 +29,11 @@ type output struct {
 	stdout, stderr string
 }
 
+var openGradient = system.OpenLimited("gradient", func(slots int) system.Limiter { return gradient.New(slots) })
+
 func runLoadtest(ctx context.Context, args ...string) output {
 	var stdout, stderr bytes.Buffer
-	code := Run(ctx, Systems{Headgate: system.OpenHeadgate, Unshed: system.OpenUnshed, Asynq: system.OpenAsynq}, args, &stdout, &stderr)
+	code := Run(ctx, Systems{Headgate: system.OpenHeadgate, Unshed: system.OpenUnshed, Asynq: system.OpenAsynq, Gradient: openGradient}, args, &stdout, &stderr)
 	return output{code, stdout.String(), stderr.String()}
 }
 
@@ -178,6 +182,17 @@ func TestAComparisonIsPrintedAndReported(t *testing.T) {
 	}
 }
 
+func TestARowHasEachFigureOfAllSystems(t *testing.T) {
+	t.Parallel()
+	redistest.Shared(t)
+	out := runLoadtest(t.Context(), "-scenario", "overload", "-overload", "5", "-shape", "ramp", "-rate", "200", "-duration", "1s", "-slots", "5",
+		"-compare", "asynq,gradient", "-rounds", "1", "-asynq-poll", "50ms", "-row")
+	three := strings.Repeat(` [0-9.]+, [0-9.]+, [0-9.]+ \|`, 5)
+	if row := regexp.MustCompile(`^\| 5 times, ramp \|` + three + "\n$"); out.code != exitOK || !row.MatchString(out.stdout) {
+		t.Errorf("got %+v, want %s", out, row)
+	}
+}
+
 func TestTheSearchTellsItsSteps(t *testing.T) {
 	t.Parallel()
 	redistest.Shared(t)
@@ -212,25 +227,29 @@ func TestBrokenPromisesFailTheCommand(t *testing.T) {
 func TestBadFlagsSayWhatIsAllowed(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{
-		"-rate 0":                   "invalid -rate 0: allowed is 0.1 to 1e6",
-		"--tenants=0 -queues=99":    "invalid -queues 99: allowed is 1 to 63",
-		"-scenario storm":           `invalid -scenario "storm": allowed is all, or some of steady`,
-		"-scenario trace":           `invalid -trace "": allowed is the CSV file`,
-		"-trace f -scenario steady": `invalid -trace "f": allowed is nothing but with the scenario trace`,
-		"-compare river":            `invalid -compare "river": allowed is asynq`,
-		"-compare asynq -redis a:1": "invalid -redis an address: allowed is none with -compare",
-		"-rounds 0":                 "invalid -rounds 0: allowed is 1 to 99",
-		"-p99 1ns":                  "invalid -p99 1ns: allowed is 100us to 1m",
-		"-asynq-poll 2m":            "invalid -asynq-poll 2m0s: allowed is 0s to 1m",
-		"-find-limit -report d":     `invalid -report "d": allowed is nothing with -find-limit`,
-		"-find-limit -scenario all": `invalid -scenario "all": allowed is one scenario`,
-		"-http -scenario steady":    "invalid -http true: allowed is without -scenario",
-		"-http -serve u -redis a:1": `invalid -serve "u": allowed is without -redis and -headgate`,
-		"-serve u":                  `invalid -serve "u": allowed is nothing but with -http`,
-		"-headgate f":               `invalid -headgate "f": allowed is nothing but with -http`,
-		"-rate fast":                `invalid value "fast" for flag -rate: parse error: it is jobs a second, 0.1 to 1e6`,
-		"-speed 3":                  "flag provided but not defined: -speed",
-		"steady":                    `invalid argument "steady": allowed is nothing but flags`,
+		"-rate 0":                              "invalid -rate 0: allowed is 0.1 to 1e6",
+		"--tenants=0 -queues=99":               "invalid -queues 99: allowed is 1 to 63",
+		"-scenario storm":                      `invalid -scenario "storm": allowed is all, or some of steady`,
+		"-scenario trace":                      `invalid -trace "": allowed is the CSV file`,
+		"-trace f -scenario steady":            `invalid -trace "f": allowed is nothing but with the scenario trace`,
+		"-compare river":                       `invalid -compare "river": allowed is asynq`,
+		"-compare asynq -redis a:1":            "invalid -redis an address: allowed is none with -compare",
+		"-compare gradient":                    `invalid -compare "gradient": allowed is nothing but with the scenario overload`,
+		"-compare asynq,asynq":                 `invalid -compare "asynq": allowed is asynq, unshed, capped, gradient or failsafe, each once`,
+		"-scenario overload -compare failsafe": `invalid -compare "failsafe": allowed is nothing but in go run -C loadtest/peers ./overload`,
+		"-row":                                 "invalid -row true: allowed is with the scenario overload",
+		"-rounds 0":                            "invalid -rounds 0: allowed is 1 to 99",
+		"-p99 1ns":                             "invalid -p99 1ns: allowed is 100us to 1m",
+		"-asynq-poll 2m":                       "invalid -asynq-poll 2m0s: allowed is 0s to 1m",
+		"-find-limit -report d":                `invalid -report "d": allowed is nothing with -find-limit`,
+		"-find-limit -scenario all":            `invalid -scenario "all": allowed is one scenario`,
+		"-http -scenario steady":               "invalid -http true: allowed is without -scenario",
+		"-http -serve u -redis a:1":            `invalid -serve "u": allowed is without -redis and -headgate`,
+		"-serve u":                             `invalid -serve "u": allowed is nothing but with -http`,
+		"-headgate f":                          `invalid -headgate "f": allowed is nothing but with -http`,
+		"-rate fast":                           `invalid value "fast" for flag -rate: parse error: it is jobs a second, 0.1 to 1e6`,
+		"-speed 3":                             "flag provided but not defined: -speed",
+		"steady":                               `invalid argument "steady": allowed is nothing but flags`,
 	} {
 		out := runLoadtest(t.Context(), strings.Fields(args)...)
 		if out.code != exitUsage || !strings.Contains(out.stderr, want) || out.stdout != "" {

@@ -29,8 +29,13 @@ const (
 	asynqName       = "asynq"
 	unshedName      = "unshed"
 	cappedName      = "capped"
+	gradientName    = "gradient"
+	failsafeName    = "failsafe"
 	overloadName    = "overload"
 )
+
+// overloadSystems are what can be compared of the scenario overload, beside asynq.
+var overloadSystems = []string{unshedName, cappedName, gradientName, failsafeName}
 
 // flags are the command line.
 type flags struct {
@@ -44,6 +49,7 @@ type flags struct {
 	findLimit bool
 	p99       time.Duration
 	json      bool
+	row       bool
 	report    string
 	http      bool
 	serve     string
@@ -53,6 +59,8 @@ type flags struct {
 	given map[string]bool
 	// scenarios is scenario, taken apart.
 	scenarios []string
+	// compared are the systems of compare.
+	compared []string
 	// systems are those that can be measured, by their names.
 	systems map[string]drive.Open
 	// noted says that the user was told which store is used.
@@ -67,6 +75,7 @@ long they took, who was served, and whether every promise held.
   go run loadtest/main.go -scenario all -rate 500 -duration 5s
   go run loadtest/main.go -trace requests.csv -duration 20s
   go run loadtest/main.go -scenario overload -overload 10 -shape ramp -compare unshed
+  go run -C loadtest/peers ./overload -scenario overload -compare asynq,failsafe,gradient
   go run loadtest/main.go -find-limit -p99 20ms
   go run loadtest/main.go -http -duration 10s                 decisions over HTTP, 5,000 a second
 
@@ -77,7 +86,7 @@ Flags, with one dash or two:
 `
 
 // parse reads the command line. The error is flag.ErrHelp where help was asked for, and was printed.
-func parse(args []string, stdout io.Writer) (*flags, error) {
+func parse(args []string, failsafe bool, stdout io.Writer) (*flags, error) {
 	f := &flags{spec: load.DefaultSpec(), given: map[string]bool{}}
 	set := flag.NewFlagSet("loadtest", flag.ContinueOnError)
 	set.SetOutput(io.Discard) // Run prints the error, once and without all flags.
@@ -97,7 +106,7 @@ func parse(args []string, stdout io.Writer) (*flags, error) {
 		return nil, &admission.FieldError{Field: "argument", Value: strconv.Quote(set.Arg(0)), Allowed: "nothing but flags"}
 	}
 	f.complete()
-	return f, f.validate()
+	return f, f.validate(failsafe)
 }
 
 // explain adds what is allowed to the error of a value that cannot be read.
@@ -129,7 +138,8 @@ func (f *flags) add(set *flag.FlagSet) {
 	set.StringVar(&f.scenario, "scenario", defaultScenario, "all, or some `names` with commas between: "+strings.Join(load.Scenarios(), ", "))
 	set.StringVar(&f.trace, "trace", "", "CSV `file` to replay, as headgate replay reads it; makes the scenario trace")
 	set.StringVar(&f.redis, "redis", "", "`address` of a Redis; by default a private one, which redis-restart has in any case")
-	set.StringVar(&f.compare, "compare", "", "`system` to send the same load through, in alternating rounds: asynq, or, of the scenario overload, unshed: without what the policy has against it, or capped: with a limit of what can be served in its place")
+	set.StringVar(&f.compare, "compare", "", "`systems` with commas between to send the same load through, in alternating rounds: asynq, or, of the scenario overload, unshed: without what the policy has against it; "+
+		"capped: with a limit of what can be served in its place; gradient: asynq with Netflix's gradient limit in its worker; failsafe: asynq with failsafe-go's adaptive limiter there")
 	set.IntVar(&f.rounds, "rounds", defaultRounds, "rounds of each system with -compare, 1 to 99; medians are printed")
 	set.DurationVar(&f.asynqPoll, "asynq-poll", 0, "how often an idle asynq looks for tasks, up to 1m; 0 is its default, 1s")
 	set.BoolVar(&f.findLimit, "find-limit", false, "find the highest rate with a 99th percentile of Enqueue to handler below -p99")
@@ -138,6 +148,7 @@ func (f *flags) add(set *flag.FlagSet) {
 	set.StringVar(&f.serve, "serve", "", "`URL` of the server of -http, whose key is in "+keyVariable+"; by default one is started")
 	set.StringVar(&f.binary, "headgate", "", "`file` of the binary that -http starts; by default it is built from the sources")
 	set.BoolVar(&f.json, "json", false, "print JSON and no progress")
+	set.BoolVar(&f.row, "row", false, "print one row of a table of the scenario overload, the medians of each system, and no progress")
 	set.StringVar(&f.report, "report", "", "`directory` to write a page with plots into")
 }
 
@@ -147,6 +158,9 @@ func (f *flags) complete() {
 		f.scenario = traceScenario
 	}
 	f.scenarios = strings.Split(f.scenario, ",")
+	if f.compare != "" {
+		f.compared = strings.Split(f.compare, ",")
+	}
 	if f.scenario == allScenarios {
 		f.scenarios = slices.DeleteFunc(load.Scenarios(), func(name string) bool { return name == traceScenario && f.trace == "" })
 	}
@@ -156,7 +170,7 @@ func (f *flags) complete() {
 }
 
 // validate reports every bad flag at once.
-func (f *flags) validate() error {
+func (f *flags) validate(failsafe bool) error {
 	bad := []error{f.spec.Validate()}
 	check := func(ok bool, name string, value any, allowed string) {
 		if !ok {
@@ -168,8 +182,12 @@ func (f *flags) validate() error {
 	}
 	check(!slices.Contains(f.scenarios, traceScenario) || f.trace != "", "trace", `""`, "the CSV file that the scenario trace replays")
 	check(f.trace == "" || slices.Contains(f.scenarios, traceScenario), "trace", strconv.Quote(f.trace), "nothing but with the scenario trace")
-	check(f.compare == "" || f.compare == asynqName || f.compare == unshedName || f.compare == cappedName, "compare", strconv.Quote(f.compare), "asynq, unshed or capped")
-	check(f.compare == "" || f.compare == asynqName || slices.Equal(f.scenarios, []string{overloadName}), "compare", strconv.Quote(f.compare), "nothing but with the scenario overload")
+	for i, name := range f.compared {
+		check((name == asynqName || slices.Contains(overloadSystems, name)) && !slices.Contains(f.compared[:i], name), "compare", strconv.Quote(name), "asynq, unshed, capped, gradient or failsafe, each once")
+		check(name == asynqName || slices.Equal(f.scenarios, []string{overloadName}), "compare", strconv.Quote(name), "nothing but with the scenario overload")
+		check(name != failsafeName || failsafe, "compare", strconv.Quote(name), "nothing but in go run -C loadtest/peers ./overload, which links it")
+	}
+	check(!f.row || slices.Equal(f.scenarios, []string{overloadName}) && !f.json && f.report == "", "row", f.row, "with the scenario overload alone, and without -json and -report")
 	check(!f.given["overload"] || slices.Contains(f.scenarios, overloadName), "overload", f.spec.Overload, "nothing but with the scenario overload")
 	check(!f.given["shape"] || slices.Contains(f.scenarios, overloadName), "shape", strconv.Quote(f.spec.Shape), "nothing but with the scenario overload")
 	check(f.compare == "" || f.redis == "", "redis", "an address", "none with -compare, which gives each system a private one")

@@ -44,9 +44,9 @@ func (f *flags) measure(ctx context.Context, scenario string, stdout, stderr io.
 	r := result{scenario: scenario, configuration: describe(plan), systems: []string{headgateName}}
 	rounds := 1
 	if f.compare != "" {
-		r.systems, rounds = append(r.systems, f.compare), f.rounds
+		r.systems, rounds = append(r.systems, f.compared...), f.rounds
 	}
-	if !f.json {
+	if !f.json && !f.row {
 		r.configuration.write(stdout)
 	}
 	for round := range rounds {
@@ -72,7 +72,7 @@ func (f *flags) measure(ctx context.Context, scenario string, stdout, stderr io.
 			break
 		}
 	}
-	if !f.json {
+	if !f.json && !f.row {
 		r.write(stdout)
 	}
 	return r, nil
@@ -80,7 +80,7 @@ func (f *flags) measure(ctx context.Context, scenario string, stdout, stderr io.
 
 // once runs a plan through a system.
 func (f *flags) once(ctx context.Context, plan *load.Plan, name, title string, stderr io.Writer) (*figures.Figures, error) {
-	bar := newProgress(stderr, title, len(plan.Arrivals), f.json)
+	bar := newProgress(stderr, title, len(plan.Arrivals), f.json || f.row)
 	defer bar.done()
 	ran, err := drive.Run(ctx, plan, f.systems[name], drive.Config{
 		Redis: f.redis, AsynqPoll: f.asynqPoll, Notes: f.notes(stderr), Progress: bar.show,

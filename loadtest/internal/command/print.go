@@ -14,6 +14,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 
 	"github.com/headgate/headgate/loadtest/internal/figures"
+	"github.com/headgate/headgate/loadtest/internal/load"
 	"github.com/headgate/headgate/loadtest/internal/report"
 )
 
@@ -88,6 +89,10 @@ func writeNotes(to io.Writer, f *figures.Figures) {
 	if f.Census != nil && len(f.Broken) == 0 {
 		fmt.Fprintf(to, "%s: every promise held: none lost by the census, every bound kept\n", f.System)
 	}
+	writeBroken(to, f)
+}
+
+func writeBroken(to io.Writer, f *figures.Figures) {
 	for _, broken := range f.Broken {
 		fmt.Fprintf(to, "%s BROKEN: %s\n", f.System, broken)
 	}
@@ -129,6 +134,37 @@ func writeJSON(to io.Writer, results []result) error {
 		return fmt.Errorf("print JSON: %w", err)
 	}
 	return nil
+}
+
+// writeRow prints the medians of an overload as a row of the table of docs/perf/load-test.md: each figure of all systems, in their order.
+func writeRow(to io.Writer, spec *load.Spec, results []result) error {
+	for i := range results {
+		r := &results[i]
+		cells := []string{fmt.Sprintf("%g times, %s", spec.Overload, spec.Shape)}
+		for _, column := range rowColumns {
+			m := &metrics[slices.IndexFunc(metrics, func(m metric) bool { return m.key == column.key })]
+			var values []string
+			for _, name := range r.systems {
+				if runs := r.of(name); len(runs) > 0 {
+					values = append(values, fmt.Sprintf(column.format, m.median(runs)))
+				}
+			}
+			cells = append(cells, strings.Join(values, ", "))
+		}
+		if _, err := fmt.Fprintf(to, "| %s |\n", strings.Join(cells, " | ")); err != nil {
+			return fmt.Errorf("print a row: %w", err)
+		}
+	}
+	return nil
+}
+
+// rowColumns are the metrics of writeRow, and how it writes them.
+var rowColumns = []struct{ key, format string }{
+	{"overload_goodput", "%.2f"},
+	{"overload_first_class_in_time_percent", "%.0f"},
+	{"overload_late_percent", "%.0f"},
+	{"overload_recovery_s", "%.1f"},
+	{"overload_last_class_refused_percent", "%.0f"},
 }
 
 // machine says where it was measured.

@@ -17,9 +17,19 @@ import (
 	"github.com/headgate/headgate/loadtest/internal/redisrun"
 )
 
-var errLate = errors.New("the job is late")
+var (
+	errLate    = errors.New("the job is late")
+	errLimited = errors.New("the worker runs as much as it may")
+)
+
+// Limiter bounds what a worker runs at a time. Acquire reports whether a job may run; release ends one, and says whether how long it took counts.
+type Limiter interface {
+	Acquire() (release func(counts bool), ok bool)
+}
 
 type asynqSystem struct {
+	name   string
+	limits Limiter
 	config drive.SystemConfig
 	redis  *redisrun.Store
 	client *redis.Client
@@ -36,11 +46,23 @@ func OpenAsynq(ctx context.Context, config drive.SystemConfig) (drive.System, er
 	// The settings of the house are Headgate's; asynq has go-redis's own, but for the size of the pool.
 	client := redis.NewClient(&redis.Options{Addr: opened.Addr(), PoolSize: redisrun.PoolSize})
 	return &asynqSystem{
-		config: config, redis: opened, client: client, asynq: asynq.NewClientFromRedisClient(client), text: payloadText(config.Plan),
+		name: "asynq", config: config, redis: opened, client: client, asynq: asynq.NewClientFromRedisClient(client), text: payloadText(config.Plan),
 	}, nil
 }
 
-func (s *asynqSystem) Name() string { return "asynq" }
+// OpenLimited returns what opens asynq with a limiter in its worker, which is given the worker's slots. A job that it refuses waits for
+// a retry that does not count, as asynq's documentation does it where a rate is limited.
+func OpenLimited(name string, limits func(slots int) Limiter) drive.Open {
+	return func(ctx context.Context, config drive.SystemConfig) (drive.System, error) {
+		opened, err := OpenAsynq(ctx, config)
+		if s, ok := opened.(*asynqSystem); ok {
+			s.name, s.limits = name, limits(config.Plan.Slots)
+		}
+		return opened, err
+	}
+}
+
+func (s *asynqSystem) Name() string { return s.name }
 
 // queueOf names the queue of a job: asynq has priorities between queues only.
 func (s *asynqSystem) queueOf(queue, class int) string {
@@ -61,8 +83,12 @@ func (s *asynqSystem) Enqueue(ctx context.Context, number int) record.Answer {
 	a := &s.config.Plan.Arrivals[number]
 	ctx, cancel := context.WithTimeout(ctx, load.Timeout)
 	defer cancel()
+	retries := s.config.Plan.MaxAttempts - 1
+	if s.limits != nil {
+		retries++ // asynq lets go of what has none left, before it looks whether one counts.
+	}
 	_, err := s.asynq.EnqueueContext(ctx, asynq.NewTask(jobType, s.text[:a.Bytes]), asynq.TaskID(idOf(number)),
-		asynq.Queue(s.queueOf(a.Queue, a.Class)), asynq.MaxRetry(s.config.Plan.MaxAttempts-1), asynq.Timeout(a.Work+maxWork))
+		asynq.Queue(s.queueOf(a.Queue, a.Class)), asynq.MaxRetry(retries), asynq.Timeout(a.Work+maxWork))
 	switch {
 	case err == nil, errors.Is(err, asynq.ErrTaskIDConflict):
 		return record.Answer{Outcome: record.Admitted}
@@ -82,8 +108,9 @@ func (s *asynqSystem) Work(ctx context.Context, ready func(), handle drive.Handl
 			most := min(plan.BackoffMost, plan.BackoffBase<<min(n, 20))
 			return time.Duration(rand.Int64N(int64(max(1, most)))) //nolint:gosec // Jitter.
 		},
+		IsFailure: func(err error) bool { return !errors.Is(err, errLimited) },
 	})
-	run := func(ctx context.Context, _ *asynq.Task) error {
+	run := func(ctx context.Context, _ *asynq.Task) (err error) {
 		id, _ := asynq.GetTaskID(ctx)
 		number, err := numberOf(id, plan)
 		if err != nil {
@@ -94,10 +121,17 @@ func (s *asynqSystem) Work(ctx context.Context, ready func(), handle drive.Handl
 			s.config.Book().Bury(number)
 			return errors.Join(errLate, asynq.SkipRetry)
 		}
+		if s.limits != nil {
+			release, ok := s.limits.Acquire()
+			if !ok {
+				return errLimited
+			}
+			defer func() { release(err == nil) }()
+		}
 		err = handle(ctx, number, time.Time{})
-		retried, _ := asynq.GetRetryCount(ctx)
-		if most, _ := asynq.GetMaxRetry(ctx); err != nil && retried >= most {
+		if retried, _ := asynq.GetRetryCount(ctx); err != nil && retried+1 >= plan.MaxAttempts {
 			s.config.Book().Bury(number)
+			err = errors.Join(err, asynq.SkipRetry)
 		}
 		return err
 	}

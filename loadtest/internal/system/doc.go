@@ -9,4 +9,6 @@
 //	breakers    one a downstream                    none
 //	a cap       a gate of the queue                 none
 //	idle        a worker blocks in Redis            looks once a second, or as often as told
+//
+// In asynq's worker there may be a limiter of what runs at a time, as those have who use one with a plain queue.
 package system

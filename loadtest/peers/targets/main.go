@@ -24,9 +24,10 @@ func main() {
 func run(args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("targets", flag.ContinueOnError)
 	flags.SetOutput(stderr)
+	limitsAlone := flags.Bool("limits", false, "print the table of the algorithms of limits alone")
 	asJSON := flags.Bool("json", false, "print one JSON array instead of the table")
 	flags.Usage = func() {
-		fmt.Fprint(stderr, "usage: targets [-json] FILE...\n\nPrints which targets are reached by the benchmarks whose output the files hold.\n\n"+
+		fmt.Fprint(stderr, "usage: targets [-json | -limits] FILE...\n\nPrints which targets are reached by the benchmarks whose output the files hold.\n\n"+
 			"example: targets bin/bench/rounds.txt\n\n")
 		flags.PrintDefaults()
 	}
@@ -41,13 +42,19 @@ func run(args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if *limitsAlone {
+		return writeLimits(stdout, found)
+	}
 	rows := judge(targets, found)
 	if *asJSON {
 		encoder := json.NewEncoder(stdout)
 		encoder.SetIndent("", "  ")
 		return encoder.Encode(rows)
 	}
-	return write(stdout, rows)
+	if err := write(stdout, rows); err != nil {
+		return err
+	}
+	return writeLimits(stdout, found)
 }
 
 // measured holds the values of each round by benchmark and unit.

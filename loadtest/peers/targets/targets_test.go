@@ -60,6 +60,21 @@ func TestTargetsAreJudgedByMediansOfRounds(t *testing.T) {
 	}
 }
 
+func TestLimitsAreATableOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	const measured = "BenchmarkLimits/speed/sliding-window/fiber-2 1 7000 checks/s 39 redis-us/check\n" +
+		"BenchmarkLimits/exactness/sliding-window/fiber-2 1 176 most-of-100 0.55 of-possible 2 failed\n"
+	for _, args := range [][]string{nil, {"-limits"}} {
+		text, err := runOn(t, measured+measured, args...)
+		if want := "| sliding window, fiber | 7000 | 39 | 176 | 100 | 0.55 | 2 |\n"; err != nil || !strings.Contains(text, want) || strings.Contains(text, "redis_rate | -") {
+			t.Errorf("%v: %v, want %q in\n%s", args, err, want, text)
+		}
+	}
+	if text, err := runOn(t, rounds); err != nil || strings.Contains(text, "algorithm") {
+		t.Errorf("nothing was measured: %v\n%s", err, text)
+	}
+}
+
 func TestNothingMeasuredIsAnError(t *testing.T) {
 	t.Parallel()
 	if _, err := runOn(t, "goos: linux\n"); err == nil || !strings.Contains(err.Error(), "no result of a benchmark") {

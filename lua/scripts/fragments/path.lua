@@ -189,7 +189,7 @@ local function paths_read(at)
     if from > 0 then
       p.over = from > 15 and floor(from / 16)
       p.from = p.over and from % 16 or from
-      call.measured = p.from
+      call.measured = call.measured or {}
     end
     if dooms then
       local doomed = struct_unpack('<I2', head, rest + 3 + 2 * i)
@@ -474,11 +474,16 @@ local function refusal_of(path, cost)
 end
 
 -- pressure_of returns the level of a queue that is measured, and level, score and hint as callers are told them: none, where nobody has
--- measured lately.
+-- measured lately. `call.measured` has what it said of a queue in this call.
 local function pressure_of(queue, now)
-  local level, score, until_us, hint = match(state_get('pressure:' .. queue) or '', '^(%d)|(%d+)|(%d+)|(%d+)|')
-  if not level or tonumber(until_us) < now then return 1, '1 0 0' end
-  return tonumber(level), level .. ' ' .. score .. ' ' .. hint
+  local told = call.measured[queue]
+  if not told then
+    local level, score, until_us, hint = match(state_get('pressure:' .. queue) or '', '^(%d)|(%d+)|(%d+)|(%d+)|')
+    told = { 1, '1 0 0' }
+    if level and tonumber(until_us) >= now then told = { tonumber(level), level .. ' ' .. score .. ' ' .. hint } end
+    call.measured[queue] = told
+  end
+  return told[1], told[2]
 end
 
 -- pressures_told adds to a reply, for each path of a queue that is measured, what pressure_of says.

@@ -1,0 +1,83 @@
+package producer_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/internal/rollout"
+	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/producer"
+	"github.com/headgate/headgate/store"
+)
+
+// TestAPressedQueueShedsWithoutACall: what Redis would shed by the level that it has just told is refused here, each way of enqueueing; other classes,
+// and jobs that may be in already, go to Redis.
+func TestAPressedQueueShedsWithoutACall(t *testing.T) {
+	t.Parallel()
+	s := open(t, redistest.Shared(t).Client(t))
+	_, err := rollout.Put(t.Context(), s, policy.Policy{
+		Tiers:  map[string]policy.Tier{policy.StandardTier: {Limit: admission.Limit{Disabled: true}}},
+		Queues: map[string]policy.Queue{"mail": {Pressure: &policy.PressureRules{MaxDepth: 9}}},
+		Shedding: &policy.Shedding{
+			Order: []admission.Priority{"low", "medium"}, Reserve: []admission.Priority{"high"}, At: map[string][]string{"HIGH": {"low"}, "CRITICAL": {"low", "medium"}},
+		},
+	}, rollout.Edit{Author: "ada", Expected: rollout.AnyVersion})
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := 0
+	p := newProducer(t, s, producer.Config{Observer: producer.Observer{Decided: func(admission.Job, admission.Verdict, error) { told++ }}})
+	if _, err := p.Enqueue(t.Context(), job("acme")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Partitions()[0].Promote(t.Context(), "s", time.Minute); err != nil { // whose holder says how much queues are pressed
+		t.Fatal(err)
+	}
+	version, err := s.PolicyInForce(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	press := func(level admission.PressureLevel) {
+		t.Helper()
+		_, err := s.Press(t.Context(), store.Press{
+			Owner: "s", Version: version, Queue: "mail", Pressure: admission.Pressure{Level: level, Score: 0.9, RetryAfter: time.Second}, Life: time.Hour,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	low := func(id string) admission.Job {
+		j := job("acme")
+		j.ID, j.Priority = id, admission.Low
+		return j
+	}
+	press(admission.PressureHigh)
+	first, err := p.Enqueue(t.Context(), low(""))
+	if !errors.Is(err, admission.ErrShed) || first.Local {
+		t.Fatalf("nothing was heard yet: %+v, %v", first, err)
+	}
+	second, err := p.Enqueue(t.Context(), low(""))
+	if !errors.Is(err, admission.ErrShed) || !second.Local || second.ID == "" || second.Detail != first.Detail || second.Pressure.Level != first.Pressure.Level ||
+		second.RetryAfter < time.Second || second.RetryAfter > 1500*time.Millisecond {
+		t.Errorf("a moment later: %+v, %v; Redis said %+v", second, err, first)
+	}
+	if v, err := p.Enqueue(t.Context(), low("mine")); !errors.Is(err, admission.ErrShed) || v.Local {
+		t.Errorf("a job that may be in: %+v, %v", v, err)
+	}
+	medium := job("acme")
+	medium.Priority = admission.Medium
+	results, err := p.EnqueueBatch(t.Context(), []admission.Job{low(""), medium, low("")})
+	if err == nil || !results[0].Verdict.Local || results[1].Err != nil || !results[2].Verdict.Local || !errors.Is(results[2].Err, admission.ErrShed) {
+		t.Errorf("a batch: %+v, %v", results, err)
+	}
+	if told != 7 {
+		t.Errorf("the observer heard of %d answers, want 7", told)
+	}
+	press(admission.PressureNone)
+	if v, err := p.EnqueueWait(t.Context(), low("")); err != nil || v.Local {
+		t.Errorf("once the queue is pressed no more: %+v, %v", v, err)
+	}
+}
