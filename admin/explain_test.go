@@ -37,6 +37,23 @@ func walkExplain(p *plant) {
 	p.want(http.StatusOK, "operator", ask{op: "DELETE /api/v1/jobs/{tenant}/{id}", path: map[string]string{"tenant": "acme", "id": "e/1"}})
 }
 
+// TestWhatIsKeptOfTheGlobalLimitIsShown: with what others have, and refusals of theirs say so.
+func TestWhatIsKeptOfTheGlobalLimitIsShown(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t, nil)
+	p.put("admin", ask{op: "PUT /api/v1/policy", body: `{"global":{"tokens":10,"per":"24h","burst":8},"global_reserved":{"classes":["high"],"percent":75}}`})
+	config := p.want(http.StatusOK, "operator", ask{op: "GET /api/v1/rate-limit/config/{scope}", path: map[string]string{"scope": "global"}})
+	if want := `"reserved":{"classes":["high"],"percent":75,"others":{"tokens":10,"per_ms":345600000,"burst":2}}`; !strings.Contains(string(config.body), want) {
+		t.Errorf("%s, want %s", config.body, want)
+	}
+	const checkOp = "POST /api/v1/rate-limit/check"
+	p.want(http.StatusOK, "operator", ask{op: checkOp, body: `{"scope":"acme:mail:low","tokens":2}`})
+	if refused := p.want(http.StatusTooManyRequests, "operator", ask{op: checkOp, body: `{"scope":"acme:mail","tokens":1}`}); !strings.Contains(string(refused.body), `"refused_by":"global"`) {
+		t.Errorf("%s", refused.body)
+	}
+	p.want(http.StatusOK, "operator", ask{op: checkOp, body: `{"scope":"acme:mail:high","tokens":6}`})
+}
+
 // TestATenantHasItsJobsExplained: its own, and nothing else, without what operators noted and without rules.
 func TestATenantHasItsJobsExplained(t *testing.T) {
 	t.Parallel()

@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"math"
 	"strings"
 	"time"
@@ -34,6 +35,9 @@ type Limit struct {
 	// Window is when a limit of fixed windows begins anew, or how far one of sliding windows looks back; zero for a token bucket. With one Burst is
 	// Tokens, and Per its length, of a month 31 days.
 	Window Window
+	// kept is how many percent of it whoever goes by it may not take: see Keeping. lent says that these are lent: see Lending.
+	kept uint8
+	lent bool
 }
 
 // Bounds of a Limit.
@@ -70,6 +74,43 @@ func per(tokens Tokens, span time.Duration) Limit {
 func (l Limit) WithBurst(burst Tokens) Limit {
 	l.Burst = burst
 	return l
+}
+
+// Keeping returns the limit as it is for those who may not take so many percent of it, 0 to 99: they are asked for tokens of it, and of Others.
+func (l Limit) Keeping(percent int) Limit {
+	l.kept = uint8(percent) //nolint:gosec // a percentage
+	return l
+}
+
+// Lending returns a limit of which something is kept as one of which that is lent: who may not take it leaves that part of the burst in the bucket, and may
+// have all that comes in beyond it. It is of token buckets alone.
+func (l Limit) Lending() Limit {
+	l.lent = true
+	return l
+}
+
+// Lent reports whether what is kept is lent.
+func (l *Limit) Lent() bool { return l.lent }
+
+// Others returns what those may take of a limit, all together, who may not take what is kept of it: of a token bucket that part of its rate, all of it
+// where what is kept is lent, and of its burst, of windows that part of their tokens, rounded down to whole ones; false where nothing is kept from them.
+func (l *Limit) Others() (others Limit, kept bool) {
+	if l.kept == 0 || l.Disabled || l.Tokens == 0 {
+		return Limit{Disabled: true}, false
+	}
+	const all = 100
+	left := all - Tokens(l.kept)
+	others = *l
+	others.kept, others.lent = 0, false
+	others.Burst = cmp.Or(l.Burst, l.DefaultBurst()) * left / all
+	switch {
+	case l.Window.IsZero() && l.lent:
+	case l.Window.IsZero():
+		others.Per = (l.Per*all + time.Duration(left) - 1) / time.Duration(left)
+	default:
+		others.Tokens = l.Tokens * left / all
+	}
+	return others, true
 }
 
 // DefaultBurst returns the burst of a limit that says none: what comes in a second, rounded up, so 1 at least.

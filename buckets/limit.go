@@ -20,6 +20,8 @@ type Limit struct {
 	Whole *Whole
 	// Changed is when it last changed by itself, where that is later than what Settle is told of all; zero for never.
 	Changed Instant
+	// Floor is what a job has to leave in the bucket, zero for nothing: see AppendOthers.
+	Floor Micro
 }
 
 // LimitOf returns the token bucket that an enabled and valid headgate.Limit describes. LimitAt does of windows, too.
@@ -38,8 +40,29 @@ type LevelLimit struct {
 	Limit Limit
 }
 
-// AppendPath appends the enabled limits of a job's four levels to path, outermost first, and returns it. The
-// array is indexed by headgate.Level, as policy resolves it. Each is what LimitOf says of it.
+// AppendOthers appends the bucket of Others, by what they may have of a limit, to a path that begins with the global one. Where what is kept from them is
+// lent, they leave it in that.
+func AppendOthers(path []LevelLimit, global *admission.Limit, others Limit) []LevelLimit {
+	if global.Lent() {
+		path[0].Limit.Floor = path[0].Limit.Burst - others.Burst
+	}
+	return append(path, LevelLimit{Scope: Others, Limit: others})
+}
+
+// Others is the bucket of those who may not take what is kept of the global limit (admission.Limit.Others). It is no scope that others know: Named
+// has the one that they do.
+const Others admission.Scope = "global*"
+
+// Named returns the scope under which others know a bucket.
+func Named(scope admission.Scope) admission.Scope {
+	if scope == Others {
+		return admission.Global
+	}
+	return scope
+}
+
+// AppendPath appends the enabled limits of a job's four levels to path, outermost first, then that of Others where the job is one of them, and
+// returns it. The array is indexed by headgate.Level, as policy resolves it. Each is what LimitOf says of it.
 func AppendPath(path []LevelLimit, limits [admission.Levels]admission.Limit, tenant, queue string, class admission.Priority) []LevelLimit {
 	for i, limit := range limits {
 		if limit.Disabled {
@@ -47,6 +70,9 @@ func AppendPath(path []LevelLimit, limits [admission.Levels]admission.Limit, ten
 		}
 		scope := admission.ScopeAt(admission.Level(i), tenant, queue, class)
 		path = append(path, LevelLimit{Scope: scope, Limit: LimitOf(limit)})
+	}
+	if others, kept := limits[admission.LevelGlobal].Others(); kept {
+		path = AppendOthers(path, &limits[admission.LevelGlobal], LimitOf(others))
 	}
 	return path
 }

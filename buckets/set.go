@@ -15,14 +15,14 @@ type Set struct {
 
 // Charge is what one job asks of a Set.
 type Charge struct {
-	// Path holds the limits on the job's way, outermost first, each scope once, at most headgate.Levels of them.
+	// Path holds the limits on the job's way, outermost first, each scope once, at most a bucket at each level and Others.
 	Path []LevelLimit
 	// Cost is taken from every bucket of the path, 1 to headgate.MaxCost.
 	Cost admission.Tokens
 }
 
 // Take admits a job that costs cost if every bucket of the path holds as much, and charges them all; otherwise it
-// changes nothing. The path is outermost first, holds each scope once, and is at most headgate.Levels long: a
+// changes nothing. The path is outermost first, holds each scope once, and is at most headgate.Levels and Others long: a
 // longer one panics. An empty path admits. changed is the time of the latest policy change.
 //
 // A cost above a burst, of a limit that is scaled above the policy's, is a permanent refusal that names the outermost such scope. Any other refusal names the
@@ -107,7 +107,10 @@ func (s *Set) Len() int { return len(s.stored) }
 func (s *Set) Clone() *Set { return &Set{stored: maps.Clone(s.stored)} }
 
 // settledPath holds the settled buckets of a path between the decision and the charge.
-type settledPath [admission.Levels]settled
+type settledPath [mostSteps]settled
+
+// mostSteps is how long a path may be: a bucket at each level, and Others.
+const mostSteps = admission.Levels + 1
 
 type settled struct {
 	level Micro
@@ -127,6 +130,7 @@ func (s *Set) judge(way *settledPath, now, changed Instant, path []LevelLimit, c
 	for i, step := range path {
 		level, stamp := Settle(now, changed, s.stored[step.Scope], step.Limit)
 		way[i] = settled{level, stamp}
+		needed := needed + step.Limit.Floor
 		if level >= needed {
 			continue
 		}
@@ -138,6 +142,9 @@ func (s *Set) judge(way *settledPath, now, changed Instant, path []LevelLimit, c
 		verdict = admission.Verdict{
 			Decision: admission.Refused, Reason: admission.ReasonLimited,
 			Scope: step.Scope, TokensLeft: level.Tokens(), Burst: step.Limit.Burst.Tokens(), RetryAfter: wait.Duration(),
+		}
+		if step.Limit.Floor > 0 {
+			verdict.Scope, verdict.TokensLeft, verdict.Burst = Others, max(0, level-step.Limit.Floor).Tokens(), (step.Limit.Burst - step.Limit.Floor).Tokens()
 		}
 		if step.Limit.Whole != nil {
 			verdict.Detail = step.Limit.Whole.Words()

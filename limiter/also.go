@@ -331,7 +331,7 @@ func (l *Limiter) refusesAll(ctx context.Context, ways []*way, now breaker.Insta
 			l.counts.byDenial.Add(1)
 		}
 		l.note(ctx, ways[0], oneRefused, cost)
-		a.denial.tell(v, a.scope.name, a.wait)
+		a.denial.tell(v, a.scope.told(), a.wait)
 		return true
 	}
 	return false
@@ -347,7 +347,7 @@ func (t *Together) verdict(partitions int) Verdict {
 			if of := &a.Verdict; of.Decision != admission.Admitted && (v.Reason == "" || of.RetryAfter > v.RetryAfter) {
 				v = verdictOf(of)
 				v.Source = t.Source
-				v.ofLimit(q, partitions)
+				v.ofLimit(q, partitions, store.IsKept(of))
 			}
 			continue
 		}
@@ -358,19 +358,26 @@ func (t *Together) verdict(partitions int) Verdict {
 			}
 			if left := a.Left[level].Tokens(); v.Scope == "" || left < v.TokensLeft {
 				v.Scope, v.TokensLeft, v.Burst = scope, left, limit.Burst
-				v.ofLimit(q, partitions)
+				v.ofLimit(q, partitions, false)
 			}
+		}
+		if _, kept := q.Limits[admission.LevelGlobal].Others(); kept && !q.OfDimension() && a.Others.Tokens() < v.TokensLeft {
+			v.Scope, v.TokensLeft = admission.Global, a.Others.Tokens()
+			v.ofLimit(q, partitions, true)
 		}
 	}
 	return v
 }
 
-// ofLimit fills in the rate of the verdict's scope.
-func (v *Verdict) ofLimit(q *store.Question, partitions int) {
+// ofLimit fills in the rate of the verdict's scope; kept says that it is that of those from whom a part of the global limit is kept.
+func (v *Verdict) ofLimit(q *store.Question, partitions int, kept bool) {
 	if v.Scope == "" || v.Source == Blind {
 		return
 	}
 	limit := q.Limits[v.Scope.Level()]
+	if kept {
+		limit, _ = limit.Others()
+	}
 	if v.Scope == admission.Global {
 		limit = partOf(limit, admission.Tokens(partitions))
 	}

@@ -140,7 +140,7 @@ func (l *Limiter) Check(ctx context.Context, r Request) (v Verdict, err error) {
 			l.counts.byDenial.Add(1)
 		}
 		l.note(ctx, w, oneRefused, r.Cost)
-		a.denial.tell(&v, a.scope.name, a.wait)
+		a.denial.tell(&v, a.scope.told(), a.wait)
 		return v, nil
 	case a.low && w.refill(), l.unheard(now):
 		l.fetch(ctx, w)

@@ -195,7 +195,7 @@ func (b *blind) answerLocked(w *way, cost admission.Tokens, now breaker.Instant,
 		b.mu.since = now // One answer was late, so far.
 	}
 	leased, decided := way{}, Outage("")
-	var steps [admission.Levels]buckets.LevelLimit
+	var steps [admission.Levels + 1]buckets.LevelLimit
 	shared, owing := steps[:0], make([]*scope, 0, admission.Levels)
 	for _, s := range w.scopes {
 		has := s.has(now, cost)
@@ -207,7 +207,7 @@ func (b *blind) answerLocked(w *way, cost admission.Tokens, now breaker.Instant,
 			leased.scopes = append(leased.scopes, s)
 			continue
 		case s.mode == OutageClosed || s.mode == OutageGrace || b.mu.shares.Len() >= maxShares:
-			return Verdict{Reason: admission.ReasonUnavailable, Scope: s.name}, s.mode, nil
+			return Verdict{Reason: admission.ReasonUnavailable, Scope: s.told()}, s.mode, nil
 		case s.mode == OutageShare:
 			shared = append(shared, buckets.LevelLimit{Scope: s.name, Limit: b.shareLocked(w.limit(s.level), now, members)})
 		}
@@ -226,8 +226,9 @@ func (b *blind) answerLocked(w *way, cost admission.Tokens, now breaker.Instant,
 	if verdict := b.mu.shares.Take(micros, 0, shared, cost); verdict.Decision != admission.Admitted {
 		leased.putBack(cost, 0, &at)
 		if verdict.Reason == admission.ReasonTooCostly { // Of the share, not of the limit.
-			return Verdict{Reason: admission.ReasonUnavailable, Scope: verdict.Scope}, OutageShare, nil
+			return Verdict{Reason: admission.ReasonUnavailable, Scope: buckets.Named(verdict.Scope)}, OutageShare, nil
 		}
+		verdict.Scope = buckets.Named(verdict.Scope)
 		return verdictOf(&verdict), OutageShare, nil
 	}
 	more := make([]admission.Tokens, len(owing))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/buckets"
 	"github.com/headgate/headgate/store"
 )
 
@@ -67,6 +68,9 @@ type scope struct {
 		indebted bool
 	}
 }
+
+// told is the scope as callers know it.
+func (s *scope) told() admission.Scope { return buckets.Named(s.name) }
 
 // lent is what is lent to the scopes of a level: held as each was last counted, and lost what a refused check took and could not put back.
 type lent struct{ held, lost atomic.Int64 }
@@ -215,7 +219,7 @@ func (s *scope) cut(now breaker.Instant, listed bool) {
 
 // renewed ends what is held of a tenant's scope, and its denial: the tenant's limits are others.
 func (s *scope) renewed(now breaker.Instant) {
-	if s.level == admission.LevelGlobal {
+	if s.told() == admission.Global {
 		return
 	}
 	s.mu.Lock()

@@ -185,10 +185,14 @@ func (l *Limiter) deniedTogether(ctx context.Context, ways []*way, requests []Re
 	made.Together = togetherOf(Cached, ways, requests)
 	refused := &made.Answers[of]
 	refused.Verdict = admission.Verdict{
-		Decision: admission.Refused, Reason: a.denial.reason, Scope: a.scope.name, TokensLeft: a.denial.left.Tokens(), Burst: a.denial.burst, RetryAfter: a.wait,
+		Decision: admission.Refused, Reason: a.denial.reason, Scope: a.scope.told(), TokensLeft: a.denial.left.Tokens(), Burst: a.denial.burst, RetryAfter: a.wait,
 		Pressure: ways[of].pressure(),
 	}
-	refused.Left[a.scope.level] = a.denial.left
+	if a.scope.level == store.LevelOthers {
+		refused.Others, refused.Verdict.Detail = a.denial.left, store.KeptDetail("")
+	} else {
+		refused.Left[a.scope.level] = a.denial.left
+	}
 	l.countTogether(ctx, &made.Together, ways, as)
 	return made
 }
@@ -219,6 +223,9 @@ func togetherOf(source Source, ways []*way, requests []Request) Together {
 		}
 		made.Questions[i] = w.question(requests[i].Cost)
 		for _, s := range w.scopes {
+			if s.level == store.LevelOthers {
+				continue // Nothing of it is on lease.
+			}
 			made.Answers[i].Left[s.level] = buckets.MicroOf(s.held.tokens())
 		}
 	}

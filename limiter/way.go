@@ -25,8 +25,11 @@ type way struct {
 	// partitions, and global the part of the way's own.
 	limits policy.Limits
 	global admission.Limit
+	// others is what those may take together from whom a part of the global limit is kept, in the way's own partition; zero where it is no way of one.
+	// Their scope is the last, and never on lease, so each of their checks is Redis' to answer.
+	others admission.Limit
 	// most is what all holders of each scope may hold on lease, and stock what one may hold else where no other limiter lives.
-	most, stock [admission.Levels]admission.Tokens
+	most, stock [admission.Levels + 1]admission.Tokens
 	// record is the version of the tenant's record that limits come from, zero where the policy has no records.
 	record int64
 	// maxKeys is store.Question.MaxKeys of the way of a dimension.
@@ -169,8 +172,11 @@ func (w *way) current(inForce *policy.Compiled) bool {
 
 // limit is that of a level in the way's partition.
 func (w *way) limit(level admission.Level) *admission.Limit {
-	if level == admission.LevelGlobal {
+	switch level {
+	case admission.LevelGlobal:
 		return &w.global
+	case store.LevelOthers:
+		return &w.others
 	}
 	return &w.limits[level]
 }
@@ -188,6 +194,9 @@ func (w *way) verdictOf(verdict *admission.Verdict, tell bool) Verdict {
 		return Verdict{Admitted: true}
 	case v.Burst != 0:
 		limit := w.limit(v.Scope.Level())
+		if store.IsKept(verdict) {
+			limit = &w.others
+		}
 		v.Rate, v.Window = limit.Rate(), limit.Window
 	}
 	return v
@@ -210,8 +219,12 @@ func (w *way) remaining(v *Verdict) {
 
 // deny remembers a refusal of cost at the scope that refused.
 func (w *way) deny(landed breaker.Instant, cost admission.Tokens, verdict *admission.Verdict) *scope {
+	name := verdict.Scope
+	if store.IsKept(verdict) {
+		name = buckets.Others
+	}
 	for i, s := range w.scopes {
-		if s.name != verdict.Scope {
+		if s.name != name {
 			continue
 		}
 		limit := w.limit(s.level)
@@ -265,7 +278,11 @@ func (w *way) fetched() {
 
 // idle reports whether the way may be forgotten: with its innermost scope.
 func (w *way) idle(now breaker.Instant, after time.Duration) bool {
-	if n := len(w.scopes); n > 0 {
+	n := len(w.scopes)
+	if n > 0 && w.scopes[n-1].level == store.LevelOthers { // Which is of all.
+		n--
+	}
+	if n > 0 {
 		return w.scopes[n-1].gone.Load()
 	}
 	return now.Sub(breaker.Instant(w.seen.Load())) > after

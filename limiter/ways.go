@@ -12,7 +12,9 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/buckets"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
 )
 
 // ways is what is known of routes and scopes. What nobody has asked Redis about for idleAfter is forgotten, unless it lives on its stock: else what
@@ -132,6 +134,10 @@ func (m *ways) open(now breaker.Instant, at route, inForce *policy.Compiled) (*w
 			w.most[len(w.scopes)], w.stock[len(w.scopes)] = onLease(most), inStock(most, limit, parts)
 		}
 		w.scopes = append(w.scopes, s)
+	}
+	if others, kept := w.limits[admission.LevelGlobal].Others(); kept {
+		s, _ := m.scope(now, buckets.Others, store.LevelOthers, full)
+		w.scopes, w.others = append(w.scopes, s), partOf(others, m.parts)
 	}
 	if old, ok := m.known.Load(at); ok && old.record != w.record { // What is left of leases is of limits that somebody has just changed.
 		for _, s := range w.scopes {
@@ -253,7 +259,8 @@ func (m *ways) scope(now breaker.Instant, name admission.Scope, level admission.
 	if s, ok := m.scopes.Load(name); ok {
 		return s, true
 	}
-	s = &scope{name: name, level: level, mode: m.config.outageOf(name), lent: &m.lent[level]}
+	s = &scope{name: name, level: level}
+	s.mode, s.lent = m.config.outageOf(s.told()), &m.lent[s.told().Level()]
 	s.mu.seen, s.mu.use.since = now, now
 	if !full {
 		s, _ = m.scopes.LoadOrStore(name, s)

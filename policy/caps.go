@@ -233,7 +233,7 @@ func (p *problems) bound(name string, value, most int) {
 	}
 }
 
-// MaxReservedPercent is the largest part of a queue's slots that a policy can keep for some of its classes.
+// MaxReservedPercent is the largest part of a queue's slots, or of the global limit, that a policy can keep for some classes.
 const MaxReservedPercent = 99
 
 // Reserved are slots of a queue, over all its workers, that only some of its classes may take. Jobs of the others run on as many as are left, and

@@ -15,31 +15,15 @@ import (
 // Limits are the limits on one job's way, by headgate.Level; Disabled where the scope has none.
 type Limits [admission.Levels]admission.Limit
 
-// LeastBurst returns the least burst on the way, above which a cost is refused for good; 0 where nothing is limited. Of the global limit one of several
-// partitions has an even part.
-func (l *Limits) LeastBurst(partitions int) (least admission.Tokens) {
-	for level, limit := range l {
-		if limit.Disabled || limit.Tokens == 0 {
-			continue
-		}
-		burst := cmp.Or(limit.Burst, limit.DefaultBurst())
-		if admission.Level(level) == admission.LevelGlobal {
-			burst = max(1, burst/admission.Tokens(max(partitions, 1)))
-		}
-		if least == 0 || burst < least {
-			least = burst
-		}
-	}
-	return least
-}
-
 // Compiled is a valid policy prepared for lookups. It never changes but for what it learns of tenants' records, and any number of goroutines
 // may use it.
 type Compiled struct {
 	version     int64
 	dedupWindow time.Duration
 	global      admission.Limit
-	standard    tenantView
+	// reserved is what is kept of global for some classes, nil for nothing.
+	reserved *GlobalReserved
+	standard tenantView
 	// rollout is nil where every tenant has the same rules; candidate is then of no use, and else what standard is for
 	// the others.
 	rollout   *Rollout
@@ -102,7 +86,7 @@ func (p Policy) Prepare() (*Compiled, error) {
 	}
 	p = p.withDefaults()
 	c := &Compiled{
-		version: p.Version, dedupWindow: p.DedupWindow, global: p.Global, rollout: p.Rollout.inForce(),
+		version: p.Version, dedupWindow: p.DedupWindow, global: p.Global, reserved: p.GlobalReserved, rollout: p.Rollout.inForce(),
 		tenants: make(map[string]*tenantView), queues: p.Queues, other: p.Queues[Every].withDefaults(),
 		overflows: make(map[admission.Scope]Overflow), maxRunning: make(map[admission.Scope]int),
 		downstreams: p.Downstreams, anyDownstream: p.AnyDownstream, adaptive: p.Adaptive, shedding: p.Shedding, load: p.Load, anomalies: p.Anomalies, triggers: p.Triggers, semaphores: p.Semaphores,
@@ -288,7 +272,7 @@ func (c *Compiled) WayFor(tenant, queue string, class admission.Priority) (Limit
 // limitsFor is what the policy itself says.
 func (c *Compiled) limitsFor(tenant, queue string, class admission.Priority) Limits {
 	view := c.viewOf(tenant)
-	limits := Limits{c.global, view.limit, noLimit, noLimit}
+	limits := Limits{c.globalFor(class), view.limit, noLimit, noLimit}
 	if queue == "" {
 		return limits
 	}

@@ -274,3 +274,87 @@ func (p Policy) tierRules(tenant string) (Tier, []string) {
 	}
 	return p.Tiers[name], []string{"tiers", name}
 }
+
+// GlobalReserved is a part of the global limit that only some classes may take, of whatever queue. Jobs and checks of the others, those that name no class
+// among them, are charged to a second bucket as well, which they share: Percent less than the rate and the burst of the global one.
+type GlobalReserved struct {
+	// Classes are those who may take it.
+	Classes []admission.Priority `json:"classes"`
+	// Percent is how many percent of the limit it is, 1 to MaxReservedPercent.
+	Percent int `json:"percent"`
+	// Lend lets others have the rate of it, too, while the global bucket holds that part of its burst. It is of a token bucket alone.
+	Lend bool `json:"lend,omitempty"`
+}
+
+func (r *GlobalReserved) clone() *GlobalReserved {
+	if r == nil {
+		return nil
+	}
+	return &GlobalReserved{slices.Clone(r.Classes), r.Percent, r.Lend}
+}
+
+// validateGlobalReserved checks what is kept of the global limit.
+func (p Policy) validateGlobalReserved(bad *problems) {
+	r := p.GlobalReserved
+	if r == nil {
+		return
+	}
+	const at = "global_reserved"
+	if p.Global.Tokens == 0 {
+		bad.field(at, "(there)", "none without a global limit, which may be disabled")
+	}
+	if n := len(r.Classes); n < 1 || n > admission.MaxClasses {
+		bad.field(at+".classes", strconv.Itoa(n)+" classes", "1 to "+strconv.Itoa(admission.MaxClasses)+" classes")
+	}
+	known := map[string]bool{}
+	for _, class := range admission.DefaultClasses() {
+		known[string(class.Name)] = true
+	}
+	for _, queue := range p.Queues {
+		for _, class := range queue.Classes {
+			known[string(class.Name)] = true
+		}
+	}
+	for i, class := range r.Classes {
+		switch {
+		case !known[string(class)]:
+			bad.field(at+".classes", strconv.Quote(string(class)), "a class of a queue: "+quoteNames(sortedKeys(known)))
+		case slices.Contains(r.Classes[:i], class):
+			bad.field(at+".classes", strconv.Quote(string(class)), "each class once")
+		}
+	}
+	if bad.integer(at+".percent", int64(r.Percent), 1, MaxReservedPercent); r.Percent < 1 || r.Percent > MaxReservedPercent {
+		return
+	}
+	if r.Lend && !p.Global.Window.IsZero() {
+		bad.field(at+".lend", "true", "false where the global limit is one of windows, of which nothing comes in meanwhile")
+	}
+	limit := p.Global.Keeping(r.Percent)
+	limit.Disabled = false
+	if others, kept := limit.Others(); kept && (others.Burst < 1 || others.Tokens < 1) {
+		bad.field(at+".percent", strconv.Itoa(r.Percent), "so many that a token of the global burst is left to others, at least")
+	}
+}
+
+// ClassWords writes names of classes in a row.
+func ClassWords(classes []admission.Priority) string { return strings.Join(texts(classes), ", ") }
+
+// GlobalReserved returns which part of the global limit is kept for which classes; nil where none is.
+func (c *Compiled) GlobalReserved() *GlobalReserved { return c.reserved.clone() }
+
+// from is a limit as it is for those from whom a part of it is kept.
+func (r *GlobalReserved) from(limit admission.Limit) admission.Limit {
+	limit = limit.Keeping(r.Percent)
+	if r.Lend {
+		limit = limit.Lending()
+	}
+	return limit
+}
+
+// globalFor is the global limit as it is for a class; "" is none.
+func (c *Compiled) globalFor(class admission.Priority) admission.Limit {
+	if c.reserved == nil || slices.Contains(c.reserved.Classes, class) {
+		return c.global
+	}
+	return c.reserved.from(c.global)
+}

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"slices"
 	"time"
 
 	"pgregory.net/rapid"
@@ -67,6 +68,7 @@ func drawPolicy(t *rapid.T) Policy {
 		Global:  drawLimit(t),
 		Tiers:   map[string]Tier{StandardTier: {Limit: drawLimit(t), Weights: drawWeights(t)}},
 	}
+	drawGlobalReserved(t, &p)
 	for _, name := range []string{"premium", "basic"} {
 		if rapid.Bool().Draw(t, name) {
 			p.Tiers[name] = Tier{Limit: drawLimit(t), Weights: drawWeights(t)}
@@ -131,6 +133,16 @@ func drawPolicy(t *rapid.T) Policy {
 		p.Rollout = drawRollout(t, &p)
 	}
 	return p.withDefaults()
+}
+
+// drawGlobalReserved draws a part of the global limit that is kept for some of the default classes.
+func drawGlobalReserved(t *rapid.T, p *Policy) {
+	percent := rapid.SampledFrom([]int{0, 1, 50, MaxReservedPercent}).Draw(t, "global reserved")
+	kept := p.Global.Keeping(percent)
+	if others, ok := kept.Others(); ok && others.Burst > 0 && others.Tokens > 0 {
+		p.GlobalReserved = &GlobalReserved{Classes: []admission.Priority{admission.High, admission.Low}[:rapid.IntRange(1, 2).Draw(t, "for")], Percent: percent}
+		p.GlobalReserved.Lend = p.Global.Window.IsZero() && rapid.Bool().Draw(t, "lent")
+	}
 }
 
 // drawReserved draws slots that are kept for some of the four preset classes.
@@ -332,6 +344,12 @@ func orNil[K comparable, V any](m map[K]V) map[K]V {
 func naiveLimits(p Policy, tenant, queue string, class admission.Priority) Limits {
 	p = sideOf(p, tenant)
 	limits := Limits{p.Global, p.Tiers[StandardTier].Limit, noLimit, noLimit}
+	if r := p.GlobalReserved; r != nil && !slices.Contains(r.Classes, class) {
+		limits[0] = limits[0].Keeping(r.Percent)
+		if r.Lend {
+			limits[0] = limits[0].Lending()
+		}
+	}
 	if own, ok := p.Tenants[tenant]; ok {
 		limits[admission.LevelTenant] = p.Tiers[own.Tier].Limit
 		if own.Limit != nil {

@@ -335,3 +335,24 @@ func (r OwnLimits) LongestFill() time.Duration {
 	}
 	return longest
 }
+
+// LeastBurst returns the least burst on the way, above which a cost is refused for good; 0 where nothing is limited. Of the global limit one of several
+// partitions has an even part.
+func (l *Limits) LeastBurst(partitions int) (least admission.Tokens) {
+	for level, limit := range l {
+		if limit.Disabled || limit.Tokens == 0 {
+			continue
+		}
+		burst := cmp.Or(limit.Burst, limit.DefaultBurst())
+		if others, kept := limit.Others(); kept {
+			burst = others.Burst
+		}
+		if admission.Level(level) == admission.LevelGlobal {
+			burst = max(1, burst/admission.Tokens(max(partitions, 1)))
+		}
+		if least == 0 || burst < least {
+			least = burst
+		}
+	}
+	return least
+}

@@ -20,6 +20,8 @@ type Policy struct {
 	Version int64
 	// Global is the limit of the whole deployment; the zero Limit means none, like a Disabled one.
 	Global admission.Limit
+	// GlobalReserved keeps a part of Global for some classes; nil keeps none.
+	GlobalReserved *GlobalReserved
 	// Tiers are named defaults for tenants; nil means those of Default. StandardTier must be among them.
 	Tiers map[string]Tier
 	// Tenants are the tenants that have something of their own, by name.
@@ -293,6 +295,7 @@ func (p Policy) withDefaults() Policy {
 		p.Triggers[name] = t.withDefaults()
 	}
 	p.Shedding, p.Load, p.Rollout = p.Shedding.clone(), p.Load.withDefaults(), p.Rollout.withDefaults()
+	p.GlobalReserved = p.GlobalReserved.clone()
 	p.Anomalies = p.Anomalies.withDefaults()
 	return p
 }

@@ -50,3 +50,73 @@ func TestReservedClassesAreKnownByTheirPlaces(t *testing.T) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }
+
+// TestBadPartsOfTheGlobalLimitHaveOneClearError: as reserves of queues.
+func TestBadPartsOfTheGlobalLimitHaveOneClearError(t *testing.T) {
+	t.Parallel()
+	const limit = `"global":{"tokens":4,"per":"1s"},`
+	for fields, want := range map[string]string{
+		limit + `"global_reserved":{"classes":["high"]}`:                                                                                   `.percent 0: allowed is 1 to 99`,
+		limit + `"global_reserved":{"classes":["high"],"percent":100}`:                                                                     `.percent 100: allowed is 1 to 99`,
+		limit + `"global_reserved":{"classes":["high"],"percent":80}`:                                                                      `.percent 80: allowed is so many that a token of the global burst is left to others, at least`,
+		`"global":{"tokens":4,"per":"1s","enabled":false},"global_reserved":{"classes":["high"],"percent":80}`:                             `.percent 80: allowed is so many that a token of the global burst is left to others, at least`,
+		limit + `"global_reserved":{"classes":["urgent"],"percent":20}`:                                                                    `.classes "urgent": allowed is a class of a queue: "high", "low", "medium"`,
+		limit + `"global_reserved":{"classes":["low","low"],"percent":20}`:                                                                 `.classes "low": allowed is each class once`,
+		limit + `"global_reserved":{"classes":[],"percent":20}`:                                                                            `.classes 0 classes: allowed is 1 to 128 classes`,
+		limit + `"global_reserved":{"classes":["low"],"slots":20}`:                                                                         `.slots (unknown): allowed is one of classes, percent, lend`,
+		`"global":{"tokens":9,"window":"24h","algorithm":"sliding_window"},"global_reserved":{"classes":["low"],"percent":20,"lend":true}`: `.lend true: allowed is false where the global limit is one of windows, of which nothing comes in meanwhile`,
+		`"global_reserved":{"classes":["high"],"percent":20}`:                                                                              ` (there): allowed is none without a global limit, which may be disabled`,
+		`"global":{"enabled":false},"global_reserved":{"classes":["high"],"percent":20}`:                                                   ` (there): allowed is none without a global limit, which may be disabled`,
+	} {
+		_, err := policy.Unmarshal([]byte(`{` + fields + `}`))
+		if err == nil || !errors.Is(err, admission.ErrInvalid) {
+			t.Errorf("%s: %v", fields, err)
+			continue
+		}
+		if got := strings.TrimPrefix(err.Error(), "read policy: "); got != "invalid global_reserved"+want {
+			t.Errorf("%s\n got %s\nwant invalid global_reserved%s", fields, got, want)
+		}
+	}
+}
+
+// TestAPartOfTheGlobalLimitIsKeptFromOthers: from all that are of no class for which it is, those among them that name none.
+func TestAPartOfTheGlobalLimitIsKeptFromOthers(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		`"tokens":1000,"per":"1s","burst":500`,
+		`"tokens":10,"per":"1s","burst":7`,
+		`"algorithm":"fixed_window","tokens":1001,"window":"24h"`,
+		`"algorithm":"sliding_window","tokens":1001,"window":"1h"`,
+	} {
+		p, err := policy.Unmarshal([]byte(`{"global":{` + text + `},"queues":{"sms":{"classes":[{"name":"low","weight":1},{"name":"critical","weight":4}]}},"global_reserved":{"classes":["critical","high"],"percent":25}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := p.Prepare()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, way := range []struct {
+			tenant, queue string
+			class         admission.Priority
+			kept          bool
+		}{{"", "", "", true}, {"acme", "", "", true}, {"acme", "sms", "low", true}, {"acme", "sms", "critical", false}, {"acme", "mail", "high", false}} {
+			limits := c.LimitsFor(way.tenant, way.queue, way.class)
+			others, kept := limits[admission.LevelGlobal].Others()
+			if kept != way.kept {
+				t.Errorf("%+v: %t", way, kept)
+			}
+			if limits[admission.LevelGlobal].Tokens != p.Global.Tokens || limits[admission.LevelGlobal].Burst != p.Global.Burst {
+				t.Errorf("%+v goes by another global limit: %+v", way, limits[admission.LevelGlobal])
+			}
+			if kept {
+				if part := float64(others.Rate()) / float64(p.Global.Rate()); part > 0.75 || part < 0.749 || others.Burst != p.Global.Burst*3/4 {
+					t.Errorf("%s: others have %v of the rate and a burst of %d", text, part, others.Burst)
+				}
+			}
+			if least := limits.LeastBurst(1); kept && least > others.Burst {
+				t.Errorf("%+v: a cost of %d is not refused for good", way, least)
+			}
+		}
+	}
+}

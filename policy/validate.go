@@ -46,6 +46,7 @@ func (p Policy) Validate() error {
 		bad.field("version", strconv.FormatInt(p.Version, 10), "0, the built-in policy, or more")
 	}
 	bad.add(p.Global.Validate(string(admission.Global)))
+	p.validateGlobalReserved(&bad)
 	bad.duration("dedup_window", p.DedupWindow, MinDedupWindow, MaxDedupWindow)
 	if _, ok := p.Tiers[StandardTier]; !ok {
 		bad.field("tiers", quoteNames(sortedKeys(p.Tiers)), `a set with "standard", the tier of a tenant nobody configured: add it`)

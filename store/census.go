@@ -257,3 +257,44 @@ type Anomaly struct {
 	// both others are 0.
 	Usual, Deviation, Score float64
 }
+
+// DayUsage is what one tenant used in one queue in a day. It is a plain value.
+type DayUsage struct {
+	// Day is when it began, at midnight UTC.
+	Day           time.Time
+	Tenant, Queue string
+	Used
+}
+
+// Used is what was used, whole numbers of jobs and of tokens.
+type Used struct {
+	// Jobs are those that entered, redriven ones again; Calls are reservations without a job.
+	Jobs, Calls int64
+	// Reserved is what they reserved. Refunded is what they turned out not to have needed of that, and Added what they have cost beyond it.
+	Reserved, Refunded, Added admission.Tokens
+}
+
+// Committed is what they cost: what was told, and what was reserved where nothing was told, or not yet.
+func (u *Used) Committed() admission.Tokens { return u.Reserved - u.Refunded + u.Added }
+
+// Add adds another one's.
+func (u *Used) Add(other *Used) {
+	u.Jobs, u.Calls = u.Jobs+other.Jobs, u.Calls+other.Calls
+	u.Reserved, u.Refunded, u.Added = u.Reserved+other.Reserved, u.Refunded+other.Refunded, u.Added+other.Added
+}
+
+// UsageQuery asks for the usage of a day.
+type UsageQuery struct {
+	// Day is any time of it.
+	Day time.Time
+	// Tenant and Queue narrow it; empty is all. A queue that is counted among the rest is not found.
+	Tenant, Queue string
+}
+
+// DayOf returns the day of a time, counted from 1970 in UTC.
+func DayOf(at time.Time) int64 { return int64(math.Floor(float64(at.Unix()) / (24 * 60 * 60))) }
+
+// CompareUsage orders usage by day, tenant and queue.
+func CompareUsage(a, b *DayUsage) int {
+	return cmp.Or(a.Day.Compare(b.Day), strings.Compare(a.Tenant, b.Tenant), strings.Compare(a.Queue, b.Queue))
+}

@@ -257,3 +257,17 @@ const (
 	RefusedRetry = time.Second
 	UniquesRetry = time.Minute
 )
+
+// keptWords say of a refusal that it is not the global limit's, but that of those from whom a part of it is kept.
+const keptWords = "what others may take beside the classes of global_reserved"
+
+// KeptDetail is the detail of such a refusal that had another one, or none.
+func KeptDetail(detail string) string {
+	if detail == "" {
+		return keptWords
+	}
+	return keptWords + ", " + detail
+}
+
+// IsKept reports whether a verdict has a KeptDetail.
+func IsKept(v *admission.Verdict) bool { return strings.HasPrefix(v.Detail, keptWords) }

@@ -1,10 +1,8 @@
 package store
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"math"
 	"math/bits"
 	"strconv"
 	"strings"
@@ -20,7 +18,7 @@ type Question struct {
 	Class         admission.Priority
 	// Cost is 1 to headgate.MaxCost tokens.
 	Cost admission.Tokens
-	// Limits apply by level, Disabled below the scope. The global one must be the same for all of a call.
+	// Limits apply by level, Disabled below the scope. The global one must be the same for all of a call, but for what is kept of it.
 	Limits [admission.Levels]admission.Limit
 	// Measured says that the Verdict of a Check is to tell how much the queue is pressed, which the policy has measured.
 	Measured bool
@@ -92,6 +90,8 @@ type Answer struct {
 	Verdict admission.Verdict
 	// Left is what each bucket holds after the call, by level; 0 where the limit is Disabled.
 	Left [admission.Levels]admission.Micro
+	// Others is what the bucket of those holds from whom a part of the global limit is kept, where the question is one of theirs.
+	Others admission.Micro
 	// Shared says that there was no room for the bucket of a dimension's key: the answer is that of the bucket which such keys share, at
 	// LevelTenant.
 	Shared bool
@@ -182,7 +182,7 @@ type Grant struct {
 
 // Account is what changes in the lease of one scope. Amounts are whole tokens, zero or more.
 type Account struct {
-	// Question is the index of one on whose way the scope is, at Level.
+	// Question is the index of one on whose way the scope is, at Level, or LevelOthers.
 	Question int
 	Level    admission.Level
 	// Want is what is asked for beside the Held tokens that are still there. Cap is what all holders together may hold.
@@ -195,6 +195,9 @@ type Account struct {
 	// may have, and half of the burst is left. Back and Owed are of no account.
 	Stock bool
 }
+
+// LevelOthers is where, on the way of those from whom a part of the global limit is kept, their bucket stands. Nothing of it is leased.
+const LevelOthers = admission.Levels
 
 // Granted is the answer to a Grant.
 type Granted struct {
@@ -271,47 +274,6 @@ const (
 	// is kept. It is no name of either.
 	UsageRest = "*"
 )
-
-// DayUsage is what one tenant used in one queue in a day. It is a plain value.
-type DayUsage struct {
-	// Day is when it began, at midnight UTC.
-	Day           time.Time
-	Tenant, Queue string
-	Used
-}
-
-// Used is what was used, whole numbers of jobs and of tokens.
-type Used struct {
-	// Jobs are those that entered, redriven ones again; Calls are reservations without a job.
-	Jobs, Calls int64
-	// Reserved is what they reserved. Refunded is what they turned out not to have needed of that, and Added what they have cost beyond it.
-	Reserved, Refunded, Added admission.Tokens
-}
-
-// Committed is what they cost: what was told, and what was reserved where nothing was told, or not yet.
-func (u *Used) Committed() admission.Tokens { return u.Reserved - u.Refunded + u.Added }
-
-// Add adds another one's.
-func (u *Used) Add(other *Used) {
-	u.Jobs, u.Calls = u.Jobs+other.Jobs, u.Calls+other.Calls
-	u.Reserved, u.Refunded, u.Added = u.Reserved+other.Reserved, u.Refunded+other.Refunded, u.Added+other.Added
-}
-
-// UsageQuery asks for the usage of a day.
-type UsageQuery struct {
-	// Day is any time of it.
-	Day time.Time
-	// Tenant and Queue narrow it; empty is all. A queue that is counted among the rest is not found.
-	Tenant, Queue string
-}
-
-// DayOf returns the day of a time, counted from 1970 in UTC.
-func DayOf(at time.Time) int64 { return int64(math.Floor(float64(at.Unix()) / (24 * 60 * 60))) }
-
-// CompareUsage orders usage by day, tenant and queue.
-func CompareUsage(a, b *DayUsage) int {
-	return cmp.Or(a.Day.Compare(b.Day), strings.Compare(a.Tenant, b.Tenant), strings.Compare(a.Queue, b.Queue))
-}
 
 // Recorded is what was counted in one minute.
 type Recorded struct {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/buckets"
+	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/store"
 )
 
@@ -224,6 +225,9 @@ func (e *Explanation) addBuckets(ctx context.Context, s store.Deployment, scope 
 			}
 			e.add(reason)
 		}
+		if err := in.others(e, &q, &answers[0], now, scales); err != nil {
+			return nil, admission.Verdict{}, err
+		}
 		e.addScales(scales, scope)
 		return in, answers[0].Verdict, nil
 	}
@@ -287,6 +291,38 @@ func (r *rules) bucket(level admission.Level, q *store.Question, answer *store.A
 		}
 	}
 	return reason, nil
+}
+
+// others tells of the bucket of those from whom a part of the global limit is kept, where the question is one of theirs.
+func (r *rules) others(to *Explanation, q *store.Question, answer *store.Answer, now time.Time, scales []store.Scale) error {
+	others, kept := q.Limits[admission.LevelGlobal].Others()
+	if !kept {
+		return nil
+	}
+	rule, err := r.first("", candidate{"global_reserved of the policy", []string{"global_reserved"}})
+	if err != nil {
+		return err
+	}
+	burst := buckets.LimitOf(others).Burst
+	if part := store.PartOf(scales, admission.Global); part < 1 {
+		burst = buckets.LimitOf(others).Scaled(&buckets.Scaling{Part: part}).Burst
+	}
+	reserved := r.compiled.GlobalReserved()
+	reason := Reason{
+		Kind: KindReserved, Binds: answer.Others < buckets.MicroPerToken, Rule: rule, Change: "a lower percent in global_reserved of the policy",
+		Text: fmt.Sprintf("%d%% of global are kept for %s: others have %d of %d tokens left and get %s", reserved.Percent, policy.ClassWords(reserved.Classes),
+			answer.Others.Tokens(), burst.Tokens(), others.Words()),
+	}
+	if reserved.Lend {
+		floor := buckets.MicroOf(q.Limits[admission.LevelGlobal].Burst) - buckets.MicroOf(others.Burst)
+		reason.Text += fmt.Sprintf(", while global holds more than %d", floor.Tokens())
+		reason.Binds = reason.Binds || answer.Left[admission.LevelGlobal] < floor+buckets.MicroPerToken
+	}
+	if store.IsKept(&answer.Verdict) {
+		reason.Until = now.Add(answer.Verdict.RetryAfter)
+	}
+	to.add(reason)
+	return nil
 }
 
 // addGates tells which gates stand before a tenant's jobs.

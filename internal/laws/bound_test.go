@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/buckets"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/store"
@@ -26,7 +27,7 @@ const (
 )
 
 // TestAdmittedCostStaysWithinTheBound asserts L1 under 32 producers at once, each with its own connection, random
-// limits at all four levels and random costs, while the limits change and producers with stale ones reload: at every
+// limits at all four levels, a part of the global one kept for high, and random costs, while the limits change and producers with stale ones reload: at every
 // scope, in every window from one admission to another, cost ≤ the largest burst in force + ∫rate. The times are those
 // at which the script says it decided, and each lies between the times of its call.
 func TestAdmittedCostStaysWithinTheBound(t *testing.T) {
@@ -44,6 +45,7 @@ type crowd struct {
 	classes []admission.Class
 	raising bool
 	fixed   bool // The policy does not change.
+	kept    int  // How many percent of the global limit are kept for high.
 	mu      struct {
 		sync.Mutex
 		calls int
@@ -77,7 +79,7 @@ func newCrowd(t *testing.T) *crowd {
 	c.check(err)
 	c.mu.eras = []era{{compiled: compiled}}
 	c.mu.sent = map[admission.Key]entrance{}
-	c.raising = c.chance(2)
+	c.raising, c.kept = c.chance(2), choose(c.site, 20, 50, 80)
 	return c
 }
 
@@ -97,6 +99,9 @@ func (c *crowd) change() error {
 	p.Tenants = map[string]policy.Tenant{}
 	p.QueueLimits, p.PriorityLimits = map[admission.Scope]admission.Limit{}, map[admission.Scope]admission.Limit{}
 	p.Global = c.limit(now.compiled.LimitsFor("ann", "mail", admission.High)[admission.LevelGlobal], 8000)
+	if c.kept > 0 && enabled(p.Global) {
+		p.GlobalReserved = &policy.GlobalReserved{Classes: []admission.Priority{admission.High}, Percent: c.kept}
+	}
 	for _, tenant := range crowdTenants {
 		limit := c.limit(now.compiled.LimitsFor(tenant, "mail", admission.High)[admission.LevelTenant], 2400)
 		p.Tenants[tenant] = policy.Tenant{Limit: &limit}
@@ -297,6 +302,9 @@ func (c *crowd) compare() {
 			scope := admission.ScopeAt(level, a.job.Tenant, a.job.Queue, a.job.Priority)
 			scopes[scope], levels[scope] = append(scopes[scope], a), level
 		}
+		if a.job.Priority != admission.High {
+			scopes[buckets.Others], levels[buckets.Others] = append(scopes[buckets.Others], a), store.LevelOthers
+		}
 	}
 	n := len(scopes[admission.Global])
 	c.Logf("%d jobs were admitted", n)
@@ -317,7 +325,12 @@ func (c *crowd) compareScope(scope admission.Scope, level admission.Level, admis
 	c.Helper()
 	limitOf := func(version int64) admission.Limit {
 		j := admissions[0].job
-		return c.mu.eras[version].compiled.LimitsFor(j.Tenant, j.Queue, j.Priority)[level]
+		limits := c.mu.eras[version].compiled.LimitsFor(j.Tenant, j.Queue, j.Priority)
+		if level == store.LevelOthers {
+			others, _ := limits[admission.LevelGlobal].Others()
+			return others
+		}
+		return limits[level]
 	}
 	for first, start := range admissions {
 		version, at := start.version, start.at

@@ -11,7 +11,6 @@ import (
 	"github.com/headgate/headgate/buckets"
 	"github.com/headgate/headgate/internal/memory/internal/bank"
 	"github.com/headgate/headgate/internal/memory/internal/counts"
-	"github.com/headgate/headgate/internal/memory/internal/names"
 	"github.com/headgate/headgate/store"
 )
 
@@ -44,6 +43,10 @@ func (m *model) check(now, version int64, peek bool, questions []store.Question,
 	for i := range questions {
 		q := &questions[i]
 		for _, step := range c.WayOf(q) {
+			if step.Scope == buckets.Others {
+				answers[i].Others, _ = c.LevelOf(step)
+				continue
+			}
 			answers[i].Left[step.Scope.Level()], _ = c.LevelOf(step)
 			answers[i].Shared = q.OfDimension() && step.Scope.Level() == admission.LevelTenant
 		}
@@ -147,6 +150,9 @@ func (m *model) commit(now int64, id string, receipt *store.Taken, actual admiss
 		return store.Refunded
 	}
 	c.TrueUp(c.WayOf(q), reserved, actual, buckets.Span(elapsed), func(step buckets.LevelLimit) buckets.Micro {
+		if step.Scope == buckets.Others { // Nobody notes what was left in it.
+			return 0
+		}
 		// What came in since may have found the bucket full had the tokens not been taken. Then it is not owed.
 		return step.Limit.Burst - buckets.Micro(receipt.Left[step.Scope.Level()]) - step.Limit.Came(buckets.Span(elapsed)) - since
 	})
@@ -183,6 +189,7 @@ func (m *model) reserve(now, version int64, id string, q store.Question) (answer
 	}
 	answers := [1]store.Answer{}
 	granted, at, err := m.check(now, version, false, []store.Question{q}, answers[:])
+	answers[0].Others = 0
 	if !granted || err != nil {
 		return answers[0], taken, err
 	}
@@ -233,7 +240,12 @@ func (p *Partition) ResetBucket(_ context.Context, tenant, queue string, class a
 	}
 	p.write(func(m *model, now int64) {
 		m.bank.Forget(m.over(now))
-		if was = m.bank.Remove(scope); was {
+		if scope == admission.Global {
+			was = m.bank.RemoveGlobal()
+		} else {
+			was = m.bank.Remove(scope)
+		}
+		if was {
 			m.advance(now)
 			m.record(now, by, store.AuditResetBucket, string(scope), 0, 0)
 		}
@@ -264,7 +276,7 @@ func (p *Partition) Shadow(_ context.Context, version int64, id string, question
 		}
 		if m.shadow.counts.ID != id {
 			m.shadow.counts = store.ShadowCounts{ID: id, Since: time.UnixMicro(now)}
-			m.shadow.bank.Remove(admission.Global)
+			m.shadow.bank.RemoveGlobal()
 		}
 		counts, c, of := &m.shadow.counts, m.charging(&m.shadow.bank, now), strings.ReplaceAll(id, ":", "\n")+"\n"
 		for i := range questions {
@@ -369,80 +381,4 @@ func (p *Partition) Grant(_ context.Context, g *store.Grant) (granted store.Gran
 		}
 	})
 	return granted, err
-}
-
-// semaphore runs a call of a semaphore, by the clock that a step of the time does not move.
-func (p *Partition) semaphore(name, token string, do func(m *model, c *names.Call, now int64)) error {
-	if err := store.ValidateSemaphore(name); err != nil {
-		return err
-	}
-	p.write(func(m *model, now int64) {
-		m.advance(now)
-		c := m.semaphores.Call(name, token, m.window, m.version)
-		do(m, c, now)
-		c.Close()
-	})
-	return nil
-}
-
-// Acquire leases permits, as store.Semaphores.Acquire.
-func (p *Partition) Acquire(_ context.Context, ask store.Acquire) (permit store.Permit, err error) {
-	if err := ask.Validate(); err != nil {
-		return permit, err
-	}
-	p.write(func(m *model, now int64) {
-		if ask.Version != m.version {
-			err = store.ErrStale
-			return
-		}
-		m.advance(now)
-		c := m.semaphores.Call(ask.Name, ask.Token, m.window, m.version)
-		permit = c.Acquire(&ask)
-		permit.Expires = expiry(&permit, now)
-		c.Close()
-	})
-	return permit, err
-}
-
-// Extend has a lease end later, as store.Semaphores.Extend.
-func (p *Partition) Extend(_ context.Context, name, token string, lease time.Duration) (permit store.Permit, err error) {
-	if err := store.ValidateSemaphoreLease(lease); err != nil {
-		return permit, err
-	}
-	bad := p.semaphore(name, token, func(_ *model, c *names.Call, now int64) {
-		permit, err = c.Extend(lease)
-		permit.Expires = expiry(&permit, now)
-	})
-	if bad != nil {
-		err = bad
-	}
-	return permit, err
-}
-
-// Release gives permits back, as store.Semaphores.Release.
-func (p *Partition) Release(_ context.Context, name, token string) (err error) {
-	if bad := p.semaphore(name, token, func(_ *model, c *names.Call, _ int64) { err = c.Release() }); bad != nil {
-		return bad
-	}
-	return err
-}
-
-// Semaphore returns what one holds, as store.Semaphores.Semaphore.
-func (p *Partition) Semaphore(_ context.Context, name string) (state store.SemaphoreState, err error) {
-	err = p.semaphore(name, "", func(_ *model, c *names.Call, _ int64) { state = c.State() })
-	return state, err
-}
-
-// SemaphoreNames returns the semaphores in use.
-func (p *Partition) SemaphoreNames(context.Context) (all []string, err error) {
-	p.read(func(m *model, _ int64) { all = m.semaphores.Names() })
-	return all, nil
-}
-
-// expiry is when the lease of a permit ends, by the time of the store.
-func expiry(permit *store.Permit, now int64) (at time.Time) {
-	if permit.Granted() {
-		at = time.UnixMicro(now).Add(permit.Left)
-	}
-	return at
 }

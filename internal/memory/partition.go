@@ -14,6 +14,7 @@ import (
 	"github.com/headgate/headgate/buckets"
 	"github.com/headgate/headgate/fairqueue"
 	"github.com/headgate/headgate/internal/memory/internal/bank"
+	"github.com/headgate/headgate/internal/memory/internal/names"
 	"github.com/headgate/headgate/store"
 )
 
@@ -307,4 +308,80 @@ func (p *Partition) CountRecords(context.Context) (n int64, err error) {
 func (p *Partition) Usage(_ context.Context, q store.UsageQuery) (all []store.DayUsage, err error) {
 	p.read(func(m *model, _ int64) { all = m.usage.Of(&q) })
 	return all, nil
+}
+
+// semaphore runs a call of a semaphore, by the clock that a step of the time does not move.
+func (p *Partition) semaphore(name, token string, do func(m *model, c *names.Call, now int64)) error {
+	if err := store.ValidateSemaphore(name); err != nil {
+		return err
+	}
+	p.write(func(m *model, now int64) {
+		m.advance(now)
+		c := m.semaphores.Call(name, token, m.window, m.version)
+		do(m, c, now)
+		c.Close()
+	})
+	return nil
+}
+
+// Acquire leases permits, as store.Semaphores.Acquire.
+func (p *Partition) Acquire(_ context.Context, ask store.Acquire) (permit store.Permit, err error) {
+	if err := ask.Validate(); err != nil {
+		return permit, err
+	}
+	p.write(func(m *model, now int64) {
+		if ask.Version != m.version {
+			err = store.ErrStale
+			return
+		}
+		m.advance(now)
+		c := m.semaphores.Call(ask.Name, ask.Token, m.window, m.version)
+		permit = c.Acquire(&ask)
+		permit.Expires = expiry(&permit, now)
+		c.Close()
+	})
+	return permit, err
+}
+
+// Extend has a lease end later, as store.Semaphores.Extend.
+func (p *Partition) Extend(_ context.Context, name, token string, lease time.Duration) (permit store.Permit, err error) {
+	if err := store.ValidateSemaphoreLease(lease); err != nil {
+		return permit, err
+	}
+	bad := p.semaphore(name, token, func(_ *model, c *names.Call, now int64) {
+		permit, err = c.Extend(lease)
+		permit.Expires = expiry(&permit, now)
+	})
+	if bad != nil {
+		err = bad
+	}
+	return permit, err
+}
+
+// Release gives permits back, as store.Semaphores.Release.
+func (p *Partition) Release(_ context.Context, name, token string) (err error) {
+	if bad := p.semaphore(name, token, func(_ *model, c *names.Call, _ int64) { err = c.Release() }); bad != nil {
+		return bad
+	}
+	return err
+}
+
+// Semaphore returns what one holds, as store.Semaphores.Semaphore.
+func (p *Partition) Semaphore(_ context.Context, name string) (state store.SemaphoreState, err error) {
+	err = p.semaphore(name, "", func(_ *model, c *names.Call, _ int64) { state = c.State() })
+	return state, err
+}
+
+// SemaphoreNames returns the semaphores in use.
+func (p *Partition) SemaphoreNames(context.Context) (all []string, err error) {
+	p.read(func(m *model, _ int64) { all = m.semaphores.Names() })
+	return all, nil
+}
+
+// expiry is when the lease of a permit ends, by the time of the store.
+func expiry(permit *store.Permit, now int64) (at time.Time) {
+	if permit.Granted() {
+		at = time.UnixMicro(now).Add(permit.Left)
+	}
+	return at
 }

@@ -63,7 +63,7 @@ var crowdLimits = [admission.Levels]admission.Limit{
 func tokensLeft(ctx context.Context, t *testing.T, s store.Deployment) (sum float64) {
 	t.Helper()
 	for _, part := range partsOf(inRedis(s)) {
-		b, found, err := part.globalBucket(ctx)
+		b, found, err := part.globalBucket(ctx, "gb")
 		check(t, err)
 		if !found {
 			b.level = 1e12 / float64(len(s.Partitions()))

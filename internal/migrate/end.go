@@ -193,14 +193,23 @@ func parseGlobal(text string) (b globalBucket, err error) {
 	return b, nil
 }
 
-// divideGlobal divides the tokens of the global limit that there are by the new number of partitions. In place it writes over what
-// it has read, so what each is to have is noted before.
+// divideGlobal divides the tokens of the global limit that there are by the new number of partitions, and those that others have beside what is kept
+// of it.
 func (m *Migration) divideGlobal(ctx context.Context) error {
-	noted, first := carriedField+m.id+":global", m.to[0]
+	if err := m.divideBucket(ctx, "gb", "global"); err != nil {
+		return err
+	}
+	return m.divideBucket(ctx, "gbo", "others")
+}
+
+// divideBucket divides a bucket of the global limit, by its field. In place it writes over what it has read, so what each is to have is noted before, under
+// a name of its own.
+func (m *Migration) divideBucket(ctx context.Context, field, name string) error {
+	noted, first := carriedField+m.id+":"+name, m.to[0]
 	text, err := redisconn.Client(first.conn).HGet(ctx, first.conn.Partition.State(), noted).Result()
 	if redisconn.IsNil(err) {
 		var each globalBucket
-		if each, err = m.eachGlobal(ctx); err != nil {
+		if each, err = m.eachGlobal(ctx, field); err != nil {
 			return err
 		}
 		if text, err = each.text(); err != nil {
@@ -224,7 +233,7 @@ func (m *Migration) divideGlobal(ctx context.Context) error {
 		return nil
 	}
 	for _, part := range m.to {
-		if err := part.putGlobal(ctx, each); err != nil {
+		if err := part.putGlobal(ctx, field, each); err != nil {
 			return err
 		}
 	}
@@ -232,12 +241,12 @@ func (m *Migration) divideGlobal(ctx context.Context) error {
 }
 
 // eachGlobal returns what each partition is to have of the global limit; none where all are full, or there is none.
-func (m *Migration) eachGlobal(ctx context.Context) (each globalBucket, err error) {
+func (m *Migration) eachGlobal(ctx context.Context, field string) (each globalBucket, err error) {
 	var sum globalBucket
 	var sliding []buckets.Bucket
 	found := 0.0
 	for _, part := range m.from[:m.before] {
-		b, ok, err := part.globalBucket(ctx)
+		b, ok, err := part.globalBucket(ctx, field)
 		if err != nil {
 			return each, err
 		}
@@ -260,9 +269,9 @@ func (m *Migration) eachGlobal(ctx context.Context) (each globalBucket, err erro
 	return each, nil
 }
 
-// globalBucket reads the global bucket as it stands now.
-func (p *partition) globalBucket(ctx context.Context) (b globalBucket, found bool, err error) {
-	text, err := redisconn.Client(p.conn).HGet(ctx, p.conn.Partition.State(), "gb").Result()
+// globalBucket reads a bucket of the global limit as it stands now.
+func (p *partition) globalBucket(ctx context.Context, field string) (b globalBucket, found bool, err error) {
+	text, err := redisconn.Client(p.conn).HGet(ctx, p.conn.Partition.State(), field).Result()
 	if redisconn.IsNil(err) || err == nil && text == "" {
 		return b, false, nil
 	}
@@ -290,7 +299,7 @@ func (p *partition) globalBucket(ctx context.Context) (b globalBucket, found boo
 	return b, true, nil
 }
 
-func (p *partition) putGlobal(ctx context.Context, b globalBucket) error {
+func (p *partition) putGlobal(ctx context.Context, field string, b globalBucket) error {
 	clock, err := p.bucketClock(ctx)
 	if err != nil {
 		return err
@@ -307,7 +316,7 @@ func (p *partition) putGlobal(ctx context.Context, b globalBucket) error {
 		}
 		text = string(packed)
 	}
-	if err := redisconn.Client(p.conn).HSet(ctx, p.conn.Partition.State(), "gb", text).Err(); err != nil {
+	if err := redisconn.Client(p.conn).HSet(ctx, p.conn.Partition.State(), field, text).Err(); err != nil {
 		return fmt.Errorf("write global bucket: %w", redisconn.Unread(err))
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
@@ -47,8 +48,8 @@ func TestAMigrationForgetsSharesOfTheGlobalRate(t *testing.T) {
 	}
 }
 
-// TestAMigrationDividesTheWindowOfTheGlobalLimit: what is left of it goes to the partitions that there are then, and all of them together admit
-// that and no more.
+// TestAMigrationDividesTheWindowOfTheGlobalLimit: what is left of it, and of what others have beside what is kept of it, goes to the partitions that
+// there are then, and all of them together admit that and no more.
 func TestAMigrationDividesTheWindowOfTheGlobalLimit(t *testing.T) {
 	t.Parallel()
 	fixed, err := admission.FixedWindow(60, "month", "", "Europe/Berlin")
@@ -57,7 +58,7 @@ func TestAMigrationDividesTheWindowOfTheGlobalLimit(t *testing.T) {
 	check(t, err)
 	log, err := admission.SlidingLog(60, "744h")
 	check(t, err)
-	for name, quota := range map[string]admission.Limit{"fixed_window": fixed, "sliding_window": sliding, "sliding_log": log} {
+	for name, quota := range map[string]admission.Limit{"fixed_window": fixed, "sliding_window": sliding, "sliding_log": log, "token_bucket": {Tokens: 1, Per: 744 * time.Hour, Burst: 60}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			windowIsDivided(t, quota)
@@ -71,7 +72,8 @@ func windowIsDivided(t *testing.T, quota admission.Limit) {
 	prefix := redistest.Prefix(t)
 	s, err := redisstore.Open(t.Context(), client, redisstore.Config{Prefix: prefix, Partitions: 3})
 	check(t, err)
-	take := func(most int) (admitted int) {
+	others := quota.Keeping(50)
+	take := func(quota admission.Limit, most int) (admitted int) {
 		t.Helper()
 		for i := 0; i < 400 && admitted < most; i++ {
 			q := store.Question{Tenant: fmt.Sprintf("t%d", i%40), Cost: 1, Limits: [admission.Levels]admission.Limit{quota, {Disabled: true}, {Disabled: true}, {Disabled: true}}}
@@ -83,14 +85,18 @@ func windowIsDivided(t *testing.T, quota admission.Limit) {
 		}
 		return admitted
 	}
-	before := take(25)
+	before := take(others, 25)
 	m, err := migration(t.Context(), client, client, prefix, 2)
 	check(t, err)
 	_, err = m.Run(t.Context())
 	check(t, err)
 	s, err = redisstore.Open(t.Context(), client, redisstore.Config{Prefix: prefix, Partitions: 2})
 	check(t, err)
-	if after := take(400); before+after > 60 || before+after < 58 { // A part of a token in each partition is nobody's.
-		t.Errorf("%d were admitted before and %d behind it, of 60", before, after)
+	after := take(others, 400)
+	if before+after > 30 || before+after < 27 { // A part of a token in each partition is nobody's.
+		t.Errorf("%d of others were admitted before and %d behind it, of 30", before, after)
+	}
+	if all := before + after + take(quota, 400); all > 60 || all < 58 {
+		t.Errorf("%d were admitted of 60", all)
 	}
 }

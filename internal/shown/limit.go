@@ -67,6 +67,18 @@ type LimitConfig struct {
 	Recorded bool `json:"recorded,omitempty"`
 	// Shares is what each of several partitions has of the tokens of the global limit in force.
 	Shares []float64 `json:"shares,omitempty"`
+	// Reserved is what is kept of the global limit for some classes, if anything is.
+	Reserved *LimitReserved `json:"reserved,omitempty"`
+}
+
+// LimitReserved is a part of a limit that is kept for some classes.
+type LimitReserved struct {
+	Classes []admission.Priority `json:"classes"`
+	Percent int                  `json:"percent"`
+	// Lend says that others leave that part of the burst, and may have all that comes in beyond it.
+	Lend bool `json:"lend,omitempty"`
+	// Others is what those of no such class have together.
+	Others *Limit `json:"others"`
 }
 
 // ReadLimitConfig shows the limit of a scope, by the policy in force, and its shares. A bad scope is a *headgate.FieldError.
@@ -121,6 +133,10 @@ func LimitConfigOf(current policy.Policy, compiled *policy.Compiled, scope admis
 	}
 	if limit := compiled.LimitsFor(tenant, queue, class)[scope.Level()]; !limit.Disabled {
 		v.InForce = limitOf(&limit)
+		if others, kept := limit.Others(); kept {
+			reserved := compiled.GlobalReserved()
+			v.Reserved = &LimitReserved{reserved.Classes, reserved.Percent, reserved.Lend, limitOf(&others)}
+		}
 	}
 	return v, nil
 }

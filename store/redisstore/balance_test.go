@@ -45,7 +45,7 @@ func TestSharesNeverExceedTheWhole(t *testing.T) {
 		}
 	})
 	t.Log(reached)
-	for _, what := range []string{"died", "answer lost", "late", "moved", "cap full", "rate spent", "refused", "edit died", "stepped", "no share"} {
+	for _, what := range []string{"died", "answer lost", "late", "moved", "cap full", "rate spent", "refused", "kept", "edit died", "stepped", "no share"} {
 		if reached[what] == 0 {
 			t.Errorf("never reached: %s", what)
 		}
@@ -72,7 +72,8 @@ type divided struct {
 	// cap is what the policy allows, and allowed the most of those since the last edit was done, or what was in force then.
 	cap, allowed int
 	held         [][]store.Lease
-	sent, passed bound // of the dispatch rate, and of the global limit
+	// sent is of the dispatch rate, passed of the global limit, and others of what those have of that from whom a part of it is kept.
+	sent, passed, others bound
 }
 
 // bound is a token bucket over all partitions. extra are the tokens that clocks have brought that stepped forward.
@@ -123,7 +124,9 @@ func newDivided(t *testing.T, rt *rapid.T, clients [dividedProcesses]*redis.Clie
 	}
 	rate := admission.PerSecond(admission.Tokens(rapid.IntRange(1, 12).Draw(rt, "rate"))).WithBurst(admission.Tokens(rapid.IntRange(parts, 12).Draw(rt, "burst")))
 	d.sent = newBound(rate, d.now)
-	d.passed = newBound(admission.PerSecond(4*rate.Tokens).WithBurst(2*rate.Burst), d.now)
+	d.passed = newBound(admission.PerSecond(4*rate.Tokens).WithBurst(2*rate.Burst).Keeping(40), d.now)
+	others, _ := d.passed.limit.Others()
+	d.others = newBound(others, d.now)
 	return d
 }
 
@@ -226,7 +229,7 @@ func (d *divided) step(p int) {
 	d.offsets[p] += by
 	d.advance(0)
 	if by > 0 {
-		for _, b := range []*bound{&d.sent, &d.passed} {
+		for _, b := range []*bound{&d.sent, &d.passed, &d.others} {
 			b.extra += float64(b.limit.Burst)/float64(len(d.tenants)) + 1 // A part in whole tokens may be that much larger.
 		}
 	}
@@ -245,14 +248,27 @@ func (d *divided) admit(p int) {
 			j.Downstream = "api"
 		}
 		jobs[i] = store.Candidate{Job: &j, Class: 1, Limits: &[admission.Levels]admission.Limit{d.passed.limit}}
+		if d.draw(2, "kept for it") == 0 { // What is kept goes by the class: jobs of one have one path.
+			j.Priority, jobs[i].Class, jobs[i].Limits[admission.LevelGlobal] = admission.High, 0, d.passed.limit.Keeping(0)
+		}
 	}
 	verdicts, err := part.Admit(d.t.Context(), version, jobs)
 	check(d.t, err)
-	for _, v := range verdicts {
+	for i, v := range verdicts {
 		if v.Decision != admission.Admitted {
-			d.reached["refused"]++
-		} else if over := d.passed.take(d.now, 1); over < -1e-3 {
+			if d.reached["refused"]++; store.IsKept(&v) {
+				d.reached["kept"]++
+			}
+			continue
+		}
+		if over := d.passed.take(d.now, 1); over < -1e-3 {
 			d.rt.Fatalf("%g more were admitted than the limit %+v has let in", -over, d.passed.limit)
+		}
+		if _, other := jobs[i].Limits[admission.LevelGlobal].Others(); !other {
+			continue
+		}
+		if over := d.others.take(d.now, 1); over < -1e-3 {
+			d.rt.Fatalf("%g more of others were admitted than %+v has let in", -over, d.others.limit)
 		}
 	}
 }

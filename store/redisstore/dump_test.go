@@ -401,8 +401,10 @@ func (d *redisDump) buckets() {
 		check(d.tb, err)
 		return text
 	}
-	if stored, ok := d.state["gb"]; ok {
-		d.add("bucket global %s", text(stored))
+	for field, scope := range map[string]admission.Scope{"gb": admission.Global, "gbo": buckets.Others} {
+		if stored, ok := d.state[field]; ok {
+			d.add("bucket %s %s", scope, text(stored))
+		}
 	}
 	for key := range d.keys {
 		tenant, ok := strings.CutPrefix(key, "b:")

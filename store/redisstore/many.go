@@ -176,20 +176,27 @@ func (d *many) askAnywhere(ctx context.Context, version int64, peek bool, questi
 	if err != nil {
 		return limits.Asked{}, err
 	}
-	most, sum := 0, all[0].Answers[0].Left[admission.LevelGlobal]
-	for i := 1; i < len(all); i++ {
-		left := all[i].Answers[0].Left[admission.LevelGlobal]
-		sum += left
-		if left > all[most].Answers[0].Left[admission.LevelGlobal] {
+	_, kept := questions[0].Limits[admission.LevelGlobal].Others()
+	holds := func(a *store.Answer) admission.Micro {
+		if kept {
+			return min(a.Left[admission.LevelGlobal], a.Others)
+		}
+		return a.Left[admission.LevelGlobal]
+	}
+	most, sum, others := 0, admission.Micro(0), admission.Micro(0)
+	for i := range all {
+		a := &all[i].Answers[0]
+		sum, others = sum+a.Left[admission.LevelGlobal], others+a.Others
+		if holds(a) > holds(&all[most].Answers[0]) {
 			most = i
 		}
 	}
-	elsewhere := sum - all[most].Answers[0].Left[admission.LevelGlobal]
 	got := all[most]
+	sum, others = sum-got.Answers[0].Left[admission.LevelGlobal], others-got.Answers[0].Others
 	if !peek {
 		got, err = d.parts[most].Ask(ctx, version, false, questions)
 	}
-	got.Elsewhere = elsewhere
+	got.Elsewhere, got.OthersElsewhere = sum, others
 	return got, err
 }
 

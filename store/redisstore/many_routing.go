@@ -116,6 +116,7 @@ func (d *many) Check(ctx context.Context, version int64, peek bool, questions []
 	got, err := d.ask(ctx, version, peek, questions)
 	for i := range got.Answers {
 		got.Answers[i].Left[admission.LevelGlobal] += got.Elsewhere
+		got.Answers[i].Others += got.OthersElsewhere
 	}
 	return got.Granted, got.Answers, err
 }

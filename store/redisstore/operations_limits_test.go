@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/buckets"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/store"
@@ -295,6 +296,10 @@ func (w *walk) grantOnce(questions []store.Question) {
 			accounted[scope] = true
 			g.Accounts = append(g.Accounts, w.account(i, level))
 		}
+		if _, kept := q.Limits[admission.LevelGlobal].Others(); kept && !q.OfDimension() && !accounted[buckets.Others] && w.number("owes", 0, 2) == 0 {
+			accounted[buckets.Others] = true
+			g.Accounts = append(g.Accounts, store.Account{Question: i, Level: store.LevelOthers, Owed: admission.Tokens(w.number("owed", 0, walkMostAmount))})
+		}
 	}
 	w.resend = func() {
 		w.replied(fmt.Sprintf("grant %+v", g), func(s store.Partition) redistest.Reply { return redistest.Replied(s.Grant(w.ctx, &g)) })
@@ -338,8 +343,16 @@ func (w *walk) drawLimits() {
 			w.limits[i][level] = w.drawLimit()
 		}
 	}
-	for i := range w.limits { // one global limit a call
-		w.limits[i][admission.LevelGlobal] = w.limits[0][admission.LevelGlobal]
+	global, percent := w.limits[0][admission.LevelGlobal], pick(w, "kept", []int{0, 0, 25, 60})
+	kept := global.Keeping(percent)
+	if global.Window.IsZero() && w.number("lent", 0, 1) > 0 {
+		kept = kept.Lending()
+	}
+	if others, _ := kept.Others(); others.Tokens == 0 || others.Burst == 0 {
+		kept = global
+	}
+	for i := range w.limits { // one global limit a call, of which a part is kept from some
+		w.limits[i][admission.LevelGlobal] = pick(w, "kept from", []admission.Limit{kept, kept, global})
 	}
 }
 

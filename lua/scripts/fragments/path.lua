@@ -10,13 +10,15 @@
 --           place of the tenant, its key in that of the queue, and in that of the class' name '' for a key that always has its bucket, else a byte, how
 --           many buckets its shard may have, and '+' and the shard. Its limit is that of the queue, and of the tenant for the bucket that others share
 --   limits  '<dddddd': of tenant, queue and priority, rate (0 for no bucket, below zero of windows) and burst; then the windows of those
---           that have any (bucket.lua)
+--           that have any (bucket.lua). Where a part of the global limit is kept from a path, its limits are 128 more in number, and the last text has what
+--           those from whom it is kept may take of it together, in the place of a tenant, and 1 in that of a queue's rate where that is lent to them
 -- What a call has of these is in tables that outlast it, to be written over by the next: that takes a third of what new ones take. Nobody reads
 -- beyond what its call has written, which call.owners and call.rows count.
 -- OWNERS are the tenants of a call that have buckets: name, key, the first of the buckets, when the key ends, how many fields it has (false
 -- for unknown), the version of the record that its limits come from (false for unknown), and when its limits last changed; of a dimension's shard how
--- many buckets it may have (false elsewhere), how many are new in the call, and until when it is not swept again. PATHS are its paths: the buckets by level, false for none, tenant, queue, class from 1.
-local OWNERS, PATHS = {}, {}
+-- many buckets it may have (false elsewhere), how many are new in the call, and until when it is not swept again. PATHS are its paths: the buckets by level, false for none, at OTHERS that of those from whom a part of
+-- the global limit is kept; tenant, queue, class from 1. call.levels is the last of these that any path of the call has.
+local OWNERS, PATHS, OTHERS = {}, {}, 4
 -- The columns of buckets, by row: field, tenant (false for the global one), limit, what there is at call.filled_to, whether it is
 -- stored, whether it is to be; the next of the same tenant; the windows of those whose rate is below zero, which are theirs in the place of a
 -- rate. Of sliding ones the stamp is what slide_read returns.
@@ -29,7 +31,7 @@ local bucket_scales, whole_rates, whole_bursts = {}, {}, {}
 function reset.path()
   call.filled_to, call.paths, call.charged, call.owners, call.rows, call.measured = false, PATHS, {}, 0, 0, false
   call.calendar, call.global_window, call.scales, call.changed_at, call.recorded = false, nil, false, false, false
-  call.global_row, call.entered = false, false
+  call.global_row, call.entered, call.levels, call.others, call.others_row, call.floor = false, false, 3, false, false, 0
 end
 
 -- less_scale returns the scale of two that leaves less, of equals the one that ends later; nil is none.
@@ -153,6 +155,8 @@ local function paths_read(at)
   call.recorded = #head > records_at
   for i = 1, count do
     local class, from, number = byte(head, HEAD_SIZE + 3 * i - 2, HEAD_SIZE + 3 * i)
+    local kept_from = number > 127
+    if kept_from then number, call.levels, call.others = number - 128, OTHERS, limits[n] end
     local tenant, queue, l = argv[at], argv[at + 1], limits[number]
     local beside, t, p = class == DIMENSION, nil, PATHS[i]
     if not p then
@@ -180,6 +184,7 @@ local function paths_read(at)
     if l.windows then
       for level, w in pairs(l.windows) do bucket_windows[p[level]] = w end
     end
+    p[OTHERS] = kept_from
     p[0], p.tenant, p.queue, p.class, p.owner, p.beside, p.kept, p.from, p.over, p.doomed, p.runnable = false, tenant, queue, class + 1, t, beside, not beside and kept, false, false, false, nil
     if from > 0 then
       p.over = from > 15 and floor(from / 16)
@@ -234,12 +239,12 @@ local function question_at(questions, at)
   return PATHS[path], tokens * 1000000
 end
 
--- global_read reads the global bucket. Fragment share has the multiple of its rate; windows stay divided evenly.
-local function global_read(changed_at, now)
-  local rate, burst, stored = call.global_rate, call.global_burst, state_get(call.global_bucket)
+-- shared_read reads a bucket of all. Fragment share has the multiple of its rate; windows stay divided evenly.
+local function shared_read(field, rate, burst, window, changed_at, now)
+  local stored = state_get(field)
   if rate > 0 then rate = rate * (state_get('gm') or 1) end
   local b = row_new(false, false, '', rate, burst)
-  bucket_absent[b], bucket_windows[b] = false, call.global_window
+  bucket_absent[b], bucket_windows[b] = false, window
   if call.scales then
     row_scale(b, 'global', 'l:global')
     rate, burst = bucket_rates[b], bucket_bursts[b]
@@ -247,11 +252,26 @@ local function global_read(changed_at, now)
   if rate > 0 then
     bucket_levels[b], bucket_stamps[b] = bucket_settle(stored, rate, burst, changed_at, now)
   else
-    bucket_levels[b], bucket_stamps[b] = window_settle(stored, call.global_window, burst, changed_at, now, call.calendar)
+    bucket_levels[b], bucket_stamps[b] = window_settle(stored, window, burst, changed_at, now, call.calendar)
   end
+  return b
+end
+
+-- global_read reads the global bucket, and that of those from whom a part of it is kept, which is the field with an o behind it.
+local function global_read(changed_at, now)
+  local b = shared_read(call.global_bucket, call.global_rate, call.global_burst, call.global_window, changed_at, now)
   for i = 1, call.path_count do PATHS[i][0] = not PATHS[i].beside and b end
   call.global_row = b
+  local l = call.others
+  if not l then return end
+  b = shared_read(call.global_bucket .. 'o', l[1], l[2], l.windows and l.windows[1], changed_at, now)
+  for i = 1, call.path_count do PATHS[i][OTHERS] = PATHS[i][OTHERS] and b end
+  call.others_row = b
+  if l[3] then call.floor = bucket_bursts[call.global_row] - bucket_bursts[b] end
 end
+
+-- floor_of is what a job of a path has to leave in its bucket at a level: what is kept of the global limit from those to whom it is lent.
+local function floor_of(path, level) return level == 0 and call.floor > 0 and path[OTHERS] and call.floor or 0 end
 
 -- full_fields returns those of a tenant's buckets that are full again, at most so many, and none of those that are kept. A bucket from before the
 -- latest policy is not known to be: its full time was counted at a rate that may have been faster.
@@ -416,9 +436,17 @@ local function row_wait(b, cost)
   return window_wait(level, stamp, bucket_windows[b], bucket_bursts[b], cost, call.calendar)
 end
 
--- limited_line is the refusal of a bucket that holds too little; of one that is scaled to which part, in millionths, and until when follows.
-local function limited_line(level, b, wait)
-  local line, s = format('limited %d %d %d %d', level, bucket_levels[b], wait, bucket_bursts[b]), scale_at(b)
+-- told_level is the level that a refusal tells, and what stands before it: that of others is a part of the global one.
+local function told_level(level)
+  if level == OTHERS then return 'kept ', 0 end
+  return '', level
+end
+
+-- limited_line is the refusal of a bucket that holds too little beside what has to be left below; of one that is scaled to which part, in millionths, and until when follows.
+local function limited_line(level, b, wait, below)
+  local before, told = told_level(below > 0 and OTHERS or level)
+  local left = below > 0 and math.max(0, bucket_levels[b] - below) or bucket_levels[b]
+  local line, s = format('%slimited %d %d %d %d', before, told, left, wait, bucket_bursts[b] - below), scale_at(b)
   return s and line .. format(' %d %d', floor(s.part * 1000000 + 0.5), s.ends - call.filled_to + call.calendar) or line
 end
 
@@ -426,20 +454,23 @@ end
 local function refusal_of(path, cost)
   local worst, wait_most
   local bursts = call.scales and whole_bursts or bucket_bursts
-  for level = 0, 3 do
+  for level = 0, call.levels do
     local b = path[level]
-    if b and bursts[b] < cost then return format('costly %d %d', level, bursts[b]) end
+    if b and bursts[b] < cost then
+      local before, told = told_level(level)
+      return format('%scostly %d %d', before, told, bursts[b])
+    end
   end
-  for level = 0, 3 do
-    local b = path[level]
-    if b and bucket_levels[b] < cost then
-      local wait = row_wait(b, cost)
+  for level = 0, call.levels do
+    local b, asked = path[level], cost + floor_of(path, level)
+    if b and bucket_levels[b] < asked then
+      local wait = row_wait(b, asked)
       if not worst or wait > wait_most then worst, wait_most = level, wait end
     elseif b and bucket_absent[b] and not bucket_dirty[b] and not room_for(b) then
       return format('buckets %d', level)
     end
   end
-  if worst then return limited_line(worst, path[worst], wait_most) end
+  if worst then return limited_line(worst, path[worst], wait_most, floor_of(path, worst)) end
 end
 
 -- pressure_of returns the level of a queue that is measured, and level, score and hint as callers are told them: none, where nobody has
@@ -468,21 +499,22 @@ end
 -- decide returns nil when every bucket on the path holds the cost, else the refusal. Costs are micro-tokens.
 local function decide(path, cost)
   local levels, absent, dirty = bucket_levels, bucket_absent, bucket_dirty
-  for level = 0, 3 do
+  for level = 0, call.levels do
     local b = path[level]
     if b and (levels[b] < cost or absent[b] and not dirty[b]) then return refusal_of(path, cost) end
   end
+  if call.floor > 0 and path[OTHERS] and levels[path[0]] < cost + call.floor then return refusal_of(path, cost) end
 end
 
 -- path_least returns the level on a path whose bucket holds least, the outermost of equals, the whole tokens there, and the burst; nil
 -- where there is none.
 local function path_least(path)
   local levels, at, of, least = bucket_levels, nil, nil, math.huge
-  for level = 0, 3 do
+  for level = 0, call.levels do
     local b = path[level]
     if b and levels[b] < least then at, of, least = level, b, levels[b] end
   end
-  if at then return at, floor(least / 1000000), bucket_bursts[of] / 1000000 end
+  if at then return at == OTHERS and 0 or at, floor(least / 1000000), bucket_bursts[of] / 1000000 end
 end
 
 -- bucket_put has a bucket hold so much.
@@ -494,7 +526,7 @@ end
 
 local function charge(path, cost)
   local levels, absent, dirty = bucket_levels, bucket_absent, bucket_dirty
-  for level = 0, 3 do
+  for level = 0, call.levels do
     local b = path[level]
     if b then
       local left = levels[b] - cost
@@ -509,7 +541,7 @@ end
 -- nil where nobody noted it.
 local function path_true_up(path, reserved, actual, elapsed, left, refunds)
   local back = reserved - actual
-  for level = 0, 3 do
+  for level = 0, call.levels do
     local b = path[level]
     local to = b and bucket_levels[b]
     if b and back < 0 then
@@ -523,9 +555,12 @@ local function path_true_up(path, reserved, actual, elapsed, left, refunds)
       end
     elseif b then
       -- Where the rate follows its use over partitions, it may have been all of it.
-      local rate = level == 0 and state_get('gm') and call.global_rate * state_num('partitions') or bucket_rates[b]
+      local rate = bucket_rates[b]
+      if b == call.global_row or b == call.others_row then
+        rate = state_get('gm') and (level == 0 and call.global_rate or call.others[1]) * state_num('partitions') or rate
+      end
       local came = math.ceil(elapsed * rate) + 1
-      local room = math.max(0, reserved * 1000000 - came, left and bucket_bursts[b] - left[level] - came - refunds or 0)
+      local room = math.max(0, reserved * 1000000 - came, left and left[level] and bucket_bursts[b] - left[level] - came - refunds or 0)
       to = math.max(to, math.min(bucket_bursts[b], to + math.min(back * 1000000, room)))
     end
     if b and to ~= bucket_levels[b] and (not bucket_absent[b] or bucket_dirty[b] or room_for(b)) then
@@ -540,6 +575,14 @@ end
 local function buckets_sweep(t)
   local out = full_fields(t, 16)
   if #out > 0 then redis.call('HDEL', t.key, unpack(out)) end
+end
+
+-- shared_write stores a bucket of all, if it was charged.
+local function shared_write(b, field, packs)
+  if not b or not bucket_dirty[b] then return end
+  local level, stamp, rate, burst = bucket_levels[b], bucket_stamps[b], bucket_rates[b], bucket_bursts[b]
+  local stored = rate > 0 and bucket_stored(level, stamp, burst, rate, packs) or window_stored(level, stamp, bucket_windows[b], burst, call.filled_to - call.calendar)
+  state_set(field, stored)
 end
 
 -- buckets_write stores what was charged, the global bucket in the state. A tenant's buckets go when the last of them is full.
@@ -586,10 +629,6 @@ local function buckets_write(now)
       if t.count and t.count >= 128 then buckets_sweep(t) end
     end
   end
-  local b = call.global_row
-  if b and bucket_dirty[b] then
-    local level, stamp, rate, burst = bucket_levels[b], bucket_stamps[b], bucket_rates[b], bucket_bursts[b]
-    local stored = rate > 0 and bucket_stored(level, stamp, burst, rate, packs) or window_stored(level, stamp, bucket_windows[b], burst, call.filled_to - call.calendar)
-    state_set(call.global_bucket, stored)
-  end
+  shared_write(call.global_row, call.global_bucket, packs)
+  if call.others_row then shared_write(call.others_row, call.global_bucket .. 'o', packs) end
 end

@@ -84,10 +84,13 @@ end
 
 -- hunger: who wants more of a bound than this partition's part of it.
 
--- global_level returns the level of the global bucket, what is missing to its burst, and its rate, as they stand at a time;
+-- GLOBALS are the buckets of the global limit: that of all, and that of those from whom a part of it is kept.
+local GLOBALS = { 'gb', 'gbo' }
+
+-- global_level returns the level of one of them, what is missing to its burst, and its rate, as they stand at a time;
 -- nothing where it is full, or a window, which stays divided evenly. What is missing may be a little too much.
-local function global_level(at)
-  local stored = state_get('gb')
+local function global_level(at, field)
+  local stored = state_get(field)
   if not stored or window_is(stored) then return nil end
   local level, stamp, span, rate = bucket_parse(stored)
   local passed = math.max(0, at - stamp)
@@ -117,8 +120,11 @@ end
 -- hunger is gate_hunger for whatever may be shared. Nobody waits at the global bucket: below half it counts as wanted.
 local function hunger(name)
   if name ~= 'global' then return gate_hunger(name) end
-  local level, missing = global_level(state_num('bt'))
-  return level and level < math.max((level + missing) / 2, DISPATCH) and '1:1' or ''
+  for _, field in ipairs(GLOBALS) do
+    local level, missing = global_level(state_num('bt'), field)
+    if level and level < math.max((level + missing) / 2, DISPATCH) then return '1:1' end
+  end
+  return ''
 end
 
 -- adaptive: limits that move by themselves between bounds of the policy. `adaptive` maps the gate of each to ADAPTIVE below, joined by |,

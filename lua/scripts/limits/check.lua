@@ -7,7 +7,8 @@
 -- ARGV[5] ...  paths
 -- Reply {"stale", version, ...} as fragments/path.lua says or {"granted" | "refused", the buckets' time and the tokens refunded so far, a line a
 --   question}: micro-tokens left of global, tenant, queue and
---   priority, "-" where there is no bucket, after what was charged; then nothing where there is enough, else "limited
+--   priority, "-" where there is no bucket, after what was charged; where a part of the global limit is kept from it "others" and the same of
+--   those from whom it is; then nothing where there is enough, else "limited
 --   LEVEL LEFT WAIT_US BURST", "costly LEVEL BURST" or "buckets LEVEL", as admit says it; then, for each path whose queue is measured,
 --   "LEVEL SCORE HINT_US"
 -- Never writes when it refuses or peeks, but for buckets of dimensions that are full and go.
@@ -43,7 +44,8 @@ function scripts.check(KEYS, ARGV)
       local b = path[level]
       line[#line + 1] = b and format('%d', granted and bucket_levels[b] or before[b]) or '-'
     end
-    line[#line + 1] = refusal
+    local b = path[OTHERS]
+    line[#line + 1] = b and format('others %d %s', granted and bucket_levels[b] or before[b], refusal) or refusal
     lines[i] = table.concat(line, ' ')
   end
   if granted then

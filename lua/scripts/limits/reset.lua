@@ -14,9 +14,9 @@ function scripts.reset(KEYS, ARGV)
   local now = now_us(NOW)
 
   clock_begin(now, {})
-  local key, field = call.prefix .. 'b:' .. TENANT, FIELD
-  if TENANT == '' then key, field = STATE, 'gb' end
-  if redis.call('HDEL', key, field) == 0 then return { 'full' } end
+  local key, field = call.prefix .. 'b:' .. TENANT, FIELD -- That of all stands in the state.
+  local gone = TENANT == '' and redis.call('HDEL', STATE, 'gb', 'gbo') or redis.call('HDEL', key, field)
+  if gone == 0 then return { 'full' } end
   audit_act(now, by_read(BY), SCOPE, 0)
   state_write()
   return { 'reset' }

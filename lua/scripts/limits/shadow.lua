@@ -18,7 +18,10 @@ function scripts.shadow(KEYS, ARGV)
   if stale then return stale end
   local COUNTS = keys.shadow
   local begins = redis.call('HGET', COUNTS, 'id') ~= ID
-  if begins then state_set('xgb', false) end
+  if begins then
+    state_set('xgb', false)
+    if call.others then state_set('xgbo', false) end
+  end
   buckets_read()
   local counts = {}
   for at = 1, #QUESTIONS, QUESTION_SIZE do

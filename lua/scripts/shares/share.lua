@@ -15,21 +15,27 @@
 -- RATE_PARTS is into how many units the even part of a rate is divided.
 local RATE_PARTS = 1000
 
--- global_set changes the rate of the global bucket: what has come in so far came at the old one. At which rate it came in after a
+-- shared_set changes the rate of a bucket of the global limit: what has come in so far came at the old one. At which rate it came in after a
 -- change of policy that no admission has followed is not known: such time does not count.
-local function global_set(units, of)
-  local multiple, stored = units * call.parts / of, state_get('gb')
+local function shared_set(field, multiple)
+  local stored = state_get(field)
   local changed_at = select(2, scales_read(state_num('bt')))
   local stamp = stored and select(2, bucket_parse(stored))
   local at = state_num('bt')
   if stamp and changed_at > stamp then at = math.min(at, changed_at) end
-  local level, missing, rate = global_level(at)
+  local level, missing, rate = global_level(at, field)
   if level then
     rate = rate * multiple / tonumber(state_get('gm') or 1)
-    state_set('gb', bucket_text(level, state_num('bt'), missing / rate, rate))
-  elseif not stored or not window_is(stored) then
-    state_set('gb', false)
+    state_set(field, bucket_text(level, state_num('bt'), missing / rate, rate))
+  elseif stored and not window_is(stored) then
+    state_set(field, false)
   end
+end
+
+-- global_set changes the rate of the global limit here.
+local function global_set(units, of)
+  local multiple = units * call.parts / of
+  for _, field in ipairs(GLOBALS) do shared_set(field, multiple) end
   state_set('gm', multiple)
 end
 
@@ -67,7 +73,7 @@ end
 local function share_line(name)
   if name == 'global' then
     local units = floor(tonumber(state_get('gm') or 1) * RATE_PARTS + 0.5)
-    return rate_line(units, RATE_PARTS * call.parts, units, not global_level(state_num('bt')), hunger(name))
+    return rate_line(units, RATE_PARTS * call.parts, units, not global_level(state_num('bt'), 'gb'), hunger(name))
   end
   local s, g = share_read(name), gate(name)
   if not s or s.parts ~= call.parts then return '-' end
@@ -87,7 +93,7 @@ function scripts.share(KEYS, ARGV)
   local now = now_us(NOW)
 
 
-  call_begin(now, { 'pv', 'gb', 'gm', 'sb', 'pools' })
+  call_begin(now, { 'pv', 'gb', 'gbo', 'gm', 'sb', 'pools' })
   local number, owner = match(state_get('sb') or '0||', '^(%d+)|([^|]*)|')
   number = tonumber(number)
   if number > NUMBER or number == NUMBER and owner ~= OWNER then return { 'taken', format('%d', number) } end

@@ -15,7 +15,7 @@ function scripts.unbalanced(KEYS, ARGV)
   local PAGE = 200
   local now = now_us(NOW)
 
-  state_load({ 'ng', 'gb', 'gm', 'sb' })
+  state_load({ 'ng', 'gb', 'gbo', 'gm', 'sb' })
   state_set('bt', bucket_time(now)) -- It is never written.
   local owner, looked = match(state_get('sb') or '', '^%d+|([^|]*)|(%d+)$')
   local found = redis.call('HSCAN', keys.shares, CURSOR, 'COUNT', PAGE)

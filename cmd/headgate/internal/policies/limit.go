@@ -85,6 +85,9 @@ func writeLimit(to io.Writer, config shown.LimitConfig) {
 	case config.Rule != nil:
 		whose = config.Rule.Of
 	}
+	if r := config.Reserved; r != nil {
+		defer fmt.Fprintf(to, "%d%% of it are kept for %s: others get %s and hold %d\n", r.Percent, policy.ClassWords(r.Classes), r.Others.Words(), r.Others.Burst)
+	}
 	l := config.InForce
 	if l == nil {
 		fmt.Fprintf(to, "%s has no limit, %s\n", config.Scope, whose)

@@ -48,31 +48,32 @@ func compiled(t *testing.T) *jsonschema.Schema {
 
 // whole documents in which each object of the table stands, with %s for what is in it.
 var places = map[string]string{
-	"":              `{%s}`,
-	"limit":         `{"global": {%s}}`,
-	"tier":          `{"tiers": {"standard": {%s}}}`,
-	"tier_queue":    `{"tiers": {"standard": {"limit": {"enabled": false}, "queues": {"mail": {%s}}}}}`,
-	"each_tenant":   `{"queues": {"*": {"each_tenant": {%s}}}}`,
-	"tenant":        `{"tenants": {"acme": {%s}}}`,
-	"queue":         `{"queues": {"mail": {%s}}}`,
-	"class":         `{"queues": {"mail": {"classes": [{%s}]}}}`,
-	"overflow":      `{"overflows": {"acme:mail": {%s}}}`,
-	"downstream":    `{"downstreams": {"smtp": {%s}}}`,
-	"breaker":       `{"downstreams": {"smtp": {"breaker": {%s}}}}`,
-	"semaphore":     `{"semaphores": {"gpu": {%s}}}`,
-	"dimension":     `{"dimensions": {"user": {%s}}}`,
-	"usage":         `{"usage": {%s}}`,
-	"adaptive":      `{"global": {"tokens": 9, "per": "1s"}, "queues": {"mail": {"pressure": {"target_wait": "5s"}}}, "downstreams": {"smtp": {"max_running": 1000000, "dispatch": {"tokens": 1000000, "per": "1s"}}}, "adaptive": {"out": {%s}}}`,
-	"trigger":       `{"load": {}, "global": {"tokens": 9, "per": "1s"}, "queues": {"mail": {"pressure": {"target_wait": "5s"}}}, "shedding": {"order": ["low", "medium", "high"], "at": {"HIGH": ["low"]}}, "downstreams": {"smtp": {"max_running": 9}}, "triggers": {"t": {%s}}}`,
-	"trigger_when":  `{"load": {}, "queues": {"mail": {"pressure": {"target_wait": "5s"}}}, "triggers": {"t": {"do": "pause", "of": "downstream smtp", "when": {%s}}}}`,
-	"trigger_until": `{"load": {}, "triggers": {"t": {"do": "pause", "of": "queue mail", "when": {"metric": "error_rate", "above": 0.5}, "until": {%s}}}}`,
-	"reserved":      `{"queues": {"mail": {"reserved": {%s}}}}`,
-	"pressure":      `{"load": {}, "queues": {"mail": {"pressure": {%s}}}}`,
-	"shedding":      `{"shedding": {%s}}`,
-	"load":          `{"load": {%s}}`,
-	"anomalies":     `{"anomalies": {%s}}`,
-	"rollout":       `{"rollout": {%s}}`,
-	"rules":         `{"rollout": {"id": "r", "percent": 5, "rules": {%s}}}`,
+	"":                `{%s}`,
+	"limit":           `{"global": {%s}}`,
+	"tier":            `{"tiers": {"standard": {%s}}}`,
+	"tier_queue":      `{"tiers": {"standard": {"limit": {"enabled": false}, "queues": {"mail": {%s}}}}}`,
+	"each_tenant":     `{"queues": {"*": {"each_tenant": {%s}}}}`,
+	"tenant":          `{"tenants": {"acme": {%s}}}`,
+	"queue":           `{"queues": {"mail": {%s}}}`,
+	"class":           `{"queues": {"mail": {"classes": [{%s}]}}}`,
+	"overflow":        `{"overflows": {"acme:mail": {%s}}}`,
+	"downstream":      `{"downstreams": {"smtp": {%s}}}`,
+	"breaker":         `{"downstreams": {"smtp": {"breaker": {%s}}}}`,
+	"semaphore":       `{"semaphores": {"gpu": {%s}}}`,
+	"dimension":       `{"dimensions": {"user": {%s}}}`,
+	"usage":           `{"usage": {%s}}`,
+	"adaptive":        `{"global": {"tokens": 9, "per": "1s"}, "queues": {"mail": {"pressure": {"target_wait": "5s"}}}, "downstreams": {"smtp": {"max_running": 1000000, "dispatch": {"tokens": 1000000, "per": "1s"}}}, "adaptive": {"out": {%s}}}`,
+	"trigger":         `{"load": {}, "global": {"tokens": 9, "per": "1s"}, "queues": {"mail": {"pressure": {"target_wait": "5s"}}}, "shedding": {"order": ["low", "medium", "high"], "at": {"HIGH": ["low"]}}, "downstreams": {"smtp": {"max_running": 9}}, "triggers": {"t": {%s}}}`,
+	"trigger_when":    `{"load": {}, "queues": {"mail": {"pressure": {"target_wait": "5s"}}}, "triggers": {"t": {"do": "pause", "of": "downstream smtp", "when": {%s}}}}`,
+	"trigger_until":   `{"load": {}, "triggers": {"t": {"do": "pause", "of": "queue mail", "when": {"metric": "error_rate", "above": 0.5}, "until": {%s}}}}`,
+	"global_reserved": `{"global": {"tokens": 1000, "per": "1s"}, "global_reserved": {%s}}`,
+	"reserved":        `{"queues": {"mail": {"reserved": {%s}}}}`,
+	"pressure":        `{"load": {}, "queues": {"mail": {"pressure": {%s}}}}`,
+	"shedding":        `{"shedding": {%s}}`,
+	"load":            `{"load": {%s}}`,
+	"anomalies":       `{"anomalies": {%s}}`,
+	"rollout":         `{"rollout": {%s}}`,
+	"rules":           `{"rollout": {"id": "r", "percent": 5, "rules": {%s}}}`,
 }
 
 // beside is what has to stand beside a field for it to be right; what is not here stands alone.
@@ -124,6 +125,12 @@ func beside(object, field string) string {
 		return `"do": "pause", "of": "queue mail", "when": {"metric": "error_rate", "above": 0.5}`
 	case "trigger_when.for":
 		return `"metric": "error_rate", "above": 0.5`
+	case "global_reserved.classes":
+		return `"percent": 20`
+	case "global_reserved.percent":
+		return `"classes": ["high"]`
+	case "global_reserved.lend":
+		return `"classes": ["high"], "percent": 20`
 	case "reserved.classes":
 		return `"slots": 4`
 	case "reserved.slots", "reserved.percent":

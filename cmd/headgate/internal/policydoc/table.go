@@ -63,6 +63,7 @@ var objects = []object{
 				"The version that the document was made from. Where another one is in force by now, nothing is stored.",
 			},
 			{"global", limit, "no limit", "Limit of the whole deployment. Every job and every check pays here, then at its tenant, queue and class."},
+			{"global_reserved", of("global_reserved"), "nothing is kept", "A part of `global` that only some classes may take."},
 		}, append(ruleFields(named{tierName, of("tier"), []string{policy.StandardTier}}, "the three of the built-in policy: premium 400 tokens a second (burst 100), standard 200 (50), basic 100 (25)"),
 			field{"queues", named{keys: orAny, value: of("queue")}, "every queue goes by the defaults", "Queues that have something of their own. `*` is each queue that is not named here: it has the default `classes`, and neither `max_running`, `max_running_per_tenant` nor `pressure`."},
 			field{"downstreams", named{keys: called, value: of("downstream")}, "all go by `any_downstream`", "Downstreams, which jobs name as what they call, that have something of their own. `service+*` is each account of a service, `service+account` one of them: [Accounts of a service](guides/breakers.md#accounts-of-a-service)."},
@@ -294,6 +295,17 @@ var objects = []object{
 			{"below", between{0, policy.MaxTriggerBound}, "by `when`", "What it has to be less than."},
 			{"for", span{policy.MinTriggerFor, policy.MaxTriggerFor}, "that of `when`", "For how long."},
 		},
+	},
+	{
+		name: "global_reserved", title: "global_reserved",
+		doc: "A part of the `global` limit that only jobs and checks of some classes may take. All others, those that name no class among them, are charged to a second bucket as well, which they share: " +
+			"it has `percent` less of the rate and of the burst. [Overload](guides/overload.md#a-part-of-the-global-limit-for-what-is-urgent) tells how.",
+		fields: []field{
+			{"classes", list{1, admission.MaxClasses, className}, "refused", "Classes that may take all of it, of whatever queue."},
+			{"percent", whole{1, policy.MaxReservedPercent, false}, "refused", "How many percent of it are kept for them. A token of the burst has to be left to others."},
+			{"lend", toggle{}, "`false`", "Lets others have all that comes in, as long as they leave `percent` of the burst in the global bucket. Of a token bucket alone."},
+		},
+		needs: []string{"classes", "percent"},
 	},
 	{
 		name: "reserved", title: "reserved",

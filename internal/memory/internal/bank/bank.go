@@ -53,6 +53,15 @@ func (b *Bank) Forget(now int64) {
 	}
 }
 
+// ofAll reports whether a bucket is that of all or of Others, which no tenant has.
+func ofAll(scope admission.Scope) bool { return scope == admission.Global || scope == buckets.Others }
+
+// RemoveGlobal takes the buckets of the global limit out, and reports whether there was one.
+func (b *Bank) RemoveGlobal() bool {
+	global, others := b.Remove(admission.Global), b.Remove(buckets.Others)
+	return global || others
+}
+
 // Remove takes a bucket out, and reports whether it was there.
 func (b *Bank) Remove(scope admission.Scope) bool {
 	if b.set.Bucket(scope).Absent() {
@@ -68,8 +77,10 @@ func (b *Bank) Remove(scope admission.Scope) bool {
 // All yields every bucket that is kept, in no order.
 func (b *Bank) All() iter.Seq2[admission.Scope, buckets.Bucket] {
 	return func(yield func(admission.Scope, buckets.Bucket) bool) {
-		if global := b.set.Bucket(admission.Global); !global.Absent() && !yield(admission.Global, global) {
-			return
+		for _, scope := range [...]admission.Scope{admission.Global, buckets.Others} {
+			if of := b.set.Bucket(scope); !of.Absent() && !yield(scope, of) {
+				return
+			}
 		}
 		for _, p := range b.purses {
 			for scope := range p.scopes {
@@ -113,7 +124,7 @@ func (b *Bank) Changes() iter.Seq2[string, buckets.Instant] {
 
 // changedOf is when the limits of a scope have changed by themselves, zero for never.
 func (b *Bank) changedOf(scope admission.Scope) buckets.Instant {
-	if scope == admission.Global {
+	if ofAll(scope) {
 		return 0
 	}
 	if p := b.purses[ownerOf(scope)]; p != nil {
@@ -129,7 +140,7 @@ type Scales map[store.GateName]*buckets.Scaling
 // of returns that of a scope's bucket, nil for none.
 func (s Scales) of(scope admission.Scope) *buckets.Scaling {
 	target, moves := store.ScaleGlobal, store.GlobalLimitGate
-	if scope != admission.Global {
+	if !ofAll(scope) {
 		tenant := ownerOf(scope)
 		if at := strings.LastIndexByte(tenant, '\n'); at >= 0 { // Of a candidate in shadow.
 			tenant = tenant[at+1:]
@@ -190,7 +201,18 @@ func (c *Charge) PathOf(limits *[admission.Levels]admission.Limit, tenant, queue
 			c.path = append(c.path, buckets.LevelLimit{Scope: scope, Limit: c.LimitAt(scope, limit)})
 		}
 	}
+	if others, kept := limits[admission.LevelGlobal].Others(); kept {
+		c.path = buckets.AppendOthers(c.path, &limits[admission.LevelGlobal], c.LimitAt(buckets.Others, &others))
+	}
 	return c.path
+}
+
+// named has a verdict name the scope that others know.
+func named(v admission.Verdict) admission.Verdict {
+	if v.Scope == buckets.Others {
+		v.Scope, v.Detail = admission.Global, store.KeptDetail(v.Detail)
+	}
+	return v
 }
 
 // LimitAt returns what the limit of a scope is now, scaled if it is.
@@ -258,7 +280,7 @@ func (c *Charge) touch(scope admission.Scope) {
 
 // HasRoom reports whether a bucket is there, or its tenant may have one more.
 func (c *Charge) HasRoom(scope admission.Scope) bool {
-	if scope == admission.Global || !c.bank.set.Bucket(scope).Absent() {
+	if ofAll(scope) || !c.bank.set.Bucket(scope).Absent() {
 		return true
 	}
 	tenant, n := ownerOf(scope), 0
@@ -269,7 +291,7 @@ func (c *Charge) HasRoom(scope admission.Scope) bool {
 		return true
 	}
 	for i := range c.touched {
-		if t := &c.touched[i]; t.scope != admission.Global && t.before.Absent() && ownerOf(t.scope) == tenant && !c.bank.set.Bucket(t.scope).Absent() {
+		if t := &c.touched[i]; !ofAll(t.scope) && t.before.Absent() && ownerOf(t.scope) == tenant && !c.bank.set.Bucket(t.scope).Absent() {
 			n++
 		}
 	}
@@ -294,20 +316,20 @@ func (c *Charge) crowded(path []buckets.LevelLimit, cost admission.Tokens) *admi
 // Peek returns the verdict that take would give.
 func (c *Charge) Peek(path []buckets.LevelLimit, cost admission.Tokens) admission.Verdict {
 	if v := c.crowded(path, cost); v != nil {
-		return *v
+		return named(*v)
 	}
-	return c.bank.set.Peek(c.At, c.changed, path, cost)
+	return named(c.bank.set.Peek(c.At, c.changed, path, cost))
 }
 
 // Take charges all buckets of a path, or refuses.
 func (c *Charge) Take(path []buckets.LevelLimit, cost admission.Tokens) admission.Verdict {
 	if v := c.crowded(path, cost); v != nil {
-		return *v
+		return named(*v)
 	}
 	for _, step := range path {
 		c.touch(step.Scope)
 	}
-	return c.bank.set.Take(c.At, c.changed, path, cost)
+	return named(c.bank.set.Take(c.At, c.changed, path, cost))
 }
 
 // LevelOf is what a bucket holds, and the time of that.
@@ -317,7 +339,8 @@ func (c *Charge) LevelOf(of buckets.LevelLimit) (buckets.Micro, buckets.Instant)
 
 // Least returns the scope of a path whose bucket holds least, what it has in whole tokens, and its burst.
 func (c *Charge) Least(path []buckets.LevelLimit) (scope admission.Scope, left, burst admission.Tokens) {
-	return c.bank.set.Least(c.At, c.changed, path)
+	scope, left, burst = c.bank.set.Least(c.At, c.changed, path)
+	return buckets.Named(scope), left, burst
 }
 
 // Put stores what a bucket holds.
@@ -368,7 +391,7 @@ func (c *Charge) Commit() (changed bool) {
 		if stored == c.touched[i].before {
 			continue
 		}
-		if changed = true; scope == admission.Global {
+		if changed = true; ofAll(scope) {
 			continue
 		}
 		tenant := ownerOf(scope)
@@ -391,7 +414,7 @@ func (c *Charge) Commit() (changed bool) {
 
 // settle puts off the end of the purse of a bucket that the call has changed, once, and makes room in it.
 func (c *Charge) settle(scope admission.Scope) {
-	if scope == admission.Global {
+	if ofAll(scope) {
 		return
 	}
 	tenant := ownerOf(scope)

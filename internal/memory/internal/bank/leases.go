@@ -137,6 +137,13 @@ func (v *granting) bucketOf(a *store.Account) (of buckets.LevelLimit, ok bool) {
 		}
 		return of, false
 	}
+	if a.Level == store.LevelOthers {
+		others, kept := q.Limits[admission.LevelGlobal].Others()
+		if of.Scope = buckets.Others; kept {
+			of.Limit = v.LimitAt(buckets.Others, &others)
+		}
+		return of, kept
+	}
 	of.Scope = admission.ScopeAt(a.Level, q.Tenant, q.Queue, q.Class)
 	if ok = Limited(&q.Limits[a.Level]); ok {
 		of.Limit = v.LimitAt(of.Scope, &q.Limits[a.Level])
@@ -160,7 +167,7 @@ func (v *granting) draw(of buckets.LevelLimit, tokens admission.Tokens, part flo
 
 // giveBack puts tokens into a bucket, unless it was full as the call began.
 func (v *granting) giveBack(of buckets.LevelLimit, tokens admission.Tokens) {
-	if tokens == 0 || of.Scope != admission.Global && v.Before(of.Scope).Absent() {
+	if tokens == 0 || !ofAll(of.Scope) && v.Before(of.Scope).Absent() {
 		return
 	}
 	level, stamp := v.LevelOf(of)

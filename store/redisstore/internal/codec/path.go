@@ -73,6 +73,21 @@ func packLimits(conn *redisconn.Conn, limits *[admission.Levels]admission.Limit)
 	return string(packed)
 }
 
+// keptFrom is added to the number of a path's limits where a part of the global limit is kept from it.
+const keptFrom = 128
+
+// packOthers writes what those may take together from whom a part of the global limit is kept, as packLimits would in the place of a tenant, and whether
+// that is lent in the place of a queue.
+func packOthers(conn *redisconn.Conn, limit *admission.Limit, lent bool) string {
+	rate, burst := globalPart(limit, conn.Parts)
+	lends := 0.0
+	if lent {
+		lends = 1
+	}
+	packed := appendDoubles(make([]byte, 0, limitsBytes), rate, burst, lends, 0, 0, 0)
+	return string(appendWindow(packed, conn, limit))
+}
+
 // rateOf is the rate of a limit as scripts take it: 0 for none, and of windows their length in microseconds, below zero.
 func rateOf(l *admission.Limit) float64 {
 	switch {
@@ -138,6 +153,8 @@ func AppendPaths(args []any, conn *redisconn.Conn, global *admission.Limit, path
 	headAt := len(args)
 	args = append(args, nil)
 	distinct := make([]*[admission.Levels]admission.Limit, 0, 4)
+	var others admission.Limit
+	lent := false
 	for i := range paths {
 		p := &paths[i]
 		at := limitsAt(distinct, p.Limits)
@@ -145,9 +162,18 @@ func AppendPaths(args []any, conn *redisconn.Conn, global *admission.Limit, path
 			distinct = append(distinct, p.Limits)
 			args = append(args, packLimits(conn, p.Limits))
 		}
-		head = append(head, byte(p.Class), byte(p.From)|byte(p.Over)<<4, byte(at+1))
+		number := byte(at + 1)
+		if of, kept := p.Limits[admission.LevelGlobal].Others(); kept && p.Class != ofDimension {
+			others, lent, number = of, p.Limits[admission.LevelGlobal].Lent(), number|keptFrom
+		}
+		head = append(head, byte(p.Class), byte(p.From)|byte(p.Over)<<4, number)
 	}
-	binary.LittleEndian.PutUint16(head[countAt:], uint16(len(distinct)))
+	texts := len(distinct)
+	if others.Tokens > 0 {
+		args = append(args, packOthers(conn, &others, lent))
+		texts++
+	}
+	binary.LittleEndian.PutUint16(head[countAt:], uint16(texts))
 	args[headAt] = appendRest(appendWindow(head, conn, global), paths)
 	for i := range paths {
 		args = append(args, &paths[i].Tenant, &paths[i].Queue, (*string)(&paths[i].Name))

@@ -23,6 +23,11 @@ var unmoved = [...]string{
 
 // ParseVerdict reads what a script says of a job or a question.
 func ParseVerdict(line string, j *admission.Job) (admission.Verdict, error) {
+	if rest, kept := strings.CutPrefix(line, "kept "); kept {
+		v, err := ParseVerdict(rest, j)
+		v.Detail = store.KeptDetail(v.Detail)
+		return v, err
+	}
 	v := admission.Verdict{ID: j.ID}
 	if rest, ok := strings.CutPrefix(line, "dropped "); ok {
 		count, rest, _ := strings.Cut(rest, " ")

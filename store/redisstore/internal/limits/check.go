@@ -32,8 +32,9 @@ type Asked struct {
 	Answers []store.Answer
 	// at is what Refund needs of the moment.
 	at store.Moment
-	// elsewhere is what other partitions hold of the global limit, where any of them could have answered.
-	Elsewhere buckets.Micro
+	// Elsewhere is what other partitions hold of the global limit, where any of them could have answered, and OthersElsewhere what is left there to those
+	// from whom a part of it is kept.
+	Elsewhere, OthersElsewhere buckets.Micro
 }
 
 // Ask is Check in the partition of the questions.
@@ -107,7 +108,17 @@ func parseAnswer(line string, q *store.Question) (store.Answer, error) {
 		a.Left[level] = buckets.Micro(left)
 		a.Shared = a.Shared || level == int(admission.LevelTenant) && q.OfDimension()
 	}
-	if refusal := fields[admission.Levels]; refusal != "" {
+	refusal := fields[admission.Levels]
+	if rest, others := strings.CutPrefix(refusal, "others "); others {
+		var level string
+		level, refusal, _ = strings.Cut(rest, " ")
+		left, err := strconv.ParseInt(level, 10, 64)
+		if err != nil {
+			return a, fmt.Errorf("read answer %q: %w", line, err)
+		}
+		a.Others = buckets.Micro(left)
+	}
+	if refusal != "" {
 		var err error
 		a.Verdict, err = codec.ParseVerdict(refusal, &admission.Job{Tenant: q.Tenant, Queue: q.Queue, Priority: q.Class})
 		return a, err
