@@ -168,7 +168,7 @@ func (p *Producer) attempt(ctx context.Context, f *flight) error {
 		for i, e := range entries {
 			e.verdict = spread(verdicts[i])
 		}
-		p.heard.note(entries, time.Now())
+		p.heard.note(candidates, verdicts, time.Now())
 		p.note(ctx, entries)
 		p.shadow(ctx, snapshot, entries)
 		return nil

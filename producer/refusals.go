@@ -10,6 +10,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/tally"
+	"github.com/headgate/headgate/store"
 )
 
 // refusals logs one refusal a second for each reason, with how many there were of that reason since the line before. Its
@@ -55,17 +56,17 @@ type pressed struct {
 	asking   atomic.Bool
 }
 
-// note keeps what answers have told of queues.
-func (h *heard) note(entries []*entry, now time.Time) {
-	for i, e := range entries {
-		told := e.verdict.Pressure
-		if told.Level == 0 || i > 0 && e.job.Queue == entries[i-1].job.Queue {
+// note keeps what the answers on jobs have told of queues.
+func (h *heard) note(jobs []store.Candidate, verdicts []admission.Verdict, now time.Time) {
+	for i := range verdicts {
+		told, queue := verdicts[i].Pressure, jobs[i].Job.Queue
+		if told.Level == 0 || i > 0 && queue == jobs[i-1].Job.Queue {
 			continue
 		}
 		if told.Level > admission.PressureNone {
-			h.queues.Store(e.job.Queue, &pressed{pressure: told, at: now})
-		} else if _, was := h.queues.Load(e.job.Queue); was {
-			h.queues.Delete(e.job.Queue)
+			h.queues.Store(queue, &pressed{pressure: told, at: now})
+		} else if _, was := h.queues.Load(queue); was {
+			h.queues.Delete(queue)
 		}
 	}
 }

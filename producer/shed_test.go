@@ -59,7 +59,12 @@ func TestAPressedQueueShedsWithoutACall(t *testing.T) {
 	if !errors.Is(err, admission.ErrShed) || first.Local {
 		t.Fatalf("nothing was heard yet: %+v, %v", first, err)
 	}
-	second, err := p.Enqueue(t.Context(), low(""))
+	asked := 2
+	second, err := first, error(nil)
+	for !second.Local { // Within a second after an answer, but a machine may halt.
+		asked++
+		second, err = p.Enqueue(t.Context(), low(""))
+	}
 	if !errors.Is(err, admission.ErrShed) || !second.Local || second.ID == "" || second.Detail != first.Detail || second.Pressure.Level != first.Pressure.Level ||
 		second.RetryAfter < time.Second || second.RetryAfter > 1500*time.Millisecond {
 		t.Errorf("a moment later: %+v, %v; Redis said %+v", second, err, first)
@@ -67,14 +72,19 @@ func TestAPressedQueueShedsWithoutACall(t *testing.T) {
 	if v, err := p.Enqueue(t.Context(), low("mine")); !errors.Is(err, admission.ErrShed) || v.Local {
 		t.Errorf("a job that may be in: %+v, %v", v, err)
 	}
+	asked++
 	medium := job("acme")
 	medium.Priority = admission.Medium
-	results, err := p.EnqueueBatch(t.Context(), []admission.Job{low(""), medium, low("")})
-	if err == nil || !results[0].Verdict.Local || results[1].Err != nil || !results[2].Verdict.Local || !errors.Is(results[2].Err, admission.ErrShed) {
-		t.Errorf("a batch: %+v, %v", results, err)
+	var results []producer.Result
+	for len(results) == 0 || !results[0].Verdict.Local || !results[2].Verdict.Local {
+		asked += 3
+		results, err = p.EnqueueBatch(t.Context(), []admission.Job{low(""), medium, low("")})
+		if err == nil || !errors.Is(results[0].Err, admission.ErrShed) || results[1].Err != nil || !errors.Is(results[2].Err, admission.ErrShed) {
+			t.Fatalf("a batch: %+v, %v", results, err)
+		}
 	}
-	if told != 7 {
-		t.Errorf("the observer heard of %d answers, want 7", told)
+	if told != asked {
+		t.Errorf("the observer heard of %d answers, want %d", told, asked)
 	}
 	press(admission.PressureNone)
 	if v, err := p.EnqueueWait(t.Context(), low("")); err != nil || v.Local {
