@@ -10,6 +10,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/tally"
+	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/store"
 )
 
@@ -87,13 +88,16 @@ func (h *heard) pressure(queue string, now time.Time) admission.Pressure {
 // shed returns the refusal of a job whose queue is pressed so much, by what Redis told a moment ago, that Redis would shed it too. It is for jobs of which
 // it is certain that they are not in: those have another answer. Who is over its share only Redis knows.
 func (p *Producer) shed(job *admission.Job) (admission.Verdict, bool) {
-	told := p.of(job.Tenant).heard.pressure(job.Queue, time.Now())
 	snapshot := p.limits.snapshot.Load()
-	if told.Level == 0 || snapshot == nil {
+	if snapshot == nil {
 		return admission.Verdict{}, false
 	}
 	from, _, tier := snapshot.PressureFor(job.Tenant, job.Queue, job.Priority)
-	if from == 0 || told.Level < from {
+	if from == 0 || from == policy.NeverShed { // Most jobs: nothing is looked up, and none of them is the one that asks.
+		return admission.Verdict{}, false
+	}
+	told := p.of(job.Tenant).heard.pressure(job.Queue, time.Now())
+	if told.Level < from {
 		return admission.Verdict{}, false
 	}
 	return spread(admission.Verdict{ID: job.ID, Decision: admission.Refused, Reason: admission.ReasonShed, Detail: tier, Pressure: told, RetryAfter: told.RetryAfter, Local: true}), true

@@ -2,7 +2,6 @@ package scheduler_test
 
 import (
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -83,16 +82,7 @@ func checkKept(t *testing.T, s store.Deployment, points []time.Time) {
 // Another takes over, and no point of the hour is lost, or counted twice.
 func TestRatesAtEveryPoint(t *testing.T) {
 	t.Parallel()
-	const atATime, least = 4, 3
-	var running sync.WaitGroup
-	for _, cut := range []redistest.Cut{redistest.CutBefore, redistest.CutAfter} {
-		redistest.EveryPoint(t, &running, atATime, "write of rates", cut, least, func(t *testing.T, k int) (died, over bool) {
-			t.Helper()
-			died = ratesDieAt(t, int64(k), cut)
-			return died, !died
-		})
-	}
-	running.Wait()
+	dieAtEveryPoint(t, "write of rates", 4, 3, ratesDieAt)
 }
 
 // ratesDieAt is a run whose first scheduler dies at a write, and reports whether it came to that.

@@ -24,12 +24,17 @@ var triggerWrites = []string{"trigger", "gate", "suspend", "adapt"}
 // what it was.
 func TestTriggersAtEveryPoint(t *testing.T) {
 	t.Parallel()
-	const atATime, least = 6, 20
+	dieAtEveryPoint(t, "write of triggers", 6, 20, triggersDieAt)
+}
+
+// dieAtEveryPoint plays runs whose first scheduler dies at each of its writes, before Redis has that and after.
+func dieAtEveryPoint(t *testing.T, what string, atATime int, least int64, dieAt func(t *testing.T, k int64, cut redistest.Cut) bool) {
+	t.Helper()
 	var running sync.WaitGroup
 	for _, cut := range []redistest.Cut{redistest.CutBefore, redistest.CutAfter} {
-		redistest.EveryPoint(t, &running, atATime, "write of triggers", cut, least, func(t *testing.T, k int) (died, over bool) {
+		redistest.EveryPoint(t, &running, atATime, what, cut, least, func(t *testing.T, k int) (died, over bool) {
 			t.Helper()
-			died = triggersDieAt(t, int64(k), cut)
+			died = dieAt(t, int64(k), cut)
 			return died, !died
 		})
 	}

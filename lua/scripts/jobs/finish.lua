@@ -154,9 +154,10 @@ end
 
 -- rendered corrects the tag of the tenant of a job by what it has cost in place of what it was dispatched for, as fairqueue's package comment says.
 local function rendered(job, cost)
-  local q, c = queue_open(record_queue(job.rec)), byte(job.rec, 3) + 1
   local reserved = cost_at(job.rec, COST_AT)
-  if c > q.n or q.waiting[c] == 0 or cost == reserved then return end
+  if cost == reserved then return end
+  local q, c = queue_open(record_queue(job.rec)), byte(job.rec, 3) + 1
+  if c > q.n or q.waiting[c] == 0 then return end
   local cl, tenant, weight = class_open(q, c), match(job.key, '^[^:]*'), 1
   if state_num('nw') > 0 then
     local class = q.names[c] .. ':'
