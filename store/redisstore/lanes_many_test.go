@@ -16,11 +16,11 @@ import (
 	"github.com/headgate/headgate/store/redisstore/internal/looking"
 )
 
-// elements counts the elements of the longest reply and of all replies of a client, and its commands.
+// elements counts the elements of the longest reply and of all replies of a client, its commands, and how often it waited for some.
 type elements struct {
-	mu                     sync.Mutex
-	longest, all, commands int
-	by                     string
+	mu                            sync.Mutex
+	longest, all, commands, trips int
+	by                            string
 }
 
 func (e *elements) DialHook(next redis.DialHook) redis.DialHook {
@@ -31,6 +31,7 @@ func (e *elements) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		err := next(ctx, cmd)
 		e.count(cmd)
+		e.trip()
 		return err
 	}
 }
@@ -41,8 +42,15 @@ func (e *elements) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pro
 		for _, cmd := range cmds {
 			e.count(cmd)
 		}
+		e.trip()
 		return err
 	}
+}
+
+func (e *elements) trip() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.trips++
 }
 
 func (e *elements) count(cmd redis.Cmder) {
@@ -146,5 +154,65 @@ func TestFewLanesAreListedByName(t *testing.T) {
 	}
 	if len(got) != 41 || strings.Count(strings.Join(got, " ")+" ", "none ") != 1 {
 		t.Errorf("%d jobs: %v", len(got), got)
+	}
+}
+
+// TestAPageOfManyTenants: pages of any size list each job once, whether a tenant has one, or more than a page, or several lanes; and where each has one,
+// a page waits a few times for some tens of them. A small hash of tenants is walked by name, a large one by HSCAN.
+func TestAPageOfManyTenants(t *testing.T) {
+	t.Parallel()
+	for _, tenants := range []int{looking.SmallHash / 2, 2 * looking.SmallHash} {
+		t.Run(fmt.Sprint(tenants), func(t *testing.T) {
+			t.Parallel()
+			y := newYard(t)
+			var jobs []admission.Job
+			for i := range tenants {
+				of, lanes := 1, 1
+				switch {
+				case i%50 == 7:
+					of = 20
+				case i%50 == 9:
+					of, lanes = 4, 3
+				}
+				for k := range of {
+					j := mail(fmt.Sprint("t", i), fmt.Sprintf("j%d-%d", i, k))
+					j.Downstream = fmt.Sprint("d", k%lanes)
+					jobs = append(jobs, j)
+				}
+				plain := mail(fmt.Sprint("t", i), fmt.Sprint("plain-", i))
+				plain.Queue = "report"
+				jobs = append(jobs, plain)
+			}
+			y.admit(jobs...)
+			counted, client := &elements{}, redistest.Shared(t).Client(t)
+			client.AddHook(counted)
+			s, err := openOnly(t.Context(), client, y.store.config)
+			check(t, err)
+			for _, limit := range []int{7, 33, 1000} {
+				seen := map[string]bool{}
+				for q := (store.ListQuery{Place: admission.PlaceWaiting, Limit: limit}); ; {
+					page, err := s.List(t.Context(), q)
+					check(t, err)
+					for _, job := range page.Jobs {
+						if seen[job.Key.ID] {
+							t.Fatalf("%s is listed twice", job.Key.ID)
+						}
+						seen[job.Key.ID] = true
+					}
+					if q.Cursor = page.Cursor; q.Cursor == "" {
+						break
+					}
+				}
+				if len(seen) != len(jobs) {
+					t.Errorf("%d of %d jobs are listed in pages of %d", len(seen), len(jobs), limit)
+				}
+			}
+			*counted = elements{}
+			page, err := s.List(t.Context(), store.ListQuery{Place: admission.PlaceWaiting, Queue: "report", Limit: 1000})
+			check(t, err)
+			if len(page.Jobs) != tenants || counted.trips > tenants/5 {
+				t.Errorf("%d round trips for %d jobs of %d tenants", counted.trips, len(page.Jobs), tenants)
+			}
+		})
 	}
 }

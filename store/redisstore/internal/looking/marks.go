@@ -92,6 +92,19 @@ func (s *Looking) fields(ctx context.Context, key string, mark store.HashMark, n
 	return found, next, scan == 0 && len(next.Rest) == 0, nil
 }
 
+// backTo is where to go on after the field at last of found, where next is that after all of them.
+func backTo(next store.HashMark, found []field, last int) store.HashMark {
+	if !next.Begun {
+		return store.HashMark{After: []byte(found[last].name)}
+	}
+	rest := make([][]byte, 0, len(found)-last-1+len(next.Rest))
+	for _, f := range found[last+1:] {
+		rest = append(rest, []byte(f.name))
+	}
+	next.Rest = append(rest, next.Rest...)
+	return next
+}
+
 // restOf returns fields that an earlier batch left over.
 func (s *Looking) restOf(ctx context.Context, key string, mark store.HashMark, n int) (found []field, next store.HashMark, end bool, err error) {
 	names := make([]string, min(n, len(mark.Rest)))
