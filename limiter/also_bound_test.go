@@ -53,6 +53,7 @@ func TestNoDimensionAdmitsMoreThanItsBurst(t *testing.T) {
 			openOne, runs, grants := stores(t, v)[on], 0, uint64(0)
 			rapid.Check(t, func(rt *rapid.T) {
 				runs++
+				defer redistest.Clear(t, prefix+on[:1]+strconv.Itoa(runs))
 				grants += besideRun(t, rt, v, openOne(prefix+on[:1]+strconv.Itoa(runs)))
 			})
 			if grants == 0 {

@@ -218,6 +218,7 @@ func TestLeasesKeepTheBound(t *testing.T) {
 	client, prefix, run, leased := v.client(t), redistest.Prefix(t), 0, 0
 	rapid.Check(t, func(rt *rapid.T) {
 		run++
+		defer redistest.Clear(t, prefix+strconv.Itoa(run))
 		partitions := rapid.SampledFrom([]int{1, 1, 1, 3}).Draw(rt, "partitions")
 		s, err := redisstore.Open(t.Context(), client, redisstore.Config{Prefix: prefix + strconv.Itoa(run), Partitions: partitions})
 		check(t, err)

@@ -1,6 +1,7 @@
 package redistest
 
 import (
+	"context"
 	"crypto/rand"
 	"fmt"
 	"os"
@@ -8,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // lazy is a server of the whole test process, started when the first test asks for it.
@@ -15,6 +18,7 @@ type lazy struct {
 	start  func(dir string) (*Server, error)
 	once   sync.Once
 	server *Server // nil until once has run, and after it failed
+	ready  atomic.Bool
 	dir    string
 	err    error
 }
@@ -63,6 +67,7 @@ func (l *lazy) get(tb testing.TB) *Server {
 		}
 		if l.server, l.err = l.start(l.dir); l.err == nil {
 			l.server.shared = true
+			l.ready.Store(true)
 		}
 	})
 	if l.err != nil {
@@ -87,8 +92,34 @@ var (
 	processName = strings.ToLower(rand.Text()[:8])
 )
 
-// Prefix returns a key prefix that nobody else has: 11 or more bytes of [a-z0-9], a letter first, no hash tag.
+// Prefix returns a key prefix that nobody else has: 11 or more bytes of [a-z0-9], a letter first, no hash tag. At the end of the test Clear forgets it.
 func Prefix(tb testing.TB) string {
 	tb.Helper()
-	return fmt.Sprintf("t%sx%de", processName, prefixes.Add(1)) // A number after it makes no other's prefix of it.
+	prefix := fmt.Sprintf("t%sx%de", processName, prefixes.Add(1)) // A number after it makes no other's prefix of it.
+	tb.Cleanup(func() { Clear(tb, prefix) })
+	return prefix
+}
+
+// Clear deletes the shared server's keys of a prefix. A walk calls it after each of its runs: what looks at all keys, as an edit of the policy does,
+// takes as long as there are any of all tests.
+func Clear(tb testing.TB, prefix string) {
+	tb.Helper()
+	if !sharedServer.ready.Load() {
+		return
+	}
+	ctx, client := context.Background(), redis.NewClient(sharedServer.server.Options()) // The test's own context has ended.
+	defer client.Close()
+	for cursor := uint64(0); ; {
+		keys, next, err := client.Scan(ctx, cursor, prefix+"*", 1000).Result()
+		if err == nil && len(keys) > 0 {
+			err = client.Unlink(ctx, keys...).Err()
+		}
+		if err != nil {
+			tb.Errorf("clear the keys of %s: %v", prefix, err)
+			return
+		}
+		if cursor = next; next == 0 {
+			return
+		}
+	}
 }

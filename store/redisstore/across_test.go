@@ -266,6 +266,7 @@ func TestTheGlobalLimitHoldsOverAllPartitions(t *testing.T) {
 	run, refused := 0, 0
 	rapid.Check(t, func(rt *rapid.T) {
 		run++
+		defer redistest.Clear(t, prefix+"-"+strconv.Itoa(run))
 		s, err := openMany(t.Context(), client, Config{Prefix: prefix + "-" + strconv.Itoa(run), Partitions: partitions})
 		check(t, err)
 		limit := admission.Limit{

@@ -37,6 +37,7 @@ func TestSharesNeverExceedTheWhole(t *testing.T) {
 	}
 	rapid.Check(t, func(rt *rapid.T) {
 		run++
+		defer redistest.Clear(t, prefix+"-"+strconv.Itoa(run))
 		d := newDivided(t, rt, clients, lines, prefix+"-"+strconv.Itoa(run))
 		d.reached = reached
 		d.edit()

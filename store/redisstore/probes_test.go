@@ -61,6 +61,7 @@ func TestProbesStayWithinTheirLimit(t *testing.T) {
 	causes := map[string]int{}
 	rapid.Check(t, func(rt *rapid.T) {
 		run++
+		defer redistest.Clear(t, prefix+strconv.Itoa(run))
 		s, err := newStore(client, Config{Prefix: prefix + strconv.Itoa(run)}, "")
 		check(t, err)
 		config, err := breaker.Config{

@@ -22,6 +22,7 @@ func TestRefundsKeepTheBound(t *testing.T) {
 	client, prefix, run := redistest.Shared(t).Client(t), redistest.Prefix(t), 0
 	rapid.Check(t, func(rt *rapid.T) {
 		run++
+		defer redistest.Clear(t, prefix+strconv.Itoa(run))
 		s, err := newStore(client, Config{Prefix: prefix + strconv.Itoa(run)}, "")
 		check(t, err)
 		q := ofTenant("a", 1)
@@ -177,6 +178,7 @@ func TestPartsAddUpToWhatWasCommitted(t *testing.T) {
 	client, prefix, run := redistest.Shared(t).Client(t), redistest.Prefix(t), 0
 	rapid.Check(t, func(rt *rapid.T) {
 		run++
+		defer redistest.Clear(t, prefix+strconv.Itoa(run))
 		s, err := newStore(client, Config{Prefix: prefix + strconv.Itoa(run)}, "")
 		check(t, err)
 		const burst = 100_000
