@@ -197,7 +197,7 @@ func BenchmarkZipfPaced(b *testing.B) {
 		b.Run("rate="+strconv.FormatUint(rate, 10), func(b *testing.B) {
 			z := &zipf{B: b, ranks: ranks, paced: newVirtual(), rate: rate}
 			z.redis = redistest.Start(b, redistest.Options{}).Client(b)
-			z.redis.AddHook(timed{hook{z.paced}})
+			z.redis.AddHook(timed{hook{z.paced, z.redis}})
 			var limits *policy.Policy
 			z.requests, limits = zipfRequests()
 			z.limiter = start(b, open(b, z.redis), Config{Policy: limits, Timeout: patient})

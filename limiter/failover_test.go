@@ -22,7 +22,7 @@ func TestAFailoverCostsWhatWasNotReplicated(t *testing.T) {
 	client := redisclient.New(options, sentinel)
 	t.Cleanup(func() { _ = client.Close() })
 	v := newVirtual()
-	client.AddHook(hook{v})
+	client.AddHook(hook{v, client})
 	f := newFleet(v, open(t, client), Config{Timeout: patient, Outage: OutageClosed})
 	f.put(t, admission.PerSecond(100).WithBurst(2000))
 	for range 16 {

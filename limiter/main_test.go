@@ -129,11 +129,15 @@ func (v *virtual) pass(d time.Duration) {
 func (v *virtual) client(tb testing.TB) *redis.Client {
 	tb.Helper()
 	client := redistest.Shared(tb).Client(tb)
-	client.AddHook(hook{v})
+	client.AddHook(hook{v, client})
 	return client
 }
 
-type hook struct{ *virtual }
+type hook struct {
+	*virtual
+
+	client *redis.Client
+}
 
 func (hook) DialHook(next redis.DialHook) redis.DialHook {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
@@ -158,11 +162,12 @@ func (h hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		if err := next(ctx, cmd); err != nil {
 			return err
 		}
-		for _, scope := range append([]admission.Scope{admission.Global}, h.scopes...) {
-			if err := next(ctx, redis.NewCmd(ctx, "persist", strings.TrimSuffix(state, "state")+"lease:"+string(scope))); err != nil {
-				return err
+		_, err := h.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+			for _, scope := range append([]admission.Scope{admission.Global}, h.scopes...) {
+				pipe.Persist(ctx, strings.TrimSuffix(state, "state")+"lease:"+string(scope))
 			}
-		}
-		return nil
+			return nil
+		})
+		return err
 	}
 }

@@ -229,7 +229,7 @@ func TestSharesAreOfOneLimit(t *testing.T) {
 	v := newVirtual()
 	proxy := redistest.NewProxy(t, redistest.Shared(t).Addr())
 	client := proxy.Client(t)
-	client.AddHook(hook{v})
+	client.AddHook(hook{v, client})
 	store := open(t, client)
 	f := &fleet{time: v, store: store, config: Config{Policy: limited(admission.PerSecond(40).WithBurst(20), none), Timeout: patient}}
 	for range 4 {
@@ -276,7 +276,7 @@ func TestGraceSpendsWhatIsOnLease(t *testing.T) {
 			v := newVirtual()
 			proxy := redistest.NewProxy(t, redistest.Shared(t).Addr())
 			client := proxy.Client(t)
-			client.AddHook(hook{v})
+			client.AddHook(hook{v, client})
 			f := &fleet{time: v, store: open(t, client), config: Config{Policy: limited(admission.PerSecond(1000), none), Timeout: patient, Outage: mode}}
 			f.join(t)
 			l := f.limiters[0]

@@ -16,7 +16,7 @@ func TestStatsSayHowChecksWereAnswered(t *testing.T) {
 	t.Parallel()
 	v, proxy := newVirtual(), redistest.NewProxy(t, redistest.Shared(t).Addr())
 	client := proxy.Client(t)
-	client.AddHook(hook{v})
+	client.AddHook(hook{v, client})
 	day := admission.Limit{Tokens: 1, Per: 24 * time.Hour, Burst: 1}
 	l := start(t, open(t, client), Config{
 		Policy: limited(admission.PerSecond(1000), day), Timeout: patient, Count: true, OutageAt: map[admission.Scope]Outage{admission.Global: OutageOpen, "acme": OutageClosed},
