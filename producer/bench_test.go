@@ -1,10 +1,12 @@
 package producer_test
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
@@ -67,4 +69,30 @@ func BenchmarkEnqueueBatch(b *testing.B) {
 		n += len(jobs)
 	}
 	b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "jobs/s")
+}
+
+// BenchmarkShedWithoutACall sheds low jobs of a queue that is pressed for five seconds at each rate, in one process, and says which part of them never
+// reached Redis. The rest is what is asked before anything was heard, and a call a second for news.
+func BenchmarkShedWithoutACall(b *testing.B) {
+	for _, rate := range []int{10, 100, 1000, 10_000} {
+		b.Run(fmt.Sprintf("rate=%d", rate), func(b *testing.B) {
+			const lasts = 5 * time.Second
+			s, press := openPressed(b)
+			press(admission.PressureHigh)
+			p := newProducer(b, s, producer.Config{})
+			shed, local := 0, 0
+			for began := time.Now(); time.Since(began) < lasts; {
+				v, err := p.Enqueue(b.Context(), low(""))
+				if !errors.Is(err, admission.ErrShed) {
+					b.Fatalf("%+v, %v", v, err)
+				}
+				if shed++; v.Local {
+					local++
+				}
+				time.Sleep(time.Until(began.Add(time.Duration(shed) * time.Second / time.Duration(rate))))
+			}
+			b.ReportMetric(100*float64(local)/float64(shed), "%local")
+			b.ReportMetric(float64(shed)/lasts.Seconds(), "shed/s")
+		})
+	}
 }

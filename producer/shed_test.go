@@ -13,12 +13,11 @@ import (
 	"github.com/headgate/headgate/store"
 )
 
-// TestAPressedQueueShedsWithoutACall: what Redis would shed by the level that it has just told is refused here, each way of enqueueing; other classes,
-// and jobs that may be in already, go to Redis.
-func TestAPressedQueueShedsWithoutACall(t *testing.T) {
-	t.Parallel()
-	s := open(t, redistest.Shared(t).Client(t))
-	_, err := rollout.Put(t.Context(), s, policy.Policy{
+// openPressed returns a store with a queue whose pressure press sets, as the holder of the timer lease does: low jobs are shed at HIGH.
+func openPressed(tb testing.TB) (s store.Deployment, press func(level admission.PressureLevel)) {
+	tb.Helper()
+	s = open(tb, redistest.Shared(tb).Client(tb))
+	_, err := rollout.Put(tb.Context(), s, policy.Policy{
 		Tiers:  map[string]policy.Tier{policy.StandardTier: {Limit: admission.Limit{Disabled: true}}},
 		Queues: map[string]policy.Queue{"mail": {Pressure: &policy.PressureRules{MaxDepth: 9}}},
 		Shedding: &policy.Shedding{
@@ -26,40 +25,48 @@ func TestAPressedQueueShedsWithoutACall(t *testing.T) {
 		},
 	}, rollout.Edit{Author: "ada", Expected: rollout.AnyVersion})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	told := 0
-	p := newProducer(t, s, producer.Config{Observer: producer.Observer{Decided: func(admission.Job, admission.Verdict, error) { told++ }}})
-	if _, err := p.Enqueue(t.Context(), job("acme")); err != nil {
-		t.Fatal(err)
+	if _, err := newProducer(tb, s, producer.Config{}).Enqueue(tb.Context(), job("acme")); err != nil {
+		tb.Fatal(err)
 	}
-	if _, err := s.Partitions()[0].Promote(t.Context(), "s", time.Minute); err != nil { // whose holder says how much queues are pressed
-		t.Fatal(err)
+	if _, err := s.Partitions()[0].Promote(tb.Context(), "s", time.Minute); err != nil {
+		tb.Fatal(err)
 	}
-	version, err := s.PolicyInForce(t.Context())
+	version, err := s.PolicyInForce(tb.Context())
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	press := func(level admission.PressureLevel) {
-		t.Helper()
-		_, err := s.Press(t.Context(), store.Press{
+	return s, func(level admission.PressureLevel) {
+		tb.Helper()
+		_, err := s.Press(tb.Context(), store.Press{
 			Owner: "s", Version: version, Queue: "mail", Pressure: admission.Pressure{Level: level, Score: 0.9, RetryAfter: time.Second}, Life: time.Hour,
 		})
 		if err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 	}
-	low := func(id string) admission.Job {
-		j := job("acme")
-		j.ID, j.Priority = id, admission.Low
-		return j
-	}
+}
+
+func low(id string) admission.Job {
+	j := job("acme")
+	j.ID, j.Priority = id, admission.Low
+	return j
+}
+
+// TestAPressedQueueShedsWithoutACall: what Redis would shed by the level that it has just told is refused here, each way of enqueueing; other classes,
+// and jobs that may be in already, go to Redis.
+func TestAPressedQueueShedsWithoutACall(t *testing.T) {
+	t.Parallel()
+	s, press := openPressed(t)
+	told := 0
+	p := newProducer(t, s, producer.Config{Observer: producer.Observer{Decided: func(admission.Job, admission.Verdict, error) { told++ }}})
 	press(admission.PressureHigh)
 	first, err := p.Enqueue(t.Context(), low(""))
 	if !errors.Is(err, admission.ErrShed) || first.Local {
 		t.Fatalf("nothing was heard yet: %+v, %v", first, err)
 	}
-	asked := 2
+	asked := 1
 	second, err := first, error(nil)
 	for !second.Local { // Within a second after an answer, but a machine may halt.
 		asked++
