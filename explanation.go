@@ -102,6 +102,8 @@ const (
 	FindingShed     FindingKind = explain.KindShed
 	FindingDoomed   FindingKind = explain.KindDoomed
 	FindingReserved FindingKind = explain.KindReserved
+	// FindingBypass is that jobs of a class go beside the limits of their queue and class.
+	FindingBypass FindingKind = explain.KindBypass
 )
 
 // explanationOf returns an explanation as the door has it.

@@ -38,6 +38,8 @@ type Limit struct {
 	// kept is how many percent of it whoever goes by it may not take: see Keeping. lent says that these are lent: see Lending.
 	kept uint8
 	lent bool
+	// reserve and share are what Bypassing was given, in percent.
+	reserve, share uint8
 }
 
 // Bounds of a Limit.
@@ -98,20 +100,48 @@ func (l *Limit) Others() (others Limit, kept bool) {
 	if l.kept == 0 || l.Disabled || l.Tokens == 0 {
 		return Limit{Disabled: true}, false
 	}
-	const all = 100
-	left := all - Tokens(l.kept)
-	others = *l
-	others.kept, others.lent = 0, false
-	others.Burst = cmp.Or(l.Burst, l.DefaultBurst()) * left / all
-	switch {
-	case l.Window.IsZero() && l.lent:
-	case l.Window.IsZero():
-		others.Per = (l.Per*all + time.Duration(left) - 1) / time.Duration(left)
-	default:
-		others.Tokens = l.Tokens * left / all
+	others = l.part(percentOfAll - Tokens(l.kept))
+	if l.Window.IsZero() && l.lent {
+		others.Per = l.Per
 	}
 	return others, true
 }
+
+// percentOfAll is all of a limit.
+const percentOfAll = 100
+
+// part returns so many percent of a limit: of a token bucket of its rate and burst, of windows of their tokens, rounded down.
+func (l *Limit) part(percent Tokens) Limit {
+	part := *l
+	part.kept, part.lent, part.reserve, part.share = 0, false, 0, 0
+	part.Burst = cmp.Or(l.Burst, l.DefaultBurst()) * percent / percentOfAll
+	if l.Window.IsZero() {
+		part.Per = (l.Per*percentOfAll + time.Duration(percent) - 1) / time.Duration(percent)
+	} else {
+		part.Tokens = l.Tokens * percent / percentOfAll
+	}
+	return part
+}
+
+// Bypassing returns the global limit as it is for jobs that may go beside the limits of their queue and class: they may take its bucket to so many percent
+// of its burst below zero, reserve, 0 to 100, and so many percent of what their tenant may have go that way, share, 1 to 100. Checks go the way of all.
+func (l Limit) Bypassing(reserve, share int) Limit {
+	l.reserve, l.share = uint8(reserve), uint8(share) //nolint:gosec // percentages
+	return l
+}
+
+// Share returns how much of a tenant's limit may go beside the limits of queue and class where this is the global one: that part of it; false where nothing
+// may, for Bypassing does not say so, or the tenant has no limit to have a part of, or that part of its burst is less than a token.
+func (l *Limit) Share(tenant *Limit) (share Limit, bypasses bool) {
+	if l.share == 0 || tenant.Disabled || tenant.Tokens == 0 {
+		return Limit{Disabled: true}, false
+	}
+	share = tenant.part(Tokens(l.share))
+	return share, share.Burst > 0 && share.Tokens > 0
+}
+
+// Reserve returns how far below zero those may take the bucket of a limit who Bypassing says, where it has such a burst.
+func (l *Limit) Reserve(burst Micro) Micro { return burst * Micro(l.reserve) / percentOfAll }
 
 // DefaultBurst returns the burst of a limit that says none: what comes in a second, rounded up, so 1 at least.
 func (l Limit) DefaultBurst() Tokens {

@@ -115,6 +115,9 @@ type Verdict struct {
 	// from it; zero when retrying is of no use. Of ReasonDoomed it is how long the queue takes to come to where the job would enter, a
 	// minute at most.
 	RetryAfter time.Duration
+	// Bypassed says that an admitted job went beside the limits of its queue and class, by the policy's bypass for its class: its global and
+	// tenant's buckets have it, and what of its tenant's may go that way.
+	Bypassed bool
 	// Dropped is how many older jobs of the tenant and queue became dead letters to make room.
 	Dropped int
 	// ID is the job's id, given by the producer when the caller left it empty.

@@ -2,6 +2,8 @@ package buckets
 
 import (
 	"math"
+	"strings"
+	"time"
 
 	"github.com/headgate/headgate/admission"
 )
@@ -20,7 +22,7 @@ type Limit struct {
 	Whole *Whole
 	// Changed is when it last changed by itself, where that is later than what Settle is told of all; zero for never.
 	Changed Instant
-	// Floor is what a job has to leave in the bucket, zero for nothing: see AppendOthers.
+	// Floor is what a job has to leave in the bucket, zero for nothing: see AppendOthers. Below zero a job may leave a debt as large: see AppendBypass.
 	Floor Micro
 }
 
@@ -53,12 +55,72 @@ func AppendOthers(path []LevelLimit, global *admission.Limit, others Limit) []Le
 // has the one that they do.
 const Others admission.Scope = "global*"
 
+// ShareOf is the bucket of what of a tenant's may go beside the limits of queues and classes (admission.Limit.Share). As that of Others it is no scope
+// that others know.
+func ShareOf(tenant string) admission.Scope { return admission.Scope(tenant + shareMark) }
+
+const shareMark = ":*"
+
+// IsShare reports whether a bucket is a ShareOf a tenant.
+func IsShare(scope admission.Scope) bool {
+	return strings.HasSuffix(string(scope), shareMark) && !scope.OfDimension()
+}
+
 // Named returns the scope under which others know a bucket.
 func Named(scope admission.Scope) admission.Scope {
-	if scope == Others {
+	switch {
+	case scope == Others:
 		return admission.Global
+	case IsShare(scope):
+		return scope[:len(scope)-len(shareMark)]
 	}
 	return scope
+}
+
+// AppendBypass appends the way of a job beside the limits of its queue and class to an empty path, nothing where it has none (admission.Limit.Bypassing): the global
+// bucket, which such a job may take below zero, the tenant's, and last its ShareOf the tenant's. at says what the limit of a scope is.
+func AppendBypass(path []LevelLimit, limits *[admission.Levels]admission.Limit, tenant string, at func(admission.Scope, *admission.Limit) Limit) []LevelLimit {
+	global, own := &limits[admission.LevelGlobal], &limits[admission.LevelTenant]
+	share, bypasses := global.Share(own)
+	if !bypasses {
+		return path
+	}
+	if !global.Disabled && global.Tokens != 0 {
+		limit := at(admission.Global, global)
+		limit.Floor = -global.Reserve(MicroOf(global.Burst))
+		path = append(path, LevelLimit{Scope: admission.Global, Limit: limit})
+	}
+	for _, step := range [...]struct {
+		scope admission.Scope
+		limit *admission.Limit
+	}{{admission.Scope(tenant), own}, {ShareOf(tenant), &share}} {
+		path = append(path, LevelLimit{Scope: step.scope, Limit: at(step.scope, step.limit)})
+	}
+	return path
+}
+
+// Choose returns what is answered to a job that has a way beside the limits of its queue and class, by the verdicts on that and on the way of all: it goes
+// beside where it can, else the way of all, and where it can go neither it is told which of both it can go sooner, of equals the way of all.
+func Choose(beside, all admission.Verdict) admission.Verdict {
+	switch {
+	case beside.Decision == admission.Admitted:
+		beside.Bypassed = true
+		return beside
+	case all.Decision == admission.Admitted || until(&all) <= until(&beside):
+		return all
+	}
+	return beside
+}
+
+// until is how long a refusal lasts at least, of one for good longer than of any other, and of one for want of room as long as nobody knows.
+func until(v *admission.Verdict) time.Duration {
+	switch v.Reason {
+	case admission.ReasonTooCostly:
+		return math.MaxInt64
+	case admission.ReasonBuckets:
+		return math.MaxInt64 - 1
+	}
+	return v.RetryAfter
 }
 
 // AppendPath appends the enabled limits of a job's four levels to path, outermost first, then that of Others where the job is one of them, and

@@ -23,6 +23,8 @@ type Compiled struct {
 	global      admission.Limit
 	// reserved is what is kept of global for some classes, nil for nothing.
 	reserved *GlobalReserved
+	// bypass is who goes beside limits, nil for nobody.
+	bypass   *Bypass
 	standard tenantView
 	// rollout is nil where every tenant has the same rules; candidate is then of no use, and else what standard is for
 	// the others.
@@ -86,7 +88,7 @@ func (p Policy) Prepare() (*Compiled, error) {
 	}
 	p = p.withDefaults()
 	c := &Compiled{
-		version: p.Version, dedupWindow: p.DedupWindow, global: p.Global, reserved: p.GlobalReserved, rollout: p.Rollout.inForce(),
+		version: p.Version, dedupWindow: p.DedupWindow, global: p.Global, reserved: p.GlobalReserved, bypass: p.Bypass, rollout: p.Rollout.inForce(),
 		tenants: make(map[string]*tenantView), queues: p.Queues, other: p.Queues[Every].withDefaults(),
 		overflows: make(map[admission.Scope]Overflow), maxRunning: make(map[admission.Scope]int),
 		downstreams: p.Downstreams, anyDownstream: p.AnyDownstream, adaptive: p.Adaptive, shedding: p.Shedding, load: p.Load, anomalies: p.Anomalies, triggers: p.Triggers, semaphores: p.Semaphores,

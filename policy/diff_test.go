@@ -126,7 +126,7 @@ func TestWithChangesOnePlace(t *testing.T) {
 			{"global"}, {"tenants", "acme", "limit"}, {"tenants", "nobody", "limit"}, {"queue_limits", "acme:mail"}, {"priority_limits", "bolt:sms:low"},
 		}).Draw(t, "path")
 		if path[0] == "global" { // Of which a part may be kept: not of none.
-			p.GlobalReserved = nil
+			p.GlobalReserved, p.Bypass = nil, nil
 		}
 		limit := json.RawMessage(`{"tokens":7,"per":"2s","burst":9}`)
 		with, err := p.With(limit, path...)

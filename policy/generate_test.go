@@ -69,6 +69,7 @@ func drawPolicy(t *rapid.T) Policy {
 		Tiers:   map[string]Tier{StandardTier: {Limit: drawLimit(t), Weights: drawWeights(t)}},
 	}
 	drawGlobalReserved(t, &p)
+	drawBypass(t, &p)
 	for _, name := range []string{"premium", "basic"} {
 		if rapid.Bool().Draw(t, name) {
 			p.Tiers[name] = Tier{Limit: drawLimit(t), Weights: drawWeights(t)}
@@ -142,6 +143,17 @@ func drawGlobalReserved(t *rapid.T, p *Policy) {
 	if others, ok := kept.Others(); ok && others.Burst > 0 && others.Tokens > 0 {
 		p.GlobalReserved = &GlobalReserved{Classes: []admission.Priority{admission.High, admission.Low}[:rapid.IntRange(1, 2).Draw(t, "for")], Percent: percent}
 		p.GlobalReserved.Lend = p.Global.Window.IsZero() && rapid.Bool().Draw(t, "lent")
+	}
+}
+
+// drawBypass draws classes that go beside limits, of those for which a part of the global limit is kept.
+func drawBypass(t *rapid.T, p *Policy) {
+	if p.GlobalReserved == nil && rapid.Bool().Draw(t, "no bypass") {
+		return
+	}
+	p.Bypass = &Bypass{Classes: []admission.Priority{admission.High}, SharePercent: rapid.SampledFrom([]int{0, 1, 100}).Draw(t, "share")}
+	if p.Global.Tokens > 0 && p.Global.Window.IsZero() {
+		p.Bypass.ReservePercent = rapid.IntRange(0, 100).Draw(t, "reserve")
 	}
 }
 
@@ -349,6 +361,9 @@ func naiveLimits(p Policy, tenant, queue string, class admission.Priority) Limit
 		if r.Lend {
 			limits[0] = limits[0].Lending()
 		}
+	}
+	if b := p.Bypass; b != nil && slices.Contains(b.Classes, class) {
+		limits[0] = p.Global.Bypassing(b.ReservePercent, b.SharePercent)
 	}
 	if own, ok := p.Tenants[tenant]; ok {
 		limits[admission.LevelTenant] = p.Tiers[own.Tier].Limit

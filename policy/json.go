@@ -20,6 +20,7 @@ type (
 		Global  *limitJSON `json:"global,omitempty"`
 
 		GlobalReserved *GlobalReserved `json:"global_reserved,omitempty"`
+		Bypass         *Bypass         `json:"bypass,omitempty"`
 		rulesJSON
 		Queues        map[string]queueJSON      `json:"queues,omitempty"`
 		Downstreams   map[string]downstreamJSON `json:"downstreams,omitempty"`
@@ -226,7 +227,7 @@ func (p Policy) wire() policyJSON {
 	}
 	wire.rulesJSON = p.rules().wire()
 	wire.Shedding, wire.Load, wire.Observe, wire.Rollout = p.Shedding, p.Load.wire(), p.Observe, p.Rollout.wire()
-	wire.TenantRecords, wire.GlobalReserved = p.TenantRecords, p.GlobalReserved
+	wire.TenantRecords, wire.GlobalReserved, wire.Bypass = p.TenantRecords, p.GlobalReserved, p.Bypass
 	wire.Anomalies = p.Anomalies.wire()
 	if p.Usage != nil {
 		wire.Usage = &usageJSON{p.Usage.Tenants}
@@ -268,7 +269,7 @@ func (w *policyJSON) policy(bad *problems) Policy {
 	}
 	p = p.withRules(w.rules("", bad))
 	p.Shedding, p.Load, p.Observe, p.Rollout = w.Shedding, w.Load.load(bad), w.Observe, w.Rollout.rollout(bad)
-	p.TenantRecords, p.GlobalReserved = w.TenantRecords, w.GlobalReserved
+	p.TenantRecords, p.GlobalReserved, p.Bypass = w.TenantRecords, w.GlobalReserved, w.Bypass
 	p.Anomalies = w.Anomalies.rules()
 	if w.Usage != nil {
 		p.Usage = &UsageRules{w.Usage.Tenants}

@@ -162,7 +162,7 @@ func TestUnmarshalQuotesWhatIsWrong(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{
 			`{"limits":{}}`,
-			`read policy: invalid limits (unknown): allowed is one of version, global, global_reserved, tiers, tenants, queue_limits, priority_limits, overflows, max_running, queues, ` +
+			`read policy: invalid limits (unknown): allowed is one of version, global, global_reserved, bypass, tiers, tenants, queue_limits, priority_limits, overflows, max_running, queues, ` +
 				`downstreams, any_downstream, adaptive, shedding, load, anomalies, triggers, semaphores, dimensions, observe, usage, tenant_records, rollout, dedup_window, $schema`,
 		},
 		{`{"tenants":{"acme":{"limt":{}}}}`, `read policy: invalid tenants.acme.limt (unknown): allowed is one of tier, limit, priority_weights, max_running, dispatch`},

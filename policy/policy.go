@@ -22,6 +22,8 @@ type Policy struct {
 	Global admission.Limit
 	// GlobalReserved keeps a part of Global for some classes; nil keeps none.
 	GlobalReserved *GlobalReserved
+	// Bypass has jobs of some classes go beside the limits of their queue and class; nil has none.
+	Bypass *Bypass
 	// Tiers are named defaults for tenants; nil means those of Default. StandardTier must be among them.
 	Tiers map[string]Tier
 	// Tenants are the tenants that have something of their own, by name.
@@ -295,7 +297,7 @@ func (p Policy) withDefaults() Policy {
 		p.Triggers[name] = t.withDefaults()
 	}
 	p.Shedding, p.Load, p.Rollout = p.Shedding.clone(), p.Load.withDefaults(), p.Rollout.withDefaults()
-	p.GlobalReserved = p.GlobalReserved.clone()
+	p.GlobalReserved, p.Bypass = p.GlobalReserved.clone(), p.Bypass.withDefaults()
 	p.Anomalies = p.Anomalies.withDefaults()
 	return p
 }

@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/policy"
@@ -117,6 +118,71 @@ func TestAPartOfTheGlobalLimitIsKeptFromOthers(t *testing.T) {
 			if least := limits.LeastBurst(1); kept && least > others.Burst {
 				t.Errorf("%+v: a cost of %d is not refused for good", way, least)
 			}
+		}
+	}
+}
+
+// TestBadBypassesHaveOneClearError: each is refused with the field, what it says and what is allowed.
+func TestBadBypassesHaveOneClearError(t *testing.T) {
+	t.Parallel()
+	const limit, window = `"global":{"tokens":10,"per":"1s"},`, `"global":{"tokens":9,"window":"24h","algorithm":"sliding_window"},`
+	for fields, want := range map[string]string{
+		limit + `"bypass":{}`:                                                                      `classes 0 classes: allowed is 1 to 128 classes`,
+		limit + `"bypass":{"classes":["critical"]}`:                                                `classes "critical": allowed is a class of a queue: "high", "low", "medium"`,
+		limit + `"bypass":{"classes":["high","high"]}`:                                             `classes "high": allowed is each class once`,
+		limit + `"bypass":{"classes":["high"],"reserve_percent":101}`:                              `reserve_percent 101: allowed is 0 to 100`,
+		limit + `"bypass":{"classes":["high"],"reserve_percent":-1}`:                               `reserve_percent -1: allowed is 0 to 100`,
+		limit + `"bypass":{"classes":["high"],"share_percent":101}`:                                `share_percent 101: allowed is 1 to 100`,
+		limit + `"bypass":{"classes":["high"],"share_percent":-1}`:                                 `share_percent -1: allowed is 1 to 100`,
+		limit + `"bypass":{"classes":["high"],"critical_share":10}`:                                `critical_share (unknown): allowed is one of classes, reserve_percent, share_percent`,
+		limit + `"global_reserved":{"classes":["low"],"percent":20},"bypass":{"classes":["high"]}`: `classes "high": allowed is classes of global_reserved, which is there: "low"`,
+		`"bypass":{"classes":["high"],"reserve_percent":20}`:                                       `reserve_percent 20: allowed is 0 without a global limit, which may be disabled`,
+		window + `"bypass":{"classes":["high"],"reserve_percent":20}`:                              `reserve_percent 20: allowed is 0 where the global limit is one of windows, of which nothing comes in to make up for it`,
+	} {
+		_, err := policy.Unmarshal([]byte(`{` + fields + `}`))
+		if err == nil || !errors.Is(err, admission.ErrInvalid) {
+			t.Errorf("%s: %v", fields, err)
+			continue
+		}
+		if got := strings.TrimPrefix(err.Error(), "read policy: "); got != "invalid bypass."+want {
+			t.Errorf("%s\n got %s\nwant invalid bypass.%s", fields, got, want)
+		}
+	}
+}
+
+// TestWhoGoesBesideLimits: jobs of the classes that are named, of whatever queue, with a tenth of their tenant's limit where nothing else is said, and none of others
+// or of tenants that have no limit.
+func TestWhoGoesBesideLimits(t *testing.T) {
+	t.Parallel()
+	p, err := policy.Unmarshal([]byte(`{"global":{"tokens":1000,"per":"1s","burst":500},"tenants":{"acme":{"limit":{"tokens":100,"per":"1m","burst":45}},"free":{"limit":{"enabled":false}},"small":{"limit":{"tokens":9,"per":"1s"}},` +
+		`"daily":{"limit":{"algorithm":"fixed_window","tokens":1005,"window":"24h"}}},"queues":{"sms":{"classes":[{"name":"low","weight":1},{"name":"critical","weight":4}]}},` +
+		`"bypass":{"classes":["critical","high"],"reserve_percent":20}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := p.Prepare()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b := c.Bypass(); b.SharePercent != 10 || b.ReservePercent != 20 {
+		t.Errorf("%+v", b)
+	}
+	for _, way := range []struct {
+		tenant, queue string
+		class         admission.Priority
+		tokens, burst admission.Tokens
+		per           time.Duration
+	}{
+		{"acme", "sms", "critical", 100, 4, 10 * time.Minute}, {"acme", "mail", "high", 100, 4, 10 * time.Minute}, {"daily", "mail", "high", 100, 100, 24 * time.Hour},
+		{"acme", "sms", "low", 0, 0, 0}, {"acme", "", "", 0, 0, 0}, {"free", "mail", "high", 0, 0, 0}, {"small", "mail", "high", 0, 0, 0},
+	} {
+		limits := c.LimitsFor(way.tenant, way.queue, way.class)
+		share, bypasses := limits[admission.LevelGlobal].Share(&limits[admission.LevelTenant])
+		if bypasses != (way.burst > 0) || bypasses && (share.Tokens != way.tokens || share.Burst != way.burst || share.Per != way.per) {
+			t.Errorf("%+v: %t, %+v", way, bypasses, share)
+		}
+		if reserve := limits[admission.LevelGlobal].Reserve(500); bypasses && reserve != 100 {
+			t.Errorf("%+v: the reserve is %d of 500", way, reserve)
 		}
 	}
 }

@@ -47,6 +47,7 @@ func (p Policy) Validate() error {
 	}
 	bad.add(p.Global.Validate(string(admission.Global)))
 	p.validateGlobalReserved(&bad)
+	p.validateBypass(&bad)
 	bad.duration("dedup_window", p.DedupWindow, MinDedupWindow, MaxDedupWindow)
 	if _, ok := p.Tiers[StandardTier]; !ok {
 		bad.field("tiers", quoteNames(sortedKeys(p.Tiers)), `a set with "standard", the tier of a tenant nobody configured: add it`)

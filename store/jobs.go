@@ -261,6 +261,17 @@ const (
 // keptWords say of a refusal that it is not the global limit's, but that of those from whom a part of it is kept.
 const keptWords = "what others may take beside the classes of global_reserved"
 
+// shareWords say of a refusal that it is not the tenant's limit's, but that of what of it may go beside the limits of queue and class.
+const shareWords = "what may go beside the limits of queue and class by bypass"
+
+// ShareDetail is the detail of such a refusal that had another one, or none.
+func ShareDetail(detail string) string {
+	if detail == "" {
+		return shareWords
+	}
+	return shareWords + ", " + detail
+}
+
 // KeptDetail is the detail of such a refusal that had another one, or none.
 func KeptDetail(detail string) string {
 	if detail == "" {

@@ -19,6 +19,7 @@ type metrics struct {
 	shed     *prometheus.CounterVec
 	shedHere *prometheus.CounterVec
 	doomed   *prometheus.CounterVec
+	bypassed *prometheus.CounterVec
 	tenants  *tenants
 	jobs     *prometheus.CounterVec
 	waits    *prometheus.HistogramVec
@@ -53,6 +54,9 @@ func newMetrics(tenants int) *metrics {
 		doomed: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "headgate_doomed_total", Help: "Jobs of this process that were refused because they would have started too late, by class.",
 		}, []string{"priority"}),
+		bypassed: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "headgate_bypassed_total", Help: "Jobs of this process that were admitted beside the limits of their queue and class, by class.",
+		}, []string{"priority"}),
 		tenants: newTenants(tenants),
 		jobs: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "headgate_worker_jobs_total", Help: "Jobs that left the hand of this worker, by how.",
@@ -72,7 +76,7 @@ func newMetrics(tenants int) *metrics {
 
 // all returns each of them.
 func (m *metrics) all() []prometheus.Collector {
-	return []prometheus.Collector{m.requests, m.rejected, m.shed, m.shedHere, m.doomed, m.tenants, m.jobs, m.waits, m.runs, m.states, m.violations}
+	return []prometheus.Collector{m.requests, m.rejected, m.shed, m.shedHere, m.doomed, m.bypassed, m.tenants, m.jobs, m.waits, m.runs, m.states, m.violations}
 }
 
 // register returns what a registry has against them.
@@ -96,6 +100,9 @@ func (m *metrics) decided(job admission.Job, verdict admission.Verdict, err erro
 		if verdict.Local {
 			m.shedHere.WithLabelValues(classLabel(job.Priority)).Inc()
 		}
+	}
+	if verdict.Bypassed {
+		m.bypassed.WithLabelValues(classLabel(job.Priority)).Inc()
 	}
 	if reason == admission.ReasonDoomed {
 		m.doomed.WithLabelValues(classLabel(job.Priority)).Inc()

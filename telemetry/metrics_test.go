@@ -267,3 +267,37 @@ headgate_doomed_total{priority="high"} 1
 `
 	must(t, testutil.GatherAndCompare(registry, strings.NewReader(want), "headgate_doomed_total"))
 }
+
+// TestJobsThatWentBesideLimitsAreCounted by class: those of a tenant's share alone, of whatever class it is by the policy.
+func TestJobsThatWentBesideLimitsAreCounted(t *testing.T) {
+	t.Parallel()
+	s, registry := openStore(t), prometheus.NewPedanticRegistry()
+	shown, err := telemetry.New(telemetry.Config{Registerer: registry})
+	must(t, err)
+	day := admission.Limit{Tokens: 10, Per: 24 * time.Hour, Burst: 10}
+	document := policy.Policy{
+		Tiers: map[string]policy.Tier{policy.StandardTier: {Limit: day}}, Queues: map[string]policy.Queue{"mail": {EachTenant: policy.EachTenant{Limit: day.WithBurst(1)}}},
+		Bypass: &policy.Bypass{Classes: []admission.Priority{admission.High}, SharePercent: 20},
+	}
+	_, err = rollout.Put(t.Context(), s, document, rollout.Edit{Author: "ada", Expected: rollout.AnyVersion})
+	must(t, err)
+	p, err := producer.New(s, producer.Config{Observer: shown.Producer()})
+	must(t, err)
+	for i, want := range []struct {
+		class    admission.Priority
+		bypassed bool
+		err      error
+	}{{admission.High, true, nil}, {admission.Medium, false, nil}, {admission.Medium, false, admission.ErrLimited}, {admission.High, true, nil}, {admission.High, false, admission.ErrLimited}} {
+		j := job("acme")
+		j.ID, j.Priority = "", want.class
+		if v, err := p.Enqueue(t.Context(), j); !errors.Is(err, want.err) || v.Bypassed != want.bypassed {
+			t.Errorf("%d: %+v, %v", i, v, err)
+		}
+	}
+	want := `
+# HELP headgate_bypassed_total Jobs of this process that were admitted beside the limits of their queue and class, by class.
+# TYPE headgate_bypassed_total counter
+headgate_bypassed_total{priority="high"} 2
+`
+	must(t, testutil.GatherAndCompare(registry, strings.NewReader(want), "headgate_bypassed_total"))
+}

@@ -40,6 +40,8 @@ const (
 	KindReserved = "reserved"
 	// KindDoomed is that a queue refuses jobs that would start too late.
 	KindDoomed = "doomed"
+	// KindBypass is that a class goes beside the limits of queues and classes.
+	KindBypass = "bypass"
 	// KindErrors is what calls failed by, which receivers have said: for operators alone.
 	KindErrors = "errors"
 )

@@ -38,3 +38,31 @@ func TestExplainTellsWhatIsKeptOfTheGlobalLimit(t *testing.T) {
 		}
 	}
 }
+
+// TestExplainTellsWhatMayGoBesideLimits: of a class that may, with what is left of its tenant's share.
+func TestExplainTellsWhatMayGoBesideLimits(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.put(`{"global":{"tokens":10,"per":"24h","burst":50},"tenants":{"acme":{"limit":{"tokens":10,"per":"24h","burst":40}}},"bypass":{"classes":["medium"],"reserve_percent":20,"share_percent":25}}`, "")
+	for i := range 2 {
+		s.enqueue("j" + strconv.Itoa(i))
+	}
+	for scope, want := range map[string]string{
+		"acme:mail:medium": "jobs of class medium go beside the limits of queue and class, where acme has used less than 25% of its limit for that: 8 of 10 tokens are left, it gets 10 tokens in 96h0m0s, and they may take global to 10 below zero",
+		"acme:mail:high":   "", "acme:mail": "",
+	} {
+		e, err := explain.New(t.Context(), s.store, explain.Scope, scope, shown.Everything)
+		must(t, err)
+		found := ""
+		for _, r := range e.Reasons {
+			if r.Kind == explain.KindBypass {
+				if found = r.Text; r.Binds || r.Rule == nil || r.Rule.Path != "/bypass" {
+					t.Errorf("%s: %+v", scope, r)
+				}
+			}
+		}
+		if found != want {
+			t.Errorf("of %s it says %q, want %q", scope, found, want)
+		}
+	}
+}

@@ -228,6 +228,9 @@ func (e *Explanation) addBuckets(ctx context.Context, s store.Deployment, scope 
 		if err := in.others(e, &q, &answers[0], now, scales); err != nil {
 			return nil, admission.Verdict{}, err
 		}
+		if err := in.bypass(ctx, e, s, &q); err != nil {
+			return nil, admission.Verdict{}, err
+		}
 		e.addScales(scales, scope)
 		return in, answers[0].Verdict, nil
 	}
@@ -282,7 +285,7 @@ func (r *rules) bucket(level admission.Level, q *store.Question, answer *store.A
 	}
 	reason.Text = fmt.Sprintf("%s has %d of %d tokens left and gets %s", scope, left, burst, gets)
 	if left < 0 {
-		reason.Text = fmt.Sprintf("%s is %d tokens of %d below zero, for work that cost more than it had reserved, and gets %s", scope, -left, burst, gets)
+		reason.Text = fmt.Sprintf("%s is %d tokens of %d below zero, for work that cost more than it had reserved or went beside limits, and gets %s", scope, -left, burst, gets)
 	}
 	if answer.Left[level] < buckets.MicroPerToken {
 		reason.Binds = true
@@ -322,6 +325,37 @@ func (r *rules) others(to *Explanation, q *store.Question, answer *store.Answer,
 		reason.Until = now.Add(answer.Verdict.RetryAfter)
 	}
 	to.add(reason)
+	return nil
+}
+
+// bypass tells what of a tenant's may go beside the limits of the question's queue and class, where those do.
+func (r *rules) bypass(ctx context.Context, to *Explanation, s store.Deployment, q *store.Question) error {
+	share, bypasses := q.Limits[admission.LevelGlobal].Share(&q.Limits[admission.LevelTenant])
+	if q.Class == "" || !bypasses {
+		return nil
+	}
+	rule, err := r.first("", candidate{"bypass of the policy", []string{"bypass"}})
+	if err != nil {
+		return err
+	}
+	own := store.Question{Tenant: q.Tenant, Queue: policy.Every, Cost: 1, Record: q.Record} // The share stands in the place of a queue's limit.
+	for level := range own.Limits {
+		own.Limits[level].Disabled = true
+	}
+	own.Limits[admission.LevelQueue] = share
+	_, answers, err := s.Check(ctx, r.policy.Version, true, []store.Question{own})
+	if errors.Is(err, store.ErrStale) {
+		return nil // It is told with what is in force now, or not at all.
+	}
+	if err != nil {
+		return err
+	}
+	of := r.compiled.Bypass()
+	to.add(Reason{
+		Kind: KindBypass, Rule: rule, Change: "bypass in the policy",
+		Text: fmt.Sprintf("jobs of class %s go beside the limits of queue and class, where %s has used less than %d%% of its limit for that: %d of %d tokens are left, it gets %s, and they may take global to %d below zero",
+			q.Class, q.Tenant, of.SharePercent, answers[0].Left[admission.LevelQueue].Tokens(), share.Burst, share.Words(), q.Limits[admission.LevelGlobal].Reserve(buckets.MicroOf(q.Limits[admission.LevelGlobal].Burst)).Tokens()),
+	})
 	return nil
 }
 

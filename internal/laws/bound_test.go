@@ -27,7 +27,7 @@ const (
 )
 
 // TestAdmittedCostStaysWithinTheBound asserts L1 under 32 producers at once, each with its own connection, random
-// limits at all four levels, a part of the global one kept for high, and random costs, while the limits change and producers with stale ones reload: at every
+// limits at all four levels, a part of the global one kept for high, whose jobs go beside their queue's and class' within a share and a reserve, and random costs, while the limits change and producers with stale ones reload: at every
 // scope, in every window from one admission to another, cost ≤ the largest burst in force + ∫rate. The times are those
 // at which the script says it decided, and each lies between the times of its call.
 func TestAdmittedCostStaysWithinTheBound(t *testing.T) {
@@ -46,7 +46,9 @@ type crowd struct {
 	raising bool
 	fixed   bool // The policy does not change.
 	kept    int  // How many percent of the global limit are kept for high.
-	mu      struct {
+	// bypass is how high goes beside limits.
+	bypass policy.Bypass
+	mu     struct {
 		sync.Mutex
 		calls int
 		// eras are the versions of the policy, with the time at which each began.
@@ -67,6 +69,7 @@ type entrance struct {
 	key           admission.Key
 	job           *admission.Job
 	version       int64
+	bypassed      bool
 	before, after int64
 	seq           uint64
 	at            int64
@@ -80,6 +83,7 @@ func newCrowd(t *testing.T) *crowd {
 	c.mu.eras = []era{{compiled: compiled}}
 	c.mu.sent = map[admission.Key]entrance{}
 	c.raising, c.kept = c.chance(2), choose(c.site, 20, 50, 80)
+	c.bypass = policy.Bypass{Classes: []admission.Priority{admission.High}, ReservePercent: choose(c.site, 10, 100), SharePercent: choose(c.site, 10, 50)}
 	return c
 }
 
@@ -101,6 +105,7 @@ func (c *crowd) change() error {
 	p.Global = c.limit(now.compiled.LimitsFor("ann", "mail", admission.High)[admission.LevelGlobal], 8000)
 	if c.kept > 0 && enabled(p.Global) {
 		p.GlobalReserved = &policy.GlobalReserved{Classes: []admission.Priority{admission.High}, Percent: c.kept}
+		p.Bypass = &c.bypass
 	}
 	for _, tenant := range crowdTenants {
 		limit := c.limit(now.compiled.LimitsFor(tenant, "mail", admission.High)[admission.LevelTenant], 2400)
@@ -244,7 +249,7 @@ func (c *crowd) note(version int64, jobs []store.Candidate, verdicts []admission
 	for i, v := range verdicts {
 		if v.Decision == admission.Admitted {
 			key := admission.Key{Tenant: jobs[i].Job.Tenant, ID: jobs[i].Job.ID}
-			c.mu.sent[key] = entrance{key: key, job: jobs[i].Job, version: version, before: before, after: after}
+			c.mu.sent[key] = entrance{key: key, job: jobs[i].Job, version: version, bypassed: v.Bypassed, before: before, after: after}
 		}
 	}
 }
@@ -299,8 +304,14 @@ func (c *crowd) compare() {
 	levels := map[admission.Scope]admission.Level{}
 	for _, a := range c.order {
 		for level := range admission.Level(admission.Levels) {
+			if a.bypassed && level > admission.LevelTenant {
+				break
+			}
 			scope := admission.ScopeAt(level, a.job.Tenant, a.job.Queue, a.job.Priority)
 			scopes[scope], levels[scope] = append(scopes[scope], a), level
+		}
+		if scope := buckets.ShareOf(a.job.Tenant); a.bypassed {
+			scopes[scope], levels[scope] = append(scopes[scope], a), levelShare
 		}
 		if a.job.Priority != admission.High {
 			scopes[buckets.Others], levels[buckets.Others] = append(scopes[buckets.Others], a), store.LevelOthers
@@ -308,6 +319,9 @@ func (c *crowd) compare() {
 	}
 	n := len(scopes[admission.Global])
 	c.Logf("%d jobs were admitted", n)
+	if c.bypass.SharePercent > 0 && levels[buckets.ShareOf("ann")] != levelShare {
+		c.Error("no job of ann went beside limits")
+	}
 	if n < 300 {
 		c.Errorf("%d jobs were admitted: too few to show anything", n)
 	}
@@ -315,6 +329,9 @@ func (c *crowd) compare() {
 		c.compareScope(scope, levels[scope], admissions)
 	}
 }
+
+// levelShare is that of the bucket of what of a tenant's goes beside limits.
+const levelShare admission.Level = -1
 
 // enabled says whether a limit has a bucket.
 func enabled(l admission.Limit) bool { return !l.Disabled && l.Tokens > 0 }
@@ -326,9 +343,16 @@ func (c *crowd) compareScope(scope admission.Scope, level admission.Level, admis
 	limitOf := func(version int64) admission.Limit {
 		j := admissions[0].job
 		limits := c.mu.eras[version].compiled.LimitsFor(j.Tenant, j.Queue, j.Priority)
-		if level == store.LevelOthers {
-			others, _ := limits[admission.LevelGlobal].Others()
+		switch global := limits[admission.LevelGlobal]; level {
+		case store.LevelOthers:
+			others, _ := global.Others()
 			return others
+		case levelShare:
+			share, _ := global.Share(&limits[admission.LevelTenant])
+			return share
+		case admission.LevelGlobal:
+			global.Burst += (global.Burst*admission.Tokens(c.bypass.ReservePercent) + 99) / 100 // L1 of what goes beside limits.
+			return global
 		}
 		return limits[level]
 	}

@@ -64,6 +64,7 @@ type entering struct {
 	position int
 	// left and burst are of the bucket on its way that holds least after it.
 	left, burst admission.Tokens
+	bypassed    bool
 }
 
 func (a *admitting) run() {
@@ -137,7 +138,8 @@ func (a *admitting) decide(i int) *admission.Verdict {
 		}
 	}
 	path := a.charge.PathOf(c.Limits, j.Tenant, j.Queue, j.Priority)
-	if v := a.charge.Peek(path, j.Cost); v.Decision != admission.Admitted {
+	way, v := a.charge.Way(a.charge.BypassOf(c.Limits, j.Tenant), path, j.Cost)
+	if v.Decision != admission.Admitted {
 		return &v
 	}
 	job := newJob(c, key, live)
@@ -148,9 +150,9 @@ func (a *admitting) decide(i int) *admission.Verdict {
 			return v
 		}
 	}
-	a.charge.Take(path, j.Cost)
-	_, left, burst := a.charge.Least(path)
-	a.let(entering{at: i, job: job, start: start, redrive: redriven(c, live), entrant: e, makes: makes, left: left, burst: burst})
+	a.charge.Take(way, j.Cost)
+	_, left, burst := a.charge.Least(way)
+	a.let(entering{at: i, job: job, start: start, redrive: redriven(c, live), entrant: e, makes: makes, left: left, burst: burst, bypassed: v.Bypassed})
 	return nil
 }
 
@@ -332,7 +334,7 @@ func (a *admitting) place(c *fairqueue.Pass, e *entering) {
 func (a *admitting) answer(c *fairqueue.Pass, e *entering) {
 	j, v := e.job, &a.verdicts[e.at]
 	defer a.tell(e.at)
-	*v = admission.Verdict{ID: j.ID, Decision: admission.Admitted, Dropped: len(e.victims), TokensLeft: e.left, Burst: e.burst}
+	*v = admission.Verdict{ID: j.ID, Decision: admission.Admitted, Bypassed: e.bypassed, Dropped: len(e.victims), TokensLeft: e.left, Burst: e.burst}
 	switch {
 	case e.spilled:
 		v.Place, v.Position, v.EstimatedWait = admission.PlaceSpilled, e.position, -1

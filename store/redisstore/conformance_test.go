@@ -161,6 +161,7 @@ type walk struct {
 	version int64
 	owned   map[string]owned                        // What tenants have of their own, nil where the policy has no records.
 	usage   int                                     // Of how many tenants the policy has usage kept.
+	bypass  [2]int                                  // What Limit.Bypassing is given for jobs of the first class, zeros for none.
 	sheds   map[shedding][2]admission.PressureLevel // From which level on the policy refuses which jobs,
 	dooms   map[string]int                          // and above how many percent of what they may wait, by queue.
 	others  map[string]int                          // Jobs that count against reserves, as the last step left them.
@@ -197,6 +198,7 @@ var walkThemes = map[string][]string{
 	"adaptive":   {"adapt", "admit", "report", "read", "adapt", "finish", "adapt", "report", "promote", "register", "policy", "gate"},
 	"limits":     {"scale", "record", "check", "take", "grant", "refund", "record", "reserve", "admit", "scale", "read", "finish", "promote", "policy", "shadow"},
 	"algorithms": {"take", "refund", "policy", "grant", "refund", "take", "admit", "read", "finish", "check", "scale", "record", "reserve"},
+	"bypass":     {"admit", "read", "finish", "admit", "scale", "check", "finish", "admit", "record", "promote", "policy", "register"},
 	"alone":      {"admit", "admit", "gate", "read", "finish", "admit", "finish", "promote", "register", "cancel"},
 	"loads":      {"loads", "heartbeat", "rates", "heartbeat", "promote", "policy", "register", "reclaim"},
 	"semaphores": {"semaphore", "semaphore", "semaphore", "policy", "admit"},
@@ -248,8 +250,6 @@ func (w *walk) clean() {
 		check(w.tb, err)
 	}
 }
-
-func pick[T any](w *walk, name string, from []T) T { return rapid.SampledFrom(from).Draw(w.rt, name) }
 
 func (w *walk) number(name string, low, high int) int {
 	return rapid.IntRange(low, high).Draw(w.rt, name)

@@ -1,7 +1,10 @@
 package redisstore_test
 
 import (
+	"sync/atomic"
 	"testing"
+
+	"pgregory.net/rapid"
 
 	"github.com/headgate/headgate/internal/redistest"
 )
@@ -18,6 +21,18 @@ func TestLoneJobsEqualTheModel(t *testing.T) {
 	conformHalves(t, redistest.Shared(t), "", conformanceSteps, "alone")
 }
 
+// TestBypassesEqualTheModel is about jobs of which some go beside the limits of their queue and class, and tell another cost than they had reserved.
+func TestBypassesEqualTheModel(t *testing.T) {
+	t.Parallel()
+	conform(t, redistest.Shared(t), "", conformanceSteps, false, "bypass")
+	if walkBypassed.Load() == 0 {
+		t.Error("no job went beside a limit")
+	}
+}
+
+// walkBypassed counts the jobs of all sequences that went beside limits.
+var walkBypassed atomic.Int64
+
 // walkAccounts are the downstreams of jobs that call a service for one of its accounts.
 var walkAccounts = []string{"api+x", "api+y", "api+z", "api+x", "api", "db+x", ""}
 
@@ -27,3 +42,5 @@ func TestAccountsEqualTheModel(t *testing.T) {
 	t.Parallel()
 	conform(t, redistest.Shared(t), "", conformanceSteps, false, "accounts")
 }
+
+func pick[T any](w *walk, name string, from []T) T { return rapid.SampledFrom(from).Draw(w.rt, name) }

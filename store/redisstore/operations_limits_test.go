@@ -351,6 +351,10 @@ func (w *walk) drawLimits() {
 	if others, _ := kept.Others(); others.Tokens == 0 || others.Burst == 0 {
 		kept = global
 	}
+	w.bypass = [2]int{pick(w, "reserve", []int{0, 20, 100}), pick(w, "share", []int{0, 0, 10, 50, 100})}
+	if !global.Window.IsZero() {
+		w.bypass[0] = 0
+	}
 	for i := range w.limits { // one global limit a call, of which a part is kept from some
 		w.limits[i][admission.LevelGlobal] = pick(w, "kept from", []admission.Limit{kept, kept, global})
 	}
@@ -358,7 +362,7 @@ func (w *walk) drawLimits() {
 
 func (w *walk) drawLimit() admission.Limit {
 	switch {
-	case w.theme == "algorithms" && w.number("limited", 0, 2) > 0:
+	case (w.theme == "algorithms" || w.theme == "bypass") && w.number("limited", 0, 2) > 0:
 	case w.theme != "" && w.theme != "limits" || w.number("limited", 0, 2) > 0:
 		return admission.Limit{Disabled: true}
 	}

@@ -60,6 +60,9 @@ func (w *walk) admit() {
 				if verdicts[i].Reason == admission.ReasonUnique {
 					verdicts[i].RetryAfter = 0 // It is told by the clock of Redis.
 				}
+				if verdicts[i].Bypassed {
+					walkBypassed.Add(1)
+				}
 			}
 			return redistest.Replied(verdicts, err)
 		})
@@ -110,6 +113,7 @@ func (w *walk) redrive(key admission.Key) store.Candidate {
 	letters, err := w.memory.Letters(w.ctx, []admission.Key{key})
 	check(w.tb, err)
 	limits, record := w.limitsOf(key.Tenant)
+	w.bypassing(letters[0].Record.Class, &limits)
 	candidate, err := letters[0].Redrive(letters[0].Record.Class, &limits)
 	check(w.tb, err)
 	candidate.Record = record
@@ -120,7 +124,15 @@ func (w *walk) redrive(key admission.Key) store.Candidate {
 // limit gives a candidate the limits of its tenant.
 func (w *walk) limit(c *store.Candidate) {
 	limits, record := w.limitsOf(c.Job.Tenant)
+	w.bypassing(c.Class, &limits)
 	c.Limits, c.Record = &limits, record
+}
+
+// bypassing has jobs of the most urgent class go beside the limits of their queue and class, where the policy says so.
+func (w *walk) bypassing(class int, limits *[admission.Levels]admission.Limit) {
+	if global := &limits[admission.LevelGlobal]; class == 0 && w.bypass[1] > 0 {
+		*global = global.Keeping(0).Bypassing(w.bypass[0], w.bypass[1])
+	}
 }
 
 // shed says from which level on a job is refused, above which wait, and whether its usage is kept.
@@ -276,6 +288,7 @@ func (w *walk) finish() {
 // drawSpent draws what a job has cost: less than it reserved, as much or more.
 func (w *walk) drawSpent(lease *store.Lease, version int64) *store.Spent {
 	limits, record := w.limitsOf(lease.Job.Tenant)
+	w.bypassing(lease.Class, &limits)
 	return &store.Spent{
 		Cost: admission.Tokens(pick(w, "actual", []int{0, 1, 2, 3, 5, 8, 40, 500})), Class: admission.DefaultClasses()[lease.Class].Name,
 		Limits: &limits, Version: version, Usage: w.usage, Record: record,

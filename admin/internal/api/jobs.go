@@ -139,6 +139,7 @@ type verdictView struct {
 	Place    admission.Place `json:"place,omitempty"`
 	Position int             `json:"position,omitempty"`
 	WaitMs   *float64        `json:"estimated_wait_ms,omitempty"`
+	Bypassed bool            `json:"bypassed,omitempty"`
 	Dropped  int             `json:"dropped,omitempty"`
 	AtRisk   bool            `json:"unreplicated,omitempty"`
 }
@@ -147,7 +148,7 @@ type verdictView struct {
 func verdictOf(verdict admission.Verdict) (int, verdictView) {
 	view := verdictView{
 		ID: verdict.ID, Decision: verdict.Decision.String(), Place: verdict.Place, Position: verdict.Position, Dropped: verdict.Dropped,
-		AtRisk: verdict.Unreplicated,
+		Bypassed: verdict.Bypassed, AtRisk: verdict.Unreplicated,
 	}
 	if verdict.Decision != admission.Admitted {
 		return http.StatusOK, view

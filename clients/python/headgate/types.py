@@ -36,6 +36,7 @@ class Verdict(_Verdict, total=False):
     place: str
     position: int
     estimated_wait_ms: float
+    bypassed: bool
     dropped: int
     unreplicated: bool
 

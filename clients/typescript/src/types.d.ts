@@ -401,6 +401,8 @@ export type Token = string;
 export type Tokens = number;
 
 export type Verdict = {
+  /** It went beside the limits of its queue and class by bypass of the policy */
+  bypassed?: boolean;
   decision: "admitted" | "duplicate";
   /** Older jobs that became dead letters to make room */
   dropped?: number;

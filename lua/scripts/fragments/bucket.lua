@@ -133,19 +133,21 @@ local function slide_take_off(s, i, off)
   s.text = sub(s.text, 1, at - 1) .. left .. sub(s.text, at + SLIDE_ENTRY_SIZE)
 end
 
--- slide_give_back gives back what was taken at a time, as much of it as still counts, and returns how much that is.
-local function slide_give_back(s, at, back)
-  local wanted = slide_end(math.max(at, 0), s.w.grain)
+-- slide_give_back gives back what was taken at a time, as much of it as still counts, and returns how much that is. taken is what the call has taken of it, in
+-- micro-tokens: that goes back first.
+local function slide_give_back(s, at, back, taken)
+  local wanted, given = slide_end(math.max(at, 0), s.w.grain), 0
+  if wanted == slide_end(s.now, s.w.grain) then given = math.min(back, ceil(taken / 1000000)) end
   for i = s.count, 1, -1 do
     local stamp, tokens = slide_entry(s, i)
     if stamp == wanted then
-      back = math.min(back, tokens)
-      slide_take_off(s, i, back)
-      return back
+      local off = math.min(back - given, tokens)
+      if off > 0 then slide_take_off(s, i, off) end
+      return given + off
     end
     if stamp < wanted then break end
   end
-  return 0
+  return given
 end
 
 -- slide_return gives back tokens of which nobody noted when they were taken: from the oldest on, so that nothing newer is forgotten before its

@@ -3,22 +3,23 @@
 -- (call.global_bucket). Paths are the arguments a head, the distinct limits, and of each path tenant, queue and the name of the class.
 --   head    '<dddI2I2': rate (0 for no bucket, below zero of windows) and burst of the global limit, the most buckets of a tenant, how many limits, how many
 --           paths; then of each path three bytes: class from 0, the level from which on its jobs are refused (admit; 16 times that of a tenant over its share, if lower, added; 0 for never where its
---           queue is not measured), its limits from 1. Then there is the window of the global limit, if it has any (bucket.lua); then there may be '<I4', of how many tenants a day usage is kept (usage.lua, 0 for
+--           queue is not measured; 8 added where it has a way beside the buckets of its queue and class), its limits from 1. Then there is the window of the global limit, if it has any (bucket.lua); then there may be '<I4', of how many tenants a day usage is kept (usage.lua, 0 for
 --           none), and behind it, of each path, '<I2': what guess.lua calls doomed, 0 for never; and behind these, where the policy has
 --           records of tenants, of each path '<I7': the version of that of its tenant
 --           A class of 255 says that the path is that of a dimension's value, beside the hierarchy: no global bucket is on it, its owner stands in the
 --           place of the tenant, its key in that of the queue, and in that of the class' name '' for a key that always has its bucket, else a byte, how
 --           many buckets its shard may have, and '+' and the shard. Its limit is that of the queue, and of the tenant for the bucket that others share
 --   limits  '<dddddd': of tenant, queue and priority, rate (0 for no bucket, below zero of windows) and burst; then the windows of those
---           that have any (bucket.lua). Where a part of the global limit is kept from a path, its limits are 128 more in number, and the last text has what
+--           that have any (bucket.lua). Of a path that has a way beside, that way's follow: of its tenant, of what of the tenant's may go beside (field '*') in the place
+--           of a queue, 0, and how far below zero it may take the global bucket. Where a part of the global limit is kept from a path, its limits are 128 more in number, and the last text has what
 --           those from whom it is kept may take of it together, in the place of a tenant, and 1 in that of a queue's rate where that is lent to them
 -- What a call has of these is in tables that outlast it, to be written over by the next: that takes a third of what new ones take. Nobody reads
 -- beyond what its call has written, which call.owners and call.rows count.
 -- OWNERS are the tenants of a call that have buckets: name, key, the first of the buckets, when the key ends, how many fields it has (false
 -- for unknown), the version of the record that its limits come from (false for unknown), and when its limits last changed; of a dimension's shard how
 -- many buckets it may have (false elsewhere), how many are new in the call, and until when it is not swept again. PATHS are its paths: the buckets by level, false for none, at OTHERS that of those from whom a part of
--- the global limit is kept; tenant, queue, class from 1. call.levels is the last of these that any path of the call has.
-local OWNERS, PATHS, OTHERS = {}, {}, 4
+-- the global limit is kept; tenant, queue, class from 1; `bypass` is the way beside its queue's and class', with its reserve, false for none. call.levels is the last of these that any path of the call has.
+local OWNERS, PATHS, BYPASSES, OTHERS = {}, {}, {}, 4
 -- The columns of buckets, by row: field, tenant (false for the global one), limit, what there is at call.filled_to, whether it is
 -- stored, whether it is to be; the next of the same tenant; the windows of those whose rate is below zero, which are theirs in the place of a
 -- rate. Of sliding ones the stamp is what slide_read returns.
@@ -134,6 +135,21 @@ local function buckets_of(path, t, limits)
   t.first, call.rows = first, row
 end
 
+-- bypass_read notes the way of the i-th path, of a tenant, beside the buckets of its queue and class.
+local function bypass_read(i, t, limits)
+  local p = BYPASSES[i]
+  if not p then
+    p = { [0] = false }
+    BYPASSES[i] = p
+  end
+  FIELDS[2], p[0], p[OTHERS], p.reserve = '*', false, false, limits[6]
+  buckets_of(p, t, limits)
+  if limits.windows then
+    for level, w in pairs(limits.windows) do bucket_windows[p[level]] = w end
+  end
+  return p
+end
+
 -- paths_read notes the paths that stand from an argument on, and returns where what follows them begins.
 local HEAD, HEAD_SIZE, DIMENSION = '<dddI2I2', 28, 255
 local function paths_read(at)
@@ -185,11 +201,14 @@ local function paths_read(at)
       for level, w in pairs(l.windows) do bucket_windows[p[level]] = w end
     end
     p[OTHERS] = kept_from
-    p[0], p.tenant, p.queue, p.class, p.owner, p.beside, p.kept, p.from, p.over, p.doomed, p.runnable = false, tenant, queue, class + 1, t, beside, not beside and kept, false, false, false, nil
+    p[0], p.tenant, p.queue, p.class, p.owner, p.beside, p.kept, p.from, p.over, p.doomed, p.runnable, p.bypass = false, tenant, queue, class + 1, t, beside, not beside and kept, false, false, false, nil, false
     if from > 0 then
-      p.over = from > 15 and floor(from / 16)
-      p.from = p.over and from % 16 or from
-      call.measured = call.measured or {}
+      local level = from % 16
+      if level > 7 then level, p.bypass = level - 8, bypass_read(i, t, limits[number + 1]) end
+      if level > 0 then
+        p.over, p.from = from > 15 and floor(from / 16), level
+        call.measured = call.measured or {}
+      end
     end
     if dooms then
       local doomed = struct_unpack('<I2', head, rest + 3 + 2 * i)
@@ -260,7 +279,11 @@ end
 -- global_read reads the global bucket, and that of those from whom a part of it is kept, which is the field with an o behind it.
 local function global_read(changed_at, now)
   local b = shared_read(call.global_bucket, call.global_rate, call.global_burst, call.global_window, changed_at, now)
-  for i = 1, call.path_count do PATHS[i][0] = not PATHS[i].beside and b end
+  for i = 1, call.path_count do
+    local p = PATHS[i]
+    p[0] = not p.beside and b
+    if p.bypass then p.bypass[0] = b end
+  end
   call.global_row = b
   local l = call.others
   if not l then return end
@@ -270,8 +293,12 @@ local function global_read(changed_at, now)
   if l[3] then call.floor = bucket_bursts[call.global_row] - bucket_bursts[b] end
 end
 
--- floor_of is what a job of a path has to leave in its bucket at a level: what is kept of the global limit from those to whom it is lent.
-local function floor_of(path, level) return level == 0 and call.floor > 0 and path[OTHERS] and call.floor or 0 end
+-- floor_of is what a job of a path has to leave in its bucket at a level: what is kept of the global limit from those to whom it is lent, and below zero the debt
+-- that it may leave there on a way beside.
+local function floor_of(path, level)
+  if level > 0 then return 0 end
+  return path.reserve and -path.reserve or path[OTHERS] and call.floor or 0
+end
 
 -- full_fields returns those of a tenant's buckets that are full again, at most so many, and none of those that are kept. A bucket from before the
 -- latest policy is not known to be: its full time was counted at a rate that may have been faster.
@@ -436,29 +463,34 @@ local function row_wait(b, cost)
   return window_wait(level, stamp, bucket_windows[b], bucket_bursts[b], cost, call.calendar)
 end
 
--- told_level is the level that a refusal tells, and what stands before it: that of others is a part of the global one.
-local function told_level(level)
+-- told_level is the level that a refusal tells, and what stands before it: that of others is a part of the global one, and on a way beside that of a queue one of
+-- the tenant's.
+local function told_level(path, level)
   if level == OTHERS then return 'kept ', 0 end
+  if path.reserve and level == 2 then return 'bypass ', 1 end
   return '', level
 end
 
 -- limited_line is the refusal of a bucket that holds too little beside what has to be left below; of one that is scaled to which part, in millionths, and until when follows.
-local function limited_line(level, b, wait, below)
-  local before, told = told_level(below > 0 and OTHERS or level)
+local function limited_line(path, level, wait)
+  local b, below = path[level], math.max(0, floor_of(path, level))
+  local before, told = told_level(path, below > 0 and OTHERS or level)
   local left = below > 0 and math.max(0, bucket_levels[b] - below) or bucket_levels[b]
   local line, s = format('%slimited %d %d %d %d', before, told, left, wait, bucket_bursts[b] - below), scale_at(b)
   return s and line .. format(' %d %d', floor(s.part * 1000000 + 0.5), s.ends - call.filled_to + call.calendar) or line
 end
 
--- refusal_of returns the refusal of a path that does not hold the cost, nil where it does. What costs more than a burst by the policy never passes.
+-- refusal_of returns the refusal of a path that does not hold the cost, nil where it does, and how long it lasts at least. What costs more than a burst by the policy
+-- never passes.
+local NEVER, NO_ROOM = math.huge, 2 ^ 53
 local function refusal_of(path, cost)
   local worst, wait_most
   local bursts = call.scales and whole_bursts or bucket_bursts
   for level = 0, call.levels do
     local b = path[level]
     if b and bursts[b] < cost then
-      local before, told = told_level(level)
-      return format('%scostly %d %d', before, told, bursts[b])
+      local before, told = told_level(path, level)
+      return format('%scostly %d %d', before, told, bursts[b]), NEVER
     end
   end
   for level = 0, call.levels do
@@ -467,10 +499,23 @@ local function refusal_of(path, cost)
       local wait = row_wait(b, asked)
       if not worst or wait > wait_most then worst, wait_most = level, wait end
     elseif b and bucket_absent[b] and not bucket_dirty[b] and not room_for(b) then
-      return format('buckets %d', level)
+      return format('buckets %d', select(2, told_level(path, level))), NO_ROOM
     end
   end
-  if worst then return limited_line(worst, path[worst], wait_most, floor_of(path, worst)) end
+  if worst then return limited_line(path, worst, wait_most), wait_most end
+end
+
+-- way_of returns which way a job of a path goes that is let in: beside the buckets of its queue and class where it can.
+local function way_of(path, cost)
+  local bypass = path.bypass
+  return bypass and not refusal_of(bypass, cost) and bypass or path
+end
+
+-- decide_both is decide of a path that has a way beside: it is told which of both it can go sooner, as buckets.Choose does.
+local function decide_both(path, cost)
+  local beside, beside_wait = refusal_of(path.bypass, cost)
+  local all, all_wait = refusal_of(path, cost)
+  if beside and all then return beside_wait < all_wait and beside or all end
 end
 
 -- pressure_of returns the level of a queue that is measured, and level, score and hint as callers are told them: none, where nobody has
@@ -498,6 +543,7 @@ end
 
 -- decide returns nil when every bucket on the path holds the cost, else the refusal. Costs are micro-tokens.
 local function decide(path, cost)
+  if path.bypass then return decide_both(path, cost) end
   local levels, absent, dirty = bucket_levels, bucket_absent, bucket_dirty
   for level = 0, call.levels do
     local b = path[level]
@@ -549,7 +595,8 @@ local function path_true_up(path, reserved, actual, elapsed, left, refunds)
       if bucket_rates[b] < 0 and bucket_windows[b].grain then to = bucket_levels[b] - floor((bucket_levels[b] - to) / 1000000) * 1000000 end
     elseif b and bucket_rates[b] < 0 then
       if bucket_windows[b].grain then
-        to = to + slide_give_back(bucket_stamps[b], call.filled_to - elapsed, back) * 1000000
+        local taken = slide_level(bucket_stamps[b], bucket_bursts[b]) - to
+        to = to + slide_give_back(bucket_stamps[b], call.filled_to - elapsed, back, taken) * 1000000
       elseif call.calendar - elapsed >= window_bounds(bucket_windows[b], call.calendar) then
         to = math.max(to, math.min(bucket_bursts[b], to + back * 1000000))
       end

@@ -8,7 +8,7 @@
 --   say so the name under which its payload was uploaded (a redriven one has it already), the time it starts (microseconds from now if negative), and its unique
 --   key with microseconds
 -- Reply {"stale", version, ...} as fragments/path.lua says or {"decided" | "more", a line a job}, lines being "admitted POSITION WAIT_US",
---   "straight", "later WAIT_US", or "spilled POSITION", each with "LEFT BURST", in whole tokens, of the bucket on the way that holds least
+--   "straight", "later WAIT_US", or "spilled POSITION", each behind "bypassed " where the job went beside the buckets of its queue and class, and with "LEFT BURST", in whole tokens, of the bucket on the way that holds least
 --   after it, where there is one; or "duplicate", "limited LEVEL LEFT WAIT_US BURST", "costly LEVEL BURST", "dedup",
 --   "buckets LEVEL", "queues", "queues MADE" by its tenant, "deadline", "overflow JOBS BYTES" of its
 --   tenant's depth in the queue, "full JOBS BYTES" over all its queues, "share JOBS BYTES" of what is left of the memory,
@@ -322,6 +322,7 @@ local function admitted_answer()
     else
       answer = admitted_line(job, job.position)
     end
+    if job.bypassed then answer = 'bypassed ' .. answer end
     answers[i] = job.victims and format('dropped %d ', #job.victims) .. answer or answer
   end
   return answered(continues and 'more' or 'decided')
@@ -410,13 +411,15 @@ end
 -- enter charges a job that is let in, the seq-th of all, and notes what is to be written of it.
 local function enter(job, q, i, seq_number, arrival)
   local path, seq = job.path, u64(seq_number)
-  charge(path, job.cost * 1000000)
+  local cost = job.cost * 1000000
+  local way = path.bypass and way_of(path, cost) or path
+  charge(way, cost)
   if path.over then
     call.let_in = call.let_in or {}
     call.let_in[path] = true
   end
   if path.doomed and not (job.start or job.spilled) then q.entering = (q.entering or 0) + 1 end
-  job.left = left_of(path)
+  job.left, job.bypassed = left_of(way), way ~= path
   call.seen[job.key] = true
   local score = score_set(job, q)
   if job.depth and not job.spilled then job.flags = job.flags + COUNTED end

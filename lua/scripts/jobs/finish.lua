@@ -143,13 +143,22 @@ local function spent_read(at)
   return at
 end
 
--- true_up trues up the cost of a job that has ended.
+-- true_up trues up the cost of a job that has ended. Nobody notes which way a job went that may go beside the buckets of its queue and class: what it did not need goes
+-- back to the buckets of both ways, and what it lacks is taken of all.
 local ARRIVAL_AT = 23
 local function true_up(rec, spent)
   local reserved, arrival = cost_at(rec, COST_AT), number_at(rec, ARRIVAL_AT)
   usage_settle(spent.path, rec, arrival, spent.cost)
   if spent.cost < reserved and arrival < path_changed(spent.path) then return end -- Under other limits the buckets may have been others.
-  path_true_up(spent.path, reserved, spent.cost, math.max(0, call.now - arrival))
+  local way, elapsed = spent.path, math.max(0, call.now - arrival)
+  local bypass = way.bypass
+  if bypass and spent.cost < reserved then
+    way, bypass[2] = bypass, false
+  elseif bypass then
+    bypass[0], bypass[1] = false, false
+    path_true_up(bypass, reserved, spent.cost, elapsed)
+  end
+  path_true_up(way, reserved, spent.cost, elapsed)
 end
 
 -- rendered corrects the tag of the tenant of a job by what it has cost in place of what it was dispatched for, as fairqueue's package comment says.

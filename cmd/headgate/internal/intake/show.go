@@ -73,6 +73,9 @@ func (t *Tally) WriteCounts(to io.Writer) {
 		}
 		rows.AppendRow(table.Row{"refused: " + string(reason), t.Refused[reason], retry})
 	}
+	if t.Bypassed > 0 {
+		rows.AppendRow(table.Row{"of these beside limits, by bypass", t.Bypassed, "-"})
+	}
 	if t.Unreplicated > 0 {
 		rows.AppendRow(table.Row{"of these on too few replicas", t.Unreplicated, "-"})
 	}

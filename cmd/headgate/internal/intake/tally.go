@@ -16,6 +16,7 @@ type Tally struct {
 	Duplicates int `json:"duplicates"`
 	// Unreplicated are those of both that too few replicas confirmed in time.
 	Unreplicated int                      `json:"unreplicated,omitempty"`
+	Bypassed     int                      `json:"bypassed,omitempty"` // Of those that were admitted, beside the limits of their queue and class.
 	Refused      map[admission.Reason]int `json:"refused"`
 	// BadLines could not be a job.
 	BadLines int `json:"bad_lines"`
@@ -42,6 +43,7 @@ type Verdict struct {
 	// Place is where it went, Position its place in line there.
 	Place           admission.Place `json:"place,omitempty"`
 	Position        int             `json:"position,omitempty"`
+	Bypassed        bool            `json:"bypassed,omitempty"` // It went beside the limits of its queue and class.
 	Unreplicated    bool            `json:"unreplicated,omitempty"`
 	EstimatedWaitMs *float64        `json:"estimated_wait_ms,omitempty"` // none where nothing was dispatched lately; of a doomed job what it would have been
 }
@@ -67,6 +69,9 @@ func (t *Tally) add(v admission.Verdict) {
 	if v.Unreplicated {
 		t.Unreplicated++
 	}
+	if v.Bypassed {
+		t.Bypassed++
+	}
 	switch v.Decision {
 	case admission.Admitted:
 		t.Admitted++
@@ -81,7 +86,7 @@ func (t *Tally) add(v admission.Verdict) {
 func verdictOf(line int, job *admission.Job, v admission.Verdict) Verdict {
 	out := Verdict{
 		Line: line, Tenant: job.Tenant, ID: v.ID, Decision: v.Decision.String(), Reason: v.Reason, Scope: v.Scope, TokensLeft: v.TokensLeft,
-		Burst: v.Burst, RetryAfterMs: millis(v.RetryAfter), Place: v.Place, Position: v.Position, Unreplicated: v.Unreplicated,
+		Burst: v.Burst, RetryAfterMs: millis(v.RetryAfter), Place: v.Place, Position: v.Position, Bypassed: v.Bypassed, Unreplicated: v.Unreplicated,
 	}
 	if v.Reason == admission.ReasonDoomed || v.Decision == admission.Admitted && v.EstimatedWait >= 0 {
 		out.EstimatedWaitMs = new(millis(v.EstimatedWait))

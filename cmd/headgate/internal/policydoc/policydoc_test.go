@@ -67,6 +67,7 @@ var places = map[string]string{
 	"trigger_when":    `{"load": {}, "queues": {"mail": {"pressure": {"target_wait": "5s"}}}, "triggers": {"t": {"do": "pause", "of": "downstream smtp", "when": {%s}}}}`,
 	"trigger_until":   `{"load": {}, "triggers": {"t": {"do": "pause", "of": "queue mail", "when": {"metric": "error_rate", "above": 0.5}, "until": {%s}}}}`,
 	"global_reserved": `{"global": {"tokens": 1000, "per": "1s"}, "global_reserved": {%s}}`,
+	"bypass":          `{"global": {"tokens": 1000, "per": "1s"}, "bypass": {%s}}`,
 	"reserved":        `{"queues": {"mail": {"reserved": {%s}}}}`,
 	"pressure":        `{"load": {}, "queues": {"mail": {"pressure": {%s}}}}`,
 	"shedding":        `{"shedding": {%s}}`,
@@ -131,6 +132,8 @@ func beside(object, field string) string {
 		return `"classes": ["high"]`
 	case "global_reserved.lend":
 		return `"classes": ["high"], "percent": 20`
+	case "bypass.reserve_percent", "bypass.share_percent":
+		return `"classes": ["high"]`
 	case "reserved.classes":
 		return `"slots": 4`
 	case "reserved.slots", "reserved.percent":

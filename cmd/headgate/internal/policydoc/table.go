@@ -64,6 +64,7 @@ var objects = []object{
 			},
 			{"global", limit, "no limit", "Limit of the whole deployment. Every job and every check pays here, then at its tenant, queue and class."},
 			{"global_reserved", of("global_reserved"), "nothing is kept", "A part of `global` that only some classes may take."},
+			{"bypass", of("bypass"), "nothing goes beside a limit", "Classes whose jobs go beside the limits of their queue and class, within bounds."},
 		}, append(ruleFields(named{tierName, of("tier"), []string{policy.StandardTier}}, "the three of the built-in policy: premium 400 tokens a second (burst 100), standard 200 (50), basic 100 (25)"),
 			field{"queues", named{keys: orAny, value: of("queue")}, "every queue goes by the defaults", "Queues that have something of their own. `*` is each queue that is not named here: it has the default `classes`, and neither `max_running`, `max_running_per_tenant` nor `pressure`."},
 			field{"downstreams", named{keys: called, value: of("downstream")}, "all go by `any_downstream`", "Downstreams, which jobs name as what they call, that have something of their own. `service+*` is each account of a service, `service+account` one of them: [Accounts of a service](guides/breakers.md#accounts-of-a-service)."},
@@ -306,6 +307,17 @@ var objects = []object{
 			{"lend", toggle{}, "`false`", "Lets others have all that comes in, as long as they leave `percent` of the burst in the global bucket. Of a token bucket alone."},
 		},
 		needs: []string{"classes", "percent"},
+	},
+	{
+		name: "bypass", title: "bypass",
+		doc: "Classes whose jobs go beside the limits of their tenant's queue and class: of these only `global` and the tenant's are charged. What is beyond a tenant's share goes the way of all, " +
+			"and so do checks. [Overload](guides/overload.md#what-goes-beside-a-limit) tells how.",
+		fields: []field{
+			{"classes", list{1, admission.MaxClasses, className}, "refused", "Classes of whatever queue. Where there is a `global_reserved` they are among its classes."},
+			{"reserve_percent", whole{0, 100, false}, "0", "How far below zero they may take the `global` bucket, in percent of its burst. Of a token bucket alone."},
+			{"share_percent", whole{1, 100, true}, strconv.Itoa(policy.DefaultSharePercent), "How many percent of its own limit, rate and burst, a tenant may have go that way. Without a limit, or where that is less than a token of the burst, it has nothing go that way."},
+		},
+		needs: []string{"classes"},
 	},
 	{
 		name: "reserved", title: "reserved",

@@ -169,6 +169,7 @@ type Charge struct {
 	// numbers are the places in touched of a call that touches many.
 	numbers map[admission.Scope]int
 	path    []buckets.LevelLimit
+	bypass  []buckets.LevelLimit
 	// entered says of keys of dimensions whether there is room for their buckets, and fresh how many are new in the call by shard.
 	entered map[admission.Scope]bool
 	// asked are the scopes of the dimensions' keys that the call asks.
@@ -190,29 +191,6 @@ func (c *Charge) Begin(b *Bank, now, over int64, at, changed buckets.Instant, sc
 	b.Forget(over)
 	c.bank, c.Now, c.At, c.changed, c.scales = b, now, at, changed, scales
 	c.touched, c.numbers, c.path = c.touched[:0], nil, c.path[:0]
-}
-
-// PathOf returns the limits on the way of a scope until it is asked again; one without tokens is none.
-func (c *Charge) PathOf(limits *[admission.Levels]admission.Limit, tenant, queue string, class admission.Priority) []buckets.LevelLimit {
-	c.path = c.path[:0]
-	for level := range limits {
-		if limit := &limits[level]; Limited(limit) {
-			scope := admission.ScopeAt(admission.Level(level), tenant, queue, class)
-			c.path = append(c.path, buckets.LevelLimit{Scope: scope, Limit: c.LimitAt(scope, limit)})
-		}
-	}
-	if others, kept := limits[admission.LevelGlobal].Others(); kept {
-		c.path = buckets.AppendOthers(c.path, &limits[admission.LevelGlobal], c.LimitAt(buckets.Others, &others))
-	}
-	return c.path
-}
-
-// named has a verdict name the scope that others know.
-func named(v admission.Verdict) admission.Verdict {
-	if v.Scope == buckets.Others {
-		v.Scope, v.Detail = admission.Global, store.KeptDetail(v.Detail)
-	}
-	return v
 }
 
 // LimitAt returns what the limit of a scope is now, scaled if it is.
@@ -296,40 +274,6 @@ func (c *Charge) HasRoom(scope admission.Scope) bool {
 		}
 	}
 	return n < mostBuckets
-}
-
-// crowded returns the refusal of a path on which there would be one bucket too many, nil for none.
-func (c *Charge) crowded(path []buckets.LevelLimit, cost admission.Tokens) *admission.Verdict {
-	for _, step := range path {
-		if c.HasRoom(step.Scope) {
-			continue
-		}
-		v := c.bank.set.Peek(c.At, c.changed, path, cost)
-		if v.Reason != admission.ReasonTooCostly {
-			v = admission.Verdict{Reason: admission.ReasonBuckets, Scope: step.Scope, RetryAfter: store.RefusedRetry}
-		}
-		return &v
-	}
-	return nil
-}
-
-// Peek returns the verdict that take would give.
-func (c *Charge) Peek(path []buckets.LevelLimit, cost admission.Tokens) admission.Verdict {
-	if v := c.crowded(path, cost); v != nil {
-		return named(*v)
-	}
-	return named(c.bank.set.Peek(c.At, c.changed, path, cost))
-}
-
-// Take charges all buckets of a path, or refuses.
-func (c *Charge) Take(path []buckets.LevelLimit, cost admission.Tokens) admission.Verdict {
-	if v := c.crowded(path, cost); v != nil {
-		return named(*v)
-	}
-	for _, step := range path {
-		c.touch(step.Scope)
-	}
-	return named(c.bank.set.Take(c.At, c.changed, path, cost))
 }
 
 // LevelOf is what a bucket holds, and the time of that.

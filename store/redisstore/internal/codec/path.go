@@ -88,6 +88,27 @@ func packOthers(conn *redisconn.Conn, limit *admission.Limit, lent bool) string 
 	return string(appendWindow(packed, conn, limit))
 }
 
+// bypasses is added to the level of a path's refusals where it has a way beside the limits of its queue and class.
+const bypasses = 8
+
+// bypassOf returns the limits on the way of a job beside those of its queue and class, with its tenant's share in the place of a queue's; nil for none.
+func bypassOf(limits *[admission.Levels]admission.Limit) *[admission.Levels]admission.Limit {
+	global, tenant := &limits[admission.LevelGlobal], &limits[admission.LevelTenant]
+	share, may := global.Share(tenant)
+	if !may {
+		return nil
+	}
+	return &[admission.Levels]admission.Limit{*global, *tenant, share, {Disabled: true}}
+}
+
+// packBypass writes these as packLimits would, and how far below zero they may take the global bucket in the place of a class' burst.
+func packBypass(conn *redisconn.Conn, beside *[admission.Levels]admission.Limit) string {
+	global, packed := &beside[admission.LevelGlobal], []byte(packLimits(conn, beside))
+	_, burst := globalPart(global, conn.Parts)
+	binary.LittleEndian.PutUint64(packed[limitsBytes-8:], math.Float64bits(float64(global.Reserve(admission.Micro(burst)))))
+	return string(packed)
+}
+
 // rateOf is the rate of a limit as scripts take it: 0 for none, and of windows their length in microseconds, below zero.
 func rateOf(l *admission.Limit) float64 {
 	switch {
@@ -141,8 +162,8 @@ func appendWindow(to []byte, conn *redisconn.Conn, l *admission.Limit) []byte {
 
 // AppendPaths appends a head, distinct limits, and the texts of the paths, as fragments/path.lua reads them. Of the global limit one of several
 // partitions has the even part: scripts multiply its rate by what the partition has of it (Balancer); bursts and windows stay
-// even. Texts go as pointers, since an interface made of a string is an allocation, three of them a path.
-func AppendPaths(args []any, conn *redisconn.Conn, global *admission.Limit, paths []Path) []any {
+// even. Those of jobs have a way beside the limits of their queue and class, where the global limit says so. Texts go as pointers, since an interface made of a string is an allocation, three of them a path.
+func AppendPaths(args []any, conn *redisconn.Conn, global *admission.Limit, paths []Path, jobs bool) []any {
 	const headBytes, pathBytes = 3*8 + 2*2, 3
 	head := make([]byte, 0, headBytes+pathBytes*len(paths))
 	rate, burst := globalPart(global, conn.Parts)
@@ -157,16 +178,28 @@ func AppendPaths(args []any, conn *redisconn.Conn, global *admission.Limit, path
 	lent := false
 	for i := range paths {
 		p := &paths[i]
-		at := limitsAt(distinct, p.Limits)
+		var beside *[admission.Levels]admission.Limit
+		from := byte(p.From) | byte(p.Over)<<4
+		if jobs {
+			beside = bypassOf(p.Limits)
+		}
+		at := limitsAt(distinct, p.Limits, beside)
 		if at == len(distinct) {
 			distinct = append(distinct, p.Limits)
 			args = append(args, packLimits(conn, p.Limits))
+			if beside != nil {
+				distinct = append(distinct, beside)
+				args = append(args, packBypass(conn, beside))
+			}
+		}
+		if beside != nil {
+			from |= bypasses
 		}
 		number := byte(at + 1)
 		if of, kept := p.Limits[admission.LevelGlobal].Others(); kept && p.Class != ofDimension {
 			others, lent, number = of, p.Limits[admission.LevelGlobal].Lent(), number|keptFrom
 		}
-		head = append(head, byte(p.Class), byte(p.From)|byte(p.Over)<<4, number)
+		head = append(head, byte(p.Class), from, number)
 	}
 	texts := len(distinct)
 	if others.Tokens > 0 {
@@ -208,14 +241,18 @@ func appendDoubles(to []byte, values ...float64) []byte {
 	return to
 }
 
-// limitsAt returns where the limits below the global one stand, or how many there are.
-func limitsAt(distinct []*[admission.Levels]admission.Limit, limits *[admission.Levels]admission.Limit) int {
+// limitsAt returns where the limits below the global one stand, with those of the way beside them, if there is one, or how many there are.
+func limitsAt(distinct []*[admission.Levels]admission.Limit, limits, beside *[admission.Levels]admission.Limit) int {
 	for i, known := range distinct {
-		if known == limits || [admission.Levels - 1]admission.Limit(known[1:]) == [admission.Levels - 1]admission.Limit(limits[1:]) {
+		if sameBelow(known, limits) && (beside == nil || i+1 < len(distinct) && sameBelow(distinct[i+1], beside)) {
 			return i
 		}
 	}
 	return len(distinct)
+}
+
+func sameBelow(a, b *[admission.Levels]admission.Limit) bool {
+	return a == b || [admission.Levels - 1]admission.Limit(a[1:]) == [admission.Levels - 1]admission.Limit(b[1:])
 }
 
 // AppendQuestions appends the paths of questions, all of one global limit.
@@ -224,7 +261,7 @@ func AppendQuestions(args []any, conn *redisconn.Conn, questions []store.Questio
 	for i := range questions {
 		paths[i] = PathOf(&questions[i], conn.Parts)
 	}
-	return AppendPaths(args, conn, &questions[0].Limits[admission.LevelGlobal], paths)
+	return AppendPaths(args, conn, &questions[0].Limits[admission.LevelGlobal], paths, false)
 }
 
 // PackQuestions writes the costs of questions, of those from a cost on, as fragments/path.lua reads them; the paths are those of

@@ -28,6 +28,11 @@ func ParseVerdict(line string, j *admission.Job) (admission.Verdict, error) {
 		v.Detail = store.KeptDetail(v.Detail)
 		return v, err
 	}
+	if rest, share := strings.CutPrefix(line, "bypass "); share {
+		v, err := ParseVerdict(rest, j)
+		v.Detail = store.ShareDetail(v.Detail)
+		return v, err
+	}
 	v := admission.Verdict{ID: j.ID}
 	if rest, ok := strings.CutPrefix(line, "dropped "); ok {
 		count, rest, _ := strings.Cut(rest, " ")
@@ -36,6 +41,9 @@ func ParseVerdict(line string, j *admission.Job) (admission.Verdict, error) {
 			return v, fmt.Errorf("read verdict %q: %w", line, err)
 		}
 		v.Dropped, line = dropped, rest
+	}
+	if rest, ok := strings.CutPrefix(line, "bypassed "); ok {
+		v.Bypassed, line = true, rest
 	}
 	word, rest, _ := strings.Cut(line, " ")
 	switch word {

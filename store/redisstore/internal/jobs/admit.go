@@ -62,7 +62,7 @@ func (s *Jobs) Admit(ctx context.Context, version int64, jobs []store.Candidate)
 func (s *Jobs) admitArgs(version int64, jobs []store.Candidate) (args []any, payloads []upload) {
 	args = append(make([]any, 0, 8+(codec.PathSize+4)*len(jobs)), s.conn.Now, version, s.conn.EndedCap)
 	paths, of := jobPaths(jobs)
-	args = codec.AppendPaths(args, s.conn, &jobs[0].Limits[admission.LevelGlobal], paths)
+	args = codec.AppendPaths(args, s.conn, &jobs[0].Limits[admission.LevelGlobal], paths, true)
 	ids := make([]string, len(jobs)) // as pointers, like the texts of paths
 	for i := range jobs {
 		c := &jobs[i]

@@ -79,6 +79,6 @@ func (s *Jobs) appendSpent(args []any, jobs []store.Finish) (_ []any, same bool)
 	if first == nil {
 		return args, true
 	}
-	args = codec.AppendPaths(append(args, "spent", first.Version), s.conn, &first.Limits[admission.LevelGlobal], paths)
+	args = codec.AppendPaths(append(args, "spent", first.Version), s.conn, &first.Limits[admission.LevelGlobal], paths, true)
 	return append(args, costs...), true
 }
