@@ -116,6 +116,8 @@ type Receipt struct {
 	// Remaining is what the bucket on its way that holds least had left after it, in whole tokens, and Burst that bucket's size: what jobs of
 	// that way may still take at once. Both are zero for a duplicate, and where no limit is on the way.
 	Remaining, Burst Tokens
+	// Bypassed says that it went beside the limits of its queue and class, which the policy's bypass lets jobs of its class do: they were not charged.
+	Bypassed bool
 }
 
 // Refusal is a certain no: the job is not in, or the call may not go on, and nothing was charged.
@@ -161,7 +163,7 @@ func told(err error) error {
 func receiptOf(v *Verdict) Receipt {
 	r := Receipt{ID: v.ID, Duplicate: v.Decision == Duplicate, Position: v.Position, EstimatedWait: v.EstimatedWait}
 	if v.Decision == Admitted { // Of a refusal they are its own.
-		r.Remaining, r.Burst = v.TokensLeft, v.Burst
+		r.Remaining, r.Burst, r.Bypassed = v.TokensLeft, v.Burst, v.Bypassed
 	}
 	return r
 }
