@@ -14,6 +14,8 @@ TESTCOMPILE ?= -gcflags=github.com/redis/go-redis/v9=-l -gcflags=github.com/head
 PARALLEL ?= $(shell echo $$((($$(nproc) * 3 + 1) / 2)))
 # The packages whose tests take longest begin first, so that none of them runs alone at the end.
 LONGEST := /(store/redisstore|internal/laws|cmd/headgate|admin|limiter|asynqbridge|worker)$$
+# The packages that are tested without the race detector: those that kill processes, count allocations, or only compute for long.
+UNRACED := /(internal/(crash|account|anomaly)|loadtest/(tipping|neighbour))$$
 # Time for the tests of one package.
 TIMEOUT ?= 10m
 # Further flags for `make test`, as in: make test TESTFLAGS='-run Conformance -v'
@@ -61,9 +63,9 @@ demo: ## Run the demo; it brings its own store.
 .PHONY: test
 test: ## Run all tests, with the race detector but for those that kill processes, count allocations or only compute. Installs redis-server and promtool if they are missing and you are root.
 	@{ $(GO) build -race $(TESTCOMPILE) $(PACKAGES) >/dev/null 2>&1 & } ; $(MAKE) --no-print-directory deps; code=$$?; wait; exit $$code
-	packages=$$($(GO) list $(PACKAGES) | grep -vE '/internal/(crash|account|anomaly)$$' || true); \
+	all=$$($(GO) list $(PACKAGES)); packages=$$(grep -vE '$(UNRACED)' <<<"$$all" || true); unraced=$$(grep -E '$(UNRACED)' <<<"$$all" || true); \
 	{ code=0; \
-	  $(GO) test $(TESTCOMPILE) -vet=off -timeout $(TIMEOUT) $(TESTFLAGS) ./internal/crash ./internal/account ./internal/anomaly || code=1; \
+	  [ -z "$$unraced" ] || $(GO) test $(TESTCOMPILE) -vet=off -timeout $(TIMEOUT) $(TESTFLAGS) $$unraced || code=1; \
 	  $(PEERSTOO) $(GO) test -C $(PEERS) -race $(TESTCOMPILE) -vet=off -timeout $(TIMEOUT) $(TESTFLAGS) $(PEERTESTS) || code=1; \
 	  exit $$code; } & beside=$$!; code=0; \
 	$(GO) test -race $(TESTCOMPILE) -vet=off -p $(PARALLEL) -timeout $(TIMEOUT) $(TESTFLAGS) \
