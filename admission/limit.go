@@ -38,6 +38,8 @@ type Limit struct {
 	// kept is how many percent of it whoever goes by it may not take: see Keeping. lent says that these are lent: see Lending.
 	kept uint8
 	lent bool
+	// from and least are percentages of what moves the limit: see WithFloor.
+	from, least uint8
 }
 
 // Bounds of a Limit.
@@ -91,6 +93,16 @@ func (l Limit) Lending() Limit {
 
 // Lent reports whether what is kept is lent.
 func (l *Limit) Lent() bool { return l.lent }
+
+// WithFloor returns the limit with how far it is cut by a loop that moves all limits of its queue (policy.Adaptive): where the loop leaves a part of
+// them, that part divided by from stays in force of this one, all of it at most and never less than least. Both are percent, 1 to 100.
+func (l Limit) WithFloor(from, least int) Limit {
+	l.from, l.least = uint8(from), uint8(least) //nolint:gosec // percentages
+	return l
+}
+
+// Floor returns what WithFloor has set; zeros are none: then the loop's part is in force.
+func (l *Limit) Floor() (from, least int) { return int(l.from), int(l.least) }
 
 // Others returns what those may take of a limit, all together, who may not take what is kept of it: of a token bucket that part of its rate, all of it
 // where what is kept is lent, and of its burst, of windows that part of their tokens, rounded down to whole ones; false where nothing is kept from them.

@@ -29,6 +29,22 @@ func (s *Scaling) Less(other *Scaling) *Scaling {
 	return s
 }
 
+// Of returns what a loop's part of all limits of a queue leaves of one of them, by its Floor: in whole thousandths, nil where that is all of it.
+func (s *Scaling) Of(limit *admission.Limit) *Scaling {
+	from, least := limit.Floor()
+	if s == nil || from == 0 {
+		return s
+	}
+	const whole, percent = 1000, 10
+	left := max(int(math.Floor(s.Part*whole+0.5))*100/from, least*percent)
+	if left >= whole {
+		return nil
+	}
+	of := *s
+	of.Part = float64(left) / whole
+	return &of
+}
+
 // Whole is what the policy says of a limit that is scaled.
 type Whole struct {
 	Scaling
