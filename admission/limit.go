@@ -104,6 +104,13 @@ func (l Limit) WithFloor(from, least int) Limit {
 // Floor returns what WithFloor has set; zeros are none: then the loop's part is in force.
 func (l *Limit) Floor() (from, least int) { return int(l.from), int(l.least) }
 
+// PartAt returns what is in force of a limit with a Floor while its loop leaves a part of all limits of the queue, above 0 to 1: in whole thousandths.
+func (l *Limit) PartAt(part float64) float64 {
+	const whole, percent = 1000, 10
+	left := int(part*whole+0.5) * 100 / max(int(l.from), 1)
+	return float64(min(max(left, int(l.least)*percent), whole)) / whole
+}
+
 // Others returns what those may take of a limit, all together, who may not take what is kept of it: of a token bucket that part of its rate, all of it
 // where what is kept is lent, and of its burst, of windows that part of their tokens, rounded down to whole ones; false where nothing is kept from them.
 func (l *Limit) Others() (others Limit, kept bool) {

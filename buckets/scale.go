@@ -31,17 +31,13 @@ func (s *Scaling) Less(other *Scaling) *Scaling {
 
 // Of returns what a loop's part of all limits of a queue leaves of one of them, by its Floor: in whole thousandths, nil where that is all of it.
 func (s *Scaling) Of(limit *admission.Limit) *Scaling {
-	from, least := limit.Floor()
-	if s == nil || from == 0 {
+	if from, _ := limit.Floor(); s == nil || from == 0 {
 		return s
 	}
-	const whole, percent = 1000, 10
-	left := max(int(math.Floor(s.Part*whole+0.5))*100/from, least*percent)
-	if left >= whole {
+	of := *s
+	if of.Part = limit.PartAt(s.Part); of.Part >= 1 {
 		return nil
 	}
-	of := *s
-	of.Part = float64(left) / whole
 	return &of
 }
 

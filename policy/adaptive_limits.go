@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
-	"github.com/headgate/headgate/buckets"
 	"github.com/headgate/headgate/internal/control"
 )
 
@@ -78,14 +77,11 @@ const percent = 100
 // InForce returns how much of the limits of a tier's tenants is in force while the loop leaves so much of all limits, both of what the policy says,
 // above 0 to 1: of a tier that Protect does not have down to Min, and of one that it has what is left to cut then. Of "" it is that of all that are in none.
 func (m *Moving) InForce(tier string, part float64) float64 {
-	limit := admission.Limit{}
-	if len(m.Protect) > 0 {
-		limit = floorOf(limit, m.Min, m.Protect, tier)
+	if len(m.Protect) == 0 {
+		return part
 	}
-	if of := (&buckets.Scaling{Part: part}).Of(&limit); of != nil {
-		return of.Part
-	}
-	return 1
+	limit := floorOf(admission.Limit{}, m.Min, m.Protect, tier)
+	return limit.PartAt(part)
 }
 
 // floorOf has a limit of a tier's tenants be cut as the loop of their queue cuts it, which has a min.
