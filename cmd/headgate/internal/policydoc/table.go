@@ -256,8 +256,15 @@ var objects = []object{
 			{"target_pressure", between{policy.MinTargetPressure, policy.MaxTargetPressure}, "0.6", "The score at which `pid` holds the queue, or of all that have a `pressure` the one that is pressed most. Of `global` and of a queue alone."},
 			{"min_change_interval", span{time.Second, policy.MaxMinChange}, "30s of `health`, none of `pid`", "How long it is at least from one change to the next. Of `global` and of a queue alone."},
 			{"depends_on", list{0, policy.MaxDependsOn, downstream}, "nothing", "Downstreams: when the circuit breaker of one opens, the limit is halved within a second, and does not grow while it is open."},
+			{"protect", named{keys: tierName, value: of("protection")}, "all are cut alike", "Tiers whose tenants are cut last, of a queue alone: nothing of theirs before the limits of all others there are at `min`. [Adaptive limits](guides/adaptive-limits.md#who-is-cut-last) tells how."},
 		},
 		needs: []string{"of", "min"},
+	},
+	{
+		name: "protection", title: "protection",
+		doc:    "How far limits of a protected tier's tenants are cut.",
+		fields: []field{{"min", whole{low: 1, high: 100}, "refused", "Below which they never go: percent of what the policy says."}},
+		needs:  []string{"min"},
 	},
 	{
 		name: "trigger", title: "trigger",
