@@ -214,6 +214,13 @@ clocks: deps ## Run the tests of the laws, of limiters, schedulers and workers o
 	for off in 10m -10m; do HEADGATE_TEST_CLOCK=$$off $(GO) test $(TESTCOMPILE) -count 1 -timeout $(TIMEOUT) $(TESTFLAGS) ./internal/laws ./limiter ./scheduler ./worker || exit 1; done
 	for step in 10m@4s -10m@4s; do HEADGATE_TEST_CLOCK=$$step $(GO) test $(TESTCOMPILE) -count 1 -timeout $(TIMEOUT) $(TESTFLAGS) ./internal/laws ./limiter || exit 1; done
 
+# How often `make walks` walks each property.
+WALKS ?= 1000
+
+.PHONY: walks
+walks: deps ## Walk each property that asks a Redis WALKS times with other schedules, a thousand unless told otherwise, where `make test` does fifty. Half an hour or so.
+	$(GO) test $(TESTCOMPILE) -count 1 -timeout 0 $(TESTFLAGS) ./store/redisstore ./limiter ./asynqbridge ./admin ./producer ./httplimit ./internal/rollout -rapid.checks=$(WALKS)
+
 .PHONY: upgrade
 upgrade: deps ## Run the processes of commit OLD, ten before this one unless told otherwise, side by side with these under load, upgrade and take back.
 	@mkdir -p bin && rm -rf bin/old && git worktree prune && git worktree add --quiet --detach bin/old $(OLD)
