@@ -99,9 +99,6 @@ func (p Policy) validateEachTenant(bad *problems) {
 		return
 	}
 	const of = "queues." + Every
-	if !slices.Equal(every.Classes, admission.DefaultClasses()) {
-		bad.field(of+".classes", quoteNames(classNames(every.Classes)), "none but the default: a queue with other classes is named")
-	}
 	for _, one := range []struct {
 		field string
 		value int

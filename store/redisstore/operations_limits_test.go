@@ -342,6 +342,14 @@ func (w *walk) drawLimits() {
 		for level := range w.limits[i] {
 			w.limits[i][level] = w.drawLimit()
 		}
+		if w.number("floored", 0, 2) == 0 {
+			from, least := w.number("from", 1, 100), w.number("least", 1, 100)
+			for level := admission.LevelQueue; level <= admission.LevelPriority; level++ {
+				if limit := &w.limits[i][level]; !limit.Disabled {
+					*limit = limit.WithFloor(from, least)
+				}
+			}
+		}
 	}
 	global, percent := w.limits[0][admission.LevelGlobal], pick(w, "kept", []int{0, 0, 25, 60})
 	kept := global.Keeping(percent)

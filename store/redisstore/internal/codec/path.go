@@ -70,6 +70,12 @@ func packLimits(conn *redisconn.Conn, limits *[admission.Levels]admission.Limit)
 	for level := admission.LevelTenant; windows && level <= admission.LevelPriority; level++ {
 		packed = appendWindow(packed, conn, &limits[level])
 	}
+	for level := admission.LevelQueue; level <= admission.LevelPriority; level++ {
+		if from, least := limits[level].Floor(); from > 0 { // That of both levels is the same.
+			packed = append(packed, byte(from), byte(least))
+			break
+		}
+	}
 	return string(packed)
 }
 
