@@ -131,12 +131,10 @@ func beside(object, field string) string {
 		return `"metric": "error_rate", "above": 0.5`
 	case "global_reserved.classes":
 		return `"percent": 20`
-	case "global_reserved.percent":
+	case "global_reserved.percent", "bypass.reserve_percent", "bypass.share_percent":
 		return `"classes": ["high"]`
 	case "global_reserved.lend":
 		return `"classes": ["high"], "percent": 20`
-	case "bypass.reserve_percent", "bypass.share_percent":
-		return `"classes": ["high"]`
 	case "reserved.classes":
 		return `"slots": 4`
 	case "reserved.slots", "reserved.percent":

@@ -306,8 +306,7 @@ var objects = []object{
 	},
 	{
 		name: "global_reserved", title: "global_reserved",
-		doc: "A part of the `global` limit that only jobs and checks of some classes may take. All others, those that name no class among them, are charged to a second bucket as well, which they share: " +
-			"it has `percent` less of the rate and of the burst. [Overload](guides/overload.md#a-part-of-the-global-limit-for-what-is-urgent) tells how.",
+		doc: "A part of the `global` limit that only jobs and checks of some classes may take. All others, those that name no class among them, are charged to a second bucket as well, which they share: it has `percent` less of the rate and of the burst. [Overload](guides/overload.md#a-part-of-the-global-limit-for-what-is-urgent) tells how.",
 		fields: []field{
 			{"classes", list{1, admission.MaxClasses, className}, "refused", "Classes that may take all of it, of whatever queue."},
 			{"percent", whole{1, policy.MaxReservedPercent, false}, "refused", "How many percent of it are kept for them. A token of the burst has to be left to others."},
@@ -317,8 +316,7 @@ var objects = []object{
 	},
 	{
 		name: "bypass", title: "bypass",
-		doc: "Classes whose jobs go beside the limits of their tenant's queue and class: of these only `global` and the tenant's are charged. What is beyond a tenant's share goes the way of all, " +
-			"and so do checks. [Overload](guides/overload.md#what-goes-beside-a-limit) tells how.",
+		doc: "Classes whose jobs go beside the limits of their tenant's queue and class: of these only `global` and the tenant's are charged. What is beyond a tenant's share goes the way of all, and so do checks. [Overload](guides/overload.md#what-goes-beside-a-limit) tells how.",
 		fields: []field{
 			{"classes", list{1, admission.MaxClasses, className}, "refused", "Classes of whatever queue. Where there is a `global_reserved` they are among its classes."},
 			{"reserve_percent", whole{0, 100, false}, "0", "How far below zero they may take the `global` bucket, in percent of its burst. Of a token bucket alone."},
