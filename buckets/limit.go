@@ -119,8 +119,9 @@ func until(v *admission.Verdict) time.Duration {
 		return math.MaxInt64
 	case admission.ReasonBuckets:
 		return math.MaxInt64 - 1
+	default:
+		return v.RetryAfter
 	}
-	return v.RetryAfter
 }
 
 // AppendPath appends the enabled limits of a job's four levels to path, outermost first, then that of Others where the job is one of them, and

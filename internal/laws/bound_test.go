@@ -353,8 +353,9 @@ func (c *crowd) compareScope(scope admission.Scope, level admission.Level, admis
 		case admission.LevelGlobal:
 			global.Burst += (global.Burst*admission.Tokens(c.bypass.ReservePercent) + 99) / 100 // L1 of what goes beside limits.
 			return global
+		default:
+			return limits[level]
 		}
-		return limits[level]
 	}
 	for first, start := range admissions {
 		version, at := start.version, start.at

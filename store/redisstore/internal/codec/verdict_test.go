@@ -2,9 +2,28 @@ package codec
 
 import (
 	"testing"
+	"time"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/store"
 )
+
+// TestAWayBesideIsTold: of who went it, with what else is said of the job, and of who is refused by what may go it.
+func TestAWayBesideIsTold(t *testing.T) {
+	t.Parallel()
+	job := admission.NewJob("acme", "mail", "send", nil)
+	for line, want := range map[string]admission.Verdict{
+		"bypassed straight -20 100":                         {Decision: admission.Admitted, Place: admission.PlaceReady, TokensLeft: -20, Burst: 100, Bypassed: true},
+		"dropped 2 bypassed later 5000 1 9":                 {Decision: admission.Admitted, Place: admission.PlaceLater, EstimatedWait: 5 * time.Millisecond, TokensLeft: 1, Burst: 9, Bypassed: true, Dropped: 2},
+		"bypass limited 1 2500000 4000 10000000":            {Reason: admission.ReasonLimited, Scope: "acme", Detail: store.ShareDetail(""), TokensLeft: 2, Burst: 10, RetryAfter: 4 * time.Millisecond},
+		"bypass limited 1 0 4000 5000000 500000 1795834389": {Reason: admission.ReasonLimited, Scope: "acme", Detail: store.ShareDetail("scaled to 0.5 until 1970-01-01T00:29:55Z"), Burst: 5, RetryAfter: 4 * time.Millisecond},
+		"bypass costly 1 10000000":                          {Reason: admission.ReasonTooCostly, Scope: "acme", Detail: store.ShareDetail(""), Burst: 10},
+	} {
+		if v, err := ParseVerdict(line, &job); err != nil || v != want {
+			t.Errorf("%s\n got %+v, %v\nwant %+v", line, v, err, want)
+		}
+	}
+}
 
 // TestWhatIsLeftIsRoundedDown, of a debt too.
 func TestWhatIsLeftIsRoundedDown(t *testing.T) {
