@@ -1,6 +1,7 @@
 package buckets
 
 import (
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -117,10 +118,10 @@ func (b *bypassing) refused(t *rapid.T, v admission.Verdict, all, beside []Level
 // within fails where the last of some takings, with those before it, is more than a limit lets through in the time that they took.
 func within(t *rapid.T, whose string, takings []taking, limit Limit) {
 	last, sum := takings[len(takings)-1], Micro(0)
-	for i := len(takings) - 1; i >= 0; i-- {
-		sum += takings[i].cost
-		if bound := float64(limit.Burst) + float64(limit.Rate)*float64(last.at-takings[i].at); float64(sum) > bound+1 {
-			t.Fatalf("%s took %d micro-tokens in %d µs, bound %.0f", whose, sum, last.at-takings[i].at, bound)
+	for _, taken := range slices.Backward(takings) {
+		sum += taken.cost
+		if bound := float64(limit.Burst) + float64(limit.Rate)*float64(last.at-taken.at); float64(sum) > bound+1 {
+			t.Fatalf("%s took %d micro-tokens in %d µs, bound %.0f", whose, sum, last.at-taken.at, bound)
 		}
 	}
 }

@@ -173,8 +173,13 @@ func TestWhoGoesBesideLimits(t *testing.T) {
 		tokens, burst admission.Tokens
 		per           time.Duration
 	}{
-		{"acme", "sms", "critical", 100, 4, 10 * time.Minute}, {"acme", "mail", "high", 100, 4, 10 * time.Minute}, {"daily", "mail", "high", 100, 100, 24 * time.Hour},
-		{"acme", "sms", "low", 0, 0, 0}, {"acme", "", "", 0, 0, 0}, {"free", "mail", "high", 0, 0, 0}, {"small", "mail", "high", 0, 0, 0},
+		{"acme", "sms", "critical", 100, 4, 10 * time.Minute},
+		{"acme", "mail", "high", 100, 4, 10 * time.Minute},
+		{"daily", "mail", "high", 100, 100, 24 * time.Hour},
+		{"acme", "sms", "low", 0, 0, 0},
+		{"acme", "", "", 0, 0, 0},
+		{"free", "mail", "high", 0, 0, 0},
+		{"small", "mail", "high", 0, 0, 0},
 	} {
 		limits := c.LimitsFor(way.tenant, way.queue, way.class)
 		share, bypasses := limits[admission.LevelGlobal].Share(&limits[admission.LevelTenant])

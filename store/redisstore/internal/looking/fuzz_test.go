@@ -45,7 +45,7 @@ func FuzzStored(f *testing.F) {
 		if q.Turn < 0 {
 			t.Errorf("%q: %+v", name, q)
 		}
-		config := parseQueueConfig(value)
+		config := parseQueueConfig(value, name)
 		_, _ = store.ClassName(config.classes, 0), store.ClassName(config.classes, 255)
 		_, _ = parseDelivery(name)
 		var sight store.Sighting
