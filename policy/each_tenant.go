@@ -15,34 +15,90 @@ type EachTenant struct {
 	Limit admission.Limit
 	// PriorityLimits are those of its jobs of one class there.
 	PriorityLimits map[admission.Priority]admission.Limit
+	// TypeLimits are those of its jobs of one type there, by Job.Type, up to MaxTypeLimits; Every is each type that is not named. Each type has a
+	// bucket of its own, beside that of the class.
+	TypeLimits map[string]admission.Limit
 }
+
+// MaxTypeLimits is of how many types of jobs limits may be said in one place.
+const MaxTypeLimits = 1000
 
 // TierQueue is what each tenant of a tier has in a queue.
 type TierQueue struct {
-	// Limit and PriorityLimits are as in EachTenant.
+	// Limit, PriorityLimits and TypeLimits are as in EachTenant.
 	Limit          admission.Limit
 	PriorityLimits map[admission.Priority]admission.Limit
+	TypeLimits     map[string]admission.Limit
 	// Overflow bounds the tenant's depth in the queue; the zero Overflow says nothing, and one of NoBound that there is no bound.
 	Overflow Overflow
 }
 
-func (q TierQueue) limits() EachTenant { return EachTenant{q.Limit, q.PriorityLimits} }
+func (q TierQueue) limits() EachTenant { return EachTenant{q.Limit, q.PriorityLimits, q.TypeLimits} }
 
 func (e *EachTenant) empty() bool {
-	return e.Limit == (admission.Limit{}) && len(e.PriorityLimits) == 0
+	return e.Limit == (admission.Limit{}) && len(e.PriorityLimits)+len(e.TypeLimits) == 0
 }
 
-// at returns the limit at a level, LevelQueue or LevelPriority, and whether anything is said of it. It does not allocate.
+// at returns the limit at a level, LevelQueue or LevelPriority, and whether anything is said of it; in the place of a class may stand a type. It does not
+// allocate.
 func (e *EachTenant) at(level admission.Level, class admission.Priority) (limit admission.Limit, said bool) {
 	if level == admission.LevelQueue {
 		return e.Limit, e.Limit != admission.Limit{}
 	}
-	limit, said = e.PriorityLimits[class]
+	if limit, said = e.PriorityLimits[class]; said || len(e.TypeLimits) == 0 {
+		return limit, said
+	}
+	limit, said = e.TypeLimits[e.typeName(class)]
 	return limit, said
 }
 
+// typeName is the name by which limits of types have that which stands in the place of a class; "" for a class.
+func (e *EachTenant) typeName(class admission.Priority) string {
+	jobType, ok := class.JobType()
+	if !ok {
+		return ""
+	}
+	if _, named := e.TypeLimits[jobType]; !named {
+		return Every
+	}
+	return jobType
+}
+
+// path leads to the limit at a level, from where it stands.
+func (e *EachTenant) path(level admission.Level, class admission.Priority) []string {
+	switch name := e.typeName(class); {
+	case level == admission.LevelQueue:
+		return []string{"limit"}
+	case name != "":
+		return []string{"type_limits", name}
+	}
+	return []string{"priority_limits", string(class)}
+}
+
+// TypeLimit returns the limit of a tenant's jobs of a type in a queue, which they have beside those of LimitsFor; nil for none. It does not allocate where
+// the policy has none of any type.
+func (c *Compiled) TypeLimit(tenant, queue, jobType string) *admission.Limit {
+	if !c.typed {
+		return nil
+	}
+	rules := c.rulesIn(c.viewOf(tenant), queue)
+	limit := firstOf(&rules, admission.LevelPriority, admission.OfType(jobType))
+	if limit.Disabled || limit.Tokens == 0 {
+		return nil
+	}
+	return &limit
+}
+
+// ShadowTypeLimit is TypeLimit of a candidate in shadow, for those of whom ShadowFor says that they are in.
+func (c *Compiled) ShadowTypeLimit(tenant, queue, jobType string) *admission.Limit {
+	return c.shadow.TypeLimit(tenant, queue, jobType)
+}
+
 func (e EachTenant) wire() eachTenantJSON {
-	w := eachTenantJSON{PriorityLimits: convert(e.PriorityLimits, func(_ admission.Priority, l admission.Limit) limitJSON { return *newLimitJSON(l) })}
+	w := eachTenantJSON{
+		PriorityLimits: convert(e.PriorityLimits, func(_ admission.Priority, l admission.Limit) limitJSON { return *newLimitJSON(l) }),
+		TypeLimits:     convert(e.TypeLimits, func(_ string, l admission.Limit) limitJSON { return *newLimitJSON(l) }),
+	}
 	if e.Limit != (admission.Limit{}) {
 		w.Limit = newLimitJSON(e.Limit)
 	}
@@ -60,7 +116,15 @@ func (w eachTenantJSON) eachTenant(at string, bad *problems) EachTenant {
 	e.PriorityLimits = convert(w.PriorityLimits, func(class admission.Priority, l limitJSON) admission.Limit {
 		return l.limit(at+"priority_limits."+string(class), bad)
 	})
+	e.TypeLimits = convert(w.TypeLimits, func(jobType string, l limitJSON) admission.Limit {
+		return l.limit(at+"type_limits."+jobType, bad)
+	})
 	return e
+}
+
+// withDefaults returns a copy with bursts filled in.
+func (e EachTenant) withDefaults() EachTenant {
+	return EachTenant{withBurst(e.Limit), withBursts(e.PriorityLimits), withBursts(e.TypeLimits)}
 }
 
 // tiersWithDefaults returns a copy of tiers with the bounds in their queues filled in; nil stays nil.
@@ -69,8 +133,8 @@ func tiersWithDefaults(tiers map[string]Tier) map[string]Tier {
 	for name, tier := range tiers {
 		tier.Limit, tier.Overflow, tier.Queues = withBurst(tier.Limit), tier.Overflow.withDefaults(), maps.Clone(tier.Queues)
 		for queue, in := range tier.Queues {
-			in.Limit, in.PriorityLimits, in.Overflow = withBurst(in.Limit), withBursts(in.PriorityLimits), in.Overflow.withDefaults()
-			tier.Queues[queue] = in
+			each := in.limits().withDefaults()
+			tier.Queues[queue] = TierQueue{each.Limit, each.PriorityLimits, each.TypeLimits, in.Overflow.withDefaults()}
 		}
 		tiers[name] = tier
 	}
@@ -122,6 +186,15 @@ func (p Policy) validateIn(bad *problems, at, queue string, e EachTenant) {
 	if e.Limit != (admission.Limit{}) {
 		bad.add(e.Limit.Validate(at + "limit"))
 	}
+	if n := len(e.TypeLimits); n > MaxTypeLimits {
+		bad.field(at+"type_limits", strconv.Itoa(n)+" types", "up to "+strconv.Itoa(MaxTypeLimits))
+	}
+	for _, jobType := range sortedKeys(e.TypeLimits) {
+		if jobType != Every {
+			bad.add(admission.ValidateName(at+"type_limits", jobType, false))
+		}
+		bad.add(e.TypeLimits[jobType].Validate(at + "type_limits." + jobType))
+	}
 	if len(e.PriorityLimits) == 0 {
 		return
 	}
@@ -167,7 +240,8 @@ func (c Clause) Pointer() string {
 	return text.String()
 }
 
-// LimitClause returns the rule that decides the limit of a level on the way of a job: the first of those that package policy lists.
+// LimitClause returns the rule that decides the limit of a level on the way of a job: the first of those that package policy lists. In the place of a
+// class may stand a type.
 func (p Policy) LimitClause(level admission.Level, tenant, queue string, class admission.Priority) Clause {
 	scope := admission.ScopeAt(level, tenant, queue, class)
 	switch level {
@@ -187,10 +261,8 @@ func (p Policy) LimitClause(level admission.Level, tenant, queue string, class a
 		return Clause{}
 	}
 	section, base, side := "queue_limits", p.QueueLimits, p.candidateFor(tenant).QueueLimits
-	last := []string{"limit"}
 	if level == admission.LevelPriority {
 		section, base, side = "priority_limits", p.PriorityLimits, p.candidateFor(tenant).PriorityLimits
-		last = []string{"priority_limits", string(class)}
 	}
 	if _, own := side[scope]; own {
 		return Clause{"override of " + string(scope), []string{"rollout", "rules", section, string(scope)}}
@@ -198,16 +270,18 @@ func (p Policy) LimitClause(level admission.Level, tenant, queue string, class a
 	if _, own := base[scope]; own {
 		return Clause{"override of " + string(scope), []string{section, string(scope)}}
 	}
-	return p.inQueue(tenant, queue, func(in TierQueue) bool {
-		e := in.limits()
-		_, said := e.at(level, class)
-		return said
-	}, func(q Queue) []string {
-		if _, said := q.EachTenant.at(level, class); !said {
+	path := func(e EachTenant) []string {
+		if _, said := e.at(level, class); !said {
 			return nil
 		}
-		return append([]string{"each_tenant"}, last...)
-	}, last)
+		return e.path(level, class)
+	}
+	return p.inQueue(tenant, queue, func(in TierQueue) []string { return path(in.limits()) }, func(q Queue) []string {
+		if of := path(q.EachTenant); of != nil {
+			return append([]string{"each_tenant"}, of...)
+		}
+		return nil
+	})
 }
 
 // OverflowClause returns the rule that decides the bound of a tenant's depth in a queue.
@@ -219,29 +293,30 @@ func (p Policy) OverflowClause(tenant, queue string) Clause {
 	if _, own := p.Overflows[scope]; own {
 		return Clause{"override of " + string(scope), []string{"overflows", string(scope)}}
 	}
-	rule := p.inQueue(tenant, queue, func(in TierQueue) bool { return in.Overflow != Overflow{} }, func(q Queue) []string {
-		if q.Overflow == (Overflow{}) {
+	path := func(o Overflow) []string {
+		if o == (Overflow{}) {
 			return nil
 		}
 		return []string{"overflow"}
-	}, []string{"overflow"})
+	}
+	rule := p.inQueue(tenant, queue, func(in TierQueue) []string { return path(in.Overflow) }, func(q Queue) []string { return path(q.Overflow) })
 	if _, all := p.Overflows[Every+":"+Every]; all && rule.Path == nil {
 		return Clause{"default of queues without a bound", []string{"overflows", Every + ":" + Every}}
 	}
 	return rule
 }
 
-// inQueue returns the first rule of each tenant in a queue: the tier's and the queue's, then those of Every. in says whether a tier says
-// something, and below what the path to it ends with; of does both for a queue, nil where it says nothing.
-func (p Policy) inQueue(tenant, queue string, in func(TierQueue) bool, of func(Queue) []string, below []string) Clause {
+// inQueue returns the first rule of each tenant in a queue: the tier's and the queue's, then those of Every. in says what the path to it ends with where a
+// tier says something, and of does so for a queue; nil where it says nothing.
+func (p Policy) inQueue(tenant, queue string, in func(TierQueue) []string, of func(Queue) []string) Clause {
 	tier, at := p.tierRules(tenant)
 	for _, name := range []string{queue, Every} {
 		where := "queue " + name
 		if name == Every {
 			where = "every queue"
 		}
-		if entry, there := tier.Queues[name]; there && in(entry) {
-			return Clause{"default of tier " + p.TierOf(tenant) + " in " + where, slices.Concat(at, []string{"queues", name}, below)}
+		if path := in(tier.Queues[name]); path != nil {
+			return Clause{"default of tier " + p.TierOf(tenant) + " in " + where, slices.Concat(at, []string{"queues", name}, path)}
 		}
 		if path := of(p.Queues[name]); path != nil {
 			return Clause{"default of " + where, slices.Concat([]string{"queues", name}, path)}

@@ -29,8 +29,13 @@ func (p Policy) At(path ...string) (json.RawMessage, error) {
 }
 
 // OwnLimit returns the JSON of the limit that the policy has for a scope itself, nil where it has none: what At returns at LimitPath,
-// without writing the whole. A bad scope is a *headgate.FieldError.
+// without writing the whole. That of a type has none. A bad scope is a *headgate.FieldError.
 func (p Policy) OwnLimit(scope admission.Scope) (json.RawMessage, error) {
+	if _, _, class, err := scope.Parts(); err == nil && class != "" {
+		if _, ofType := class.JobType(); ofType {
+			return nil, nil
+		}
+	}
 	if _, err := LimitPath(scope); err != nil {
 		return nil, err
 	}

@@ -136,7 +136,7 @@ func (a *admitting) decide(i int) *admission.Verdict {
 			return v
 		}
 	}
-	path := a.charge.PathOf(c.Limits, j.Tenant, j.Queue, j.Priority)
+	path := a.charge.PathOfType(c.Limits, store.TypeLimitOf(j.Type, c.TypeLimit), j.Tenant, j.Queue, j.Priority)
 	if v := a.charge.Peek(path, j.Cost); v.Decision != admission.Admitted {
 		return &v
 	}

@@ -331,7 +331,7 @@ func (m *model) trueUp(p *fairqueue.Pass, left []*modelJob, jobs []store.Finish,
 		if back > 0 && c.Changed(j.Tenant, j.arrival) {
 			continue // Under other limits the buckets may have been others.
 		}
-		c.TrueUp(c.PathOf(f.Spent.Limits, j.Tenant, j.Queue, f.Spent.Class), j.Cost, f.Spent.Cost, buckets.Span(max(0, now-j.arrival)), nil)
+		c.TrueUp(c.PathOfType(f.Spent.Limits, f.Spent.TypeLimit, j.Tenant, j.Queue, f.Spent.Class), j.Cost, f.Spent.Cost, buckets.Span(max(0, now-j.arrival)), nil)
 		m.refunds += int64(max(0, back))
 	}
 	c.Commit()

@@ -281,7 +281,7 @@ func (p *Partition) Shadow(_ context.Context, version int64, id string, question
 		counts, c, of := &m.shadow.counts, m.charging(&m.shadow.bank, now), strings.ReplaceAll(id, ":", "\n")+"\n"
 		for i := range questions {
 			q := &questions[i]
-			switch v := c.Take(c.PathOf(&q.Limits, of+q.Tenant, q.Queue, q.Class), q.Cost); v.Decision {
+			switch v := c.Take(c.PathOfType(&q.Limits, q.TypeLimit, of+q.Tenant, q.Queue, q.Class), q.Cost); v.Decision {
 			case admission.Admitted:
 				counts.Allowed++
 			default:

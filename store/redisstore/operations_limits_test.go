@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/headgate/headgate/admission"
@@ -35,6 +36,12 @@ func (w *walk) shadow() {
 	id, version, questions := fmt.Sprint(pick(w, "candidate", []string{"a", "b"}), w.version), w.someVersion(), []store.Question{w.question()}
 	for range w.number("more questions", 0, 2) {
 		questions = append(questions, w.question())
+	}
+	for i := range questions {
+		if q := &questions[i]; q.Class != "" && !strings.HasPrefix(string(q.Class), admission.TypeMark) {
+			jobType := pick(w, "type", walkTypes)
+			q.TypeLimit = store.TypeLimitOf(jobType, w.ofType(jobType))
+		}
 	}
 	w.replied("shadow", func(s store.Partition) redistest.Reply {
 		return redistest.Replied(s.Shadow(w.ctx, version, id, questions))
@@ -189,6 +196,10 @@ func (w *walk) question() store.Question {
 	}
 	if level >= admission.LevelPriority {
 		q.Class = pick(w, "class", admission.DefaultClasses()).Name
+		if w.number("of a type", 0, 4) == 4 {
+			jobType := pick(w, "type", walkTypes)
+			q.Class, q.Limits[level] = admission.OfType(jobType), w.typed[slices.Index(walkTypes, jobType)]
+		}
 	}
 	for below := level + 1; below < admission.Levels; below++ {
 		q.Limits[below] = admission.Limit{Disabled: true}
@@ -343,6 +354,9 @@ func (w *walk) drawLimits() {
 			w.limits[i][level] = w.drawLimit()
 		}
 	}
+	for i := range w.typed {
+		w.typed[i] = w.drawLimit()
+	}
 	global, percent := w.limits[0][admission.LevelGlobal], pick(w, "kept", []int{0, 0, 25, 60})
 	kept := global.Keeping(percent)
 	if global.Window.IsZero() && w.number("lent", 0, 1) > 0 {
@@ -354,6 +368,18 @@ func (w *walk) drawLimits() {
 	for i := range w.limits { // one global limit a call, of which a part is kept from some
 		w.limits[i][admission.LevelGlobal] = pick(w, "kept from", []admission.Limit{kept, kept, global})
 	}
+}
+
+// walkTypes are the types of jobs. Each has a limit of its own, or none.
+var walkTypes = []string{"t", "u:v"}
+
+// ofType is the limit of jobs of a type, nil for none.
+func (w *walk) ofType(jobType string) *admission.Limit {
+	limit := w.typed[slices.Index(walkTypes, jobType)]
+	if limit.Disabled || limit.Tokens == 0 {
+		return nil
+	}
+	return &limit
 }
 
 func (w *walk) drawLimit() admission.Limit {

@@ -29,7 +29,7 @@ func (w *walk) admit() {
 		}
 		tenant := w.number("tenant", 0, len(few(w, walkTenants))-1)
 		class := w.number("class", 0, 2)
-		j := admission.NewJob(walkTenants[tenant], pick(w, "queue", few(w, walkQueues)), "t", make([]byte, pick(w, "size", []int{0, 0, 0, 100, 300, store.LargePayload + 1})))
+		j := admission.NewJob(walkTenants[tenant], pick(w, "queue", few(w, walkQueues)), pick(w, "type", walkTypes), make([]byte, pick(w, "size", []int{0, 0, 0, 100, 300, store.LargePayload + 1})))
 		j.ID = fmt.Sprintf("j%d", w.number("id", 0, 400))
 		j.Priority = admission.DefaultClasses()[class].Name
 		j.Downstream = pick(w, "downstream", w.downstreams())
@@ -112,15 +112,15 @@ func (w *walk) redrive(key admission.Key) store.Candidate {
 	limits, record := w.limitsOf(key.Tenant)
 	candidate, err := letters[0].Redrive(letters[0].Record.Class, &limits)
 	check(w.tb, err)
-	candidate.Record = record
+	candidate.Record, candidate.TypeLimit = record, w.ofType(candidate.Job.Type)
 	w.shed(&candidate)
 	return candidate
 }
 
-// limit gives a candidate the limits of its tenant.
+// limit gives a candidate the limits of its tenant and of its type.
 func (w *walk) limit(c *store.Candidate) {
 	limits, record := w.limitsOf(c.Job.Tenant)
-	c.Limits, c.Record = &limits, record
+	c.Limits, c.Record, c.TypeLimit = &limits, record, w.ofType(c.Job.Type)
 }
 
 // shed says from which level on a job is refused, above which wait, and whether its usage is kept.
@@ -278,7 +278,7 @@ func (w *walk) drawSpent(lease *store.Lease, version int64) *store.Spent {
 	limits, record := w.limitsOf(lease.Job.Tenant)
 	return &store.Spent{
 		Cost: admission.Tokens(pick(w, "actual", []int{0, 1, 2, 3, 5, 8, 40, 500})), Class: admission.DefaultClasses()[lease.Class].Name,
-		Limits: &limits, Version: version, Usage: w.usage, Record: record,
+		Limits: &limits, Version: version, Usage: w.usage, Record: record, TypeLimit: store.TypeLimitOf(lease.Job.Type, w.ofType(lease.Job.Type)),
 	}
 }
 

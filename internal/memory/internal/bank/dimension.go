@@ -101,6 +101,15 @@ func (c *Charge) WayOf(q *store.Question) []buckets.LevelLimit {
 	return c.path
 }
 
+// PathOfType is PathOf of a job that has, beside those, the limit of its type; nil for none.
+func (c *Charge) PathOfType(limits *[admission.Levels]admission.Limit, of *store.TypeLimit, tenant, queue string, class admission.Priority) []buckets.LevelLimit {
+	if c.PathOf(limits, tenant, queue, class); of != nil {
+		scope := admission.ScopeAt(admission.LevelPriority, tenant, queue, admission.OfType(of.Type))
+		c.path = append(c.path, buckets.LevelLimit{Scope: scope, Limit: c.LimitAt(scope, of.Limit)})
+	}
+	return c.path
+}
+
 // Swept yields until when shards are not swept again, of those that were.
 func (b *Bank) Swept() iter.Seq2[string, buckets.Instant] {
 	return func(yield func(string, buckets.Instant) bool) {

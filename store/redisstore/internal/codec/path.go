@@ -18,16 +18,26 @@ type Path struct {
 	Class         int
 	Name          admission.Priority
 	Limits        *[admission.Levels]admission.Limit
+	// TypeLimit is that of jobs of a type, whose name stands behind the class' then (OfType); nil for none.
+	TypeLimit *admission.Limit
 	// From is the level from which on a job is refused for it, zero where its queue is not measured.
-	From admission.PressureLevel
 	// Over is that of a tenant over its share, if lower; zero for none.
-	Over admission.PressureLevel
+	From, Over byte
 	// Usage is of how many tenants a day usage is kept, zero for none. It is the same in all paths of a call.
 	Usage int
 	// Doomed is store.Candidate.Doomed.
 	Doomed int
 	// Record is store.Question.Record: in all paths of a call, or in none.
 	Record int64
+}
+
+// OfType has the path be that of jobs of a type; nil leaves it as it is.
+func (p Path) OfType(of *store.TypeLimit) Path {
+	if of != nil {
+		p.TypeLimit = of.Limit
+		p.Name += admission.Priority(":" + of.Type)
+	}
+	return p
 }
 
 // ofDimension is the class of the path of a dimension's key.
@@ -42,7 +52,7 @@ func PathOf(q *store.Question, partitions int) Path {
 		}
 		return p
 	}
-	p := Path{Tenant: q.Tenant, Queue: q.Queue, Name: q.Class, Limits: &q.Limits, Usage: q.Usage, Record: q.Record}
+	p := Path{Tenant: q.Tenant, Queue: q.Queue, Name: q.Class, Limits: &q.Limits, Usage: q.Usage, Record: q.Record}.OfType(q.TypeLimit)
 	if q.Measured {
 		p.From = neverRefused
 	}
@@ -50,7 +60,7 @@ func PathOf(q *store.Question, partitions int) Path {
 }
 
 // neverRefused is above all levels.
-const neverRefused = admission.PressureCritical + 1
+const neverRefused = byte(admission.PressureCritical + 1)
 
 // PathSize is the arguments of a path.
 const PathSize = 3
@@ -58,17 +68,23 @@ const PathSize = 3
 // limitsBytes are those of distinct limits: of three levels, rate and burst.
 const limitsBytes = 3 * 2 * 8
 
-// packLimits writes the limits below the global one as fragments/path.lua reads them.
-func packLimits(conn *redisconn.Conn, limits *[admission.Levels]admission.Limit) string {
+// packLimits writes the limits of a path below the global one as fragments/path.lua reads them.
+func packLimits(conn *redisconn.Conn, p *Path) string {
 	packed := make([]byte, 0, limitsBytes)
-	windows := false
+	windows := p.TypeLimit != nil
 	for level := admission.LevelTenant; level <= admission.LevelPriority; level++ {
-		l := &limits[level]
+		l := &p.Limits[level]
 		packed = appendDoubles(packed, rateOf(l), burstOf(l))
 		windows = windows || rateOf(l) < 0
 	}
+	if p.TypeLimit != nil {
+		packed = appendDoubles(packed, rateOf(p.TypeLimit), burstOf(p.TypeLimit))
+	}
 	for level := admission.LevelTenant; windows && level <= admission.LevelPriority; level++ {
-		packed = appendWindow(packed, conn, &limits[level])
+		packed = appendWindow(packed, conn, &p.Limits[level])
+	}
+	if p.TypeLimit != nil {
+		packed = append(appendWindow(packed, conn, p.TypeLimit), 0)
 	}
 	return string(packed)
 }
@@ -152,21 +168,21 @@ func AppendPaths(args []any, conn *redisconn.Conn, global *admission.Limit, path
 	head = binary.LittleEndian.AppendUint16(head, uint16(len(paths)))
 	headAt := len(args)
 	args = append(args, nil)
-	distinct := make([]*[admission.Levels]admission.Limit, 0, 4)
+	distinct := make([]*Path, 0, 4)
 	var others admission.Limit
 	lent := false
 	for i := range paths {
 		p := &paths[i]
-		at := limitsAt(distinct, p.Limits)
+		at := limitsAt(distinct, p)
 		if at == len(distinct) {
-			distinct = append(distinct, p.Limits)
-			args = append(args, packLimits(conn, p.Limits))
+			distinct = append(distinct, p)
+			args = append(args, packLimits(conn, p))
 		}
 		number := byte(at + 1)
 		if of, kept := p.Limits[admission.LevelGlobal].Others(); kept && p.Class != ofDimension {
 			others, lent, number = of, p.Limits[admission.LevelGlobal].Lent(), number|keptFrom
 		}
-		head = append(head, byte(p.Class), byte(p.From)|byte(p.Over)<<4, number)
+		head = append(head, byte(p.Class), p.From|p.Over<<4, number)
 	}
 	texts := len(distinct)
 	if others.Tokens > 0 {
@@ -208,10 +224,11 @@ func appendDoubles(to []byte, values ...float64) []byte {
 	return to
 }
 
-// limitsAt returns where the limits below the global one stand, or how many there are.
-func limitsAt(distinct []*[admission.Levels]admission.Limit, limits *[admission.Levels]admission.Limit) int {
+// limitsAt returns where the limits of a path below the global one stand, or how many there are.
+func limitsAt(distinct []*Path, p *Path) int {
 	for i, known := range distinct {
-		if known == limits || [admission.Levels - 1]admission.Limit(known[1:]) == [admission.Levels - 1]admission.Limit(limits[1:]) {
+		same := known.Limits == p.Limits || [admission.Levels - 1]admission.Limit(known.Limits[1:]) == [admission.Levels - 1]admission.Limit(p.Limits[1:])
+		if same && (known.TypeLimit == p.TypeLimit || known.TypeLimit != nil && p.TypeLimit != nil && *known.TypeLimit == *p.TypeLimit) {
 			return i
 		}
 	}
