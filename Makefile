@@ -14,6 +14,8 @@ TESTCOMPILE ?= -gcflags=github.com/redis/go-redis/v9=-l -gcflags=github.com/head
 PARALLEL ?= $(shell echo $$((($$(nproc) * 3 + 1) / 2)))
 # The packages whose tests take longest begin first, so that none of them runs alone at the end.
 LONGEST := /(store/redisstore|internal/laws|cmd/headgate|admin|limiter|asynqbridge|worker)$$
+# The packages that are tested without the race detector: those that kill processes, count allocations, or only compute for long.
+UNRACED := /(internal/(crash|account|anomaly)|loadtest/(tipping|neighbour))$$
 # Time for the tests of one package.
 TIMEOUT ?= 10m
 # Further flags for `make test`, as in: make test TESTFLAGS='-run Conformance -v'
@@ -61,9 +63,9 @@ demo: ## Run the demo; it brings its own store.
 .PHONY: test
 test: ## Run all tests, with the race detector but for those that kill processes, count allocations or only compute. Installs redis-server and promtool if they are missing and you are root.
 	@{ $(GO) build -race $(TESTCOMPILE) $(PACKAGES) >/dev/null 2>&1 & } ; $(MAKE) --no-print-directory deps; code=$$?; wait; exit $$code
-	packages=$$($(GO) list $(PACKAGES) | grep -vE '/internal/(crash|account|anomaly)$$' || true); \
+	all=$$($(GO) list $(PACKAGES)); packages=$$(grep -vE '$(UNRACED)' <<<"$$all" || true); unraced=$$(grep -E '$(UNRACED)' <<<"$$all" || true); \
 	{ code=0; \
-	  $(GO) test $(TESTCOMPILE) -vet=off -timeout $(TIMEOUT) $(TESTFLAGS) ./internal/crash ./internal/account ./internal/anomaly || code=1; \
+	  [ -z "$$unraced" ] || $(GO) test $(TESTCOMPILE) -vet=off -timeout $(TIMEOUT) $(TESTFLAGS) $$unraced || code=1; \
 	  $(PEERSTOO) $(GO) test -C $(PEERS) -race $(TESTCOMPILE) -vet=off -timeout $(TIMEOUT) $(TESTFLAGS) $(PEERTESTS) || code=1; \
 	  exit $$code; } & beside=$$!; code=0; \
 	$(GO) test -race $(TESTCOMPILE) -vet=off -p $(PARALLEL) -timeout $(TIMEOUT) $(TESTFLAGS) \
@@ -211,6 +213,13 @@ OLD ?= HEAD~10
 clocks: deps ## Run the tests of the laws, of limiters, schedulers and workers on a Redis whose clock is ten minutes ahead, then behind, and those of the laws and limiters while it steps so far. Some eight minutes.
 	for off in 10m -10m; do HEADGATE_TEST_CLOCK=$$off $(GO) test $(TESTCOMPILE) -count 1 -timeout $(TIMEOUT) $(TESTFLAGS) ./internal/laws ./limiter ./scheduler ./worker || exit 1; done
 	for step in 10m@4s -10m@4s; do HEADGATE_TEST_CLOCK=$$step $(GO) test $(TESTCOMPILE) -count 1 -timeout $(TIMEOUT) $(TESTFLAGS) ./internal/laws ./limiter || exit 1; done
+
+# How often `make walks` walks each property.
+WALKS ?= 1000
+
+.PHONY: walks
+walks: deps ## Walk each property that asks a Redis WALKS times with other schedules, a thousand unless told otherwise, where `make test` does fifty. Half an hour or so.
+	$(GO) test $(TESTCOMPILE) -count 1 -timeout 0 $(TESTFLAGS) ./store/redisstore ./limiter ./asynqbridge ./admin ./producer ./httplimit ./internal/rollout -rapid.checks=$(WALKS)
 
 .PHONY: upgrade
 upgrade: deps ## Run the processes of commit OLD, ten before this one unless told otherwise, side by side with these under load, upgrade and take back.

@@ -27,7 +27,7 @@ func walkTriggers(p *plant) {
 	must(p.tb, err)
 	note := store.TriggerNote{Owner: "s1", Version: version, Name: "deep", Life: time.Minute, Do: "pause", Of: "queue mail", Why: "it is 512"}
 	must(p.tb, p.store.NoteTrigger(p.tb.Context(), note))
-	figures := load.Figures{Use: load.Unknown, Depth: 500, Running: -1, ErrorRate: -1, Average: -1, P95: -1}
+	figures := load.Figures{Use: load.Unknown, Depth: 500, Running: -1, ErrorRate: -1, Average: -1, P95: -1, WaitP95: -1}
 	must(p.tb, part.NoteLoad(p.tb.Context(), store.LoadNote{Owner: "s1", Services: map[string]string{"mail": figures.Text()}}))
 	for _, one := range []struct {
 		ask

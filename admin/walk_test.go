@@ -95,21 +95,28 @@ func walkLoad(p *plant) {
 	_, err := part.Register(p.tb.Context(), "busy", store.Pool{Queues: []store.QueueWeight{{Queue: "mail", Weight: 1}}}, 1, time.Minute)
 	must(p.tb, err)
 	var w load.Window
+	w.Began(time.Now(), "mail", 2*time.Second)
 	w.Ended(time.Now(), "mail", time.Second, true)
-	sample := load.Sample{Use: load.Use{CPU: .5, Memory: .25}, Queues: w.Sum(time.Now())}
+	var d load.Window
+	d.Ended(time.Now(), "smtp", time.Second, true)
+	sample := load.Sample{Use: load.Use{CPU: .5, Memory: .25}, Queues: w.Sum(time.Now()), Downstreams: d.Sum(time.Now())}
 	_, err = part.Heartbeat(p.tb.Context(), "busy", time.Minute, sample.Text())
 	must(p.tb, err)
 	_, err = part.Promote(p.tb.Context(), "s1", time.Minute)
 	must(p.tb, err)
-	must(p.tb, part.NoteLoad(p.tb.Context(), store.LoadNote{Owner: "s1", Services: map[string]string{"mail": load.Of("mail", 3, []load.Sample{sample}).Text()}}))
-	now := []string{`"workers":1`, `"service":"mail"`, `"cpu_utilization":0.5,"memory_utilization":0.25`, `"concurrent_requests":0,"error_rate":1,"avg_response_time_ms":1000,"p95_response_time_ms":`}
-	mail := map[string]string{"queue": "mail"}
+	must(p.tb, part.NoteLoad(p.tb.Context(), store.LoadNote{Owner: "s1", Services: map[string]string{
+		"mail": load.Of("mail", 3, []load.Sample{sample}).Text(), load.DownstreamHistory("smtp"): load.OfDownstream("smtp", 2, []load.Sample{sample}).Text(),
+	}}))
+	now := []string{`"workers":1`, `"service":"mail"`, `"cpu_utilization":0.5,"memory_utilization":0.25`, `"concurrent_requests":0,"error_rate":1,"avg_response_time_ms":1000,"p95_response_time_ms":`, `"p95_wait_time_ms":`}
+	mail, smtp := map[string]string{"queue": "mail"}, map[string]string{"downstream": "smtp"}
 	for _, one := range []struct {
 		ask
 		parts []string
 		none  string
 	}{
-		{ask{op: "GET /api/v1/load"}, now, "history"},
+		{ask{op: "GET /api/v1/load"}, append(now, `"downstreams":[{"service":"smtp","cpu_utilization":0.5`), "history"},
+		{ask{op: "GET /api/v1/load/downstreams/{downstream}", path: smtp}, []string{`"service":"smtp"`, `"queue_depth":0`, `"error_rate":1`}, "history"},
+		{ask{op: "GET /api/v1/load/downstreams/{downstream}", path: smtp, query: "history=1h"}, []string{`"history":[{"service":"smtp"`, `"queue_depth":2`}, "mail"},
 		{ask{op: "GET /api/v1/load/{queue}", path: mail}, now[1:], "history"},
 		{ask{op: "GET /api/v1/load/{queue}", path: mail, query: "history=1h"}, append(now[1:], `"history":[{"service":"mail","cpu_utilization":0.5`, `"queue_depth":3`), "workers"},
 	} {

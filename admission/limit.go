@@ -38,6 +38,8 @@ type Limit struct {
 	// kept is how many percent of it whoever goes by it may not take: see Keeping. lent says that these are lent: see Lending.
 	kept uint8
 	lent bool
+	// from and least are percentages of what moves the limit: see WithFloor.
+	from, least uint8
 }
 
 // Bounds of a Limit.
@@ -91,6 +93,23 @@ func (l Limit) Lending() Limit {
 
 // Lent reports whether what is kept is lent.
 func (l *Limit) Lent() bool { return l.lent }
+
+// WithFloor returns the limit with how far it is cut by a loop that moves all limits of its queue (policy.Adaptive): where the loop leaves a part of
+// them, that part divided by from stays in force of this one, all of it at most and never less than least. Both are percent, 1 to 100.
+func (l Limit) WithFloor(from, least int) Limit {
+	l.from, l.least = uint8(from), uint8(least) //nolint:gosec // percentages
+	return l
+}
+
+// Floor returns what WithFloor has set; zeros are none: then the loop's part is in force.
+func (l *Limit) Floor() (from, least int) { return int(l.from), int(l.least) }
+
+// PartAt returns what is in force of a limit with a Floor while its loop leaves a part of all limits of the queue, above 0 to 1: in whole thousandths.
+func (l *Limit) PartAt(part float64) float64 {
+	const whole, percent = 1000, 10
+	left := int(part*whole+0.5) * 100 / max(int(l.from), 1)
+	return float64(min(max(left, int(l.least)*percent), whole)) / whole
+}
 
 // Others returns what those may take of a limit, all together, who may not take what is kept of it: of a token bucket that part of its rate, all of it
 // where what is kept is lent, and of its burst, of windows that part of their tokens, rounded down to whole ones; false where nothing is kept from them.

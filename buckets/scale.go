@@ -29,6 +29,18 @@ func (s *Scaling) Less(other *Scaling) *Scaling {
 	return s
 }
 
+// Of returns what a loop's part of all limits of a queue leaves of one of them, by its Floor: in whole thousandths, nil where that is all of it.
+func (s *Scaling) Of(limit *admission.Limit) *Scaling {
+	if from, _ := limit.Floor(); s == nil || from == 0 {
+		return s
+	}
+	of := *s
+	if of.Part = limit.PartAt(s.Part); of.Part >= 1 {
+		return nil
+	}
+	return &of
+}
+
 // Whole is what the policy says of a limit that is scaled.
 type Whole struct {
 	Scaling

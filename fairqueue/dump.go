@@ -117,7 +117,9 @@ func (c *class) dump(add func(string, ...any)) {
 	for downstream, n := range c.alone {
 		add("class %s runs %d of %s alone", c.line(), n, downstream)
 	}
-	add("class %s V %.17g waiting %d", c.line(), float64(c.v), c.waiting)
+	if c.v != 0 || c.waiting != 0 {
+		add("class %s V %.17g waiting %d", c.line(), float64(c.v), c.waiting)
+	}
 }
 
 // Runnable returns the runnable tenants of each class, named with the order of their entering, so that one which left

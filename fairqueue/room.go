@@ -133,7 +133,9 @@ type Room struct {
 	Pools    map[string]*Pool
 	Weight   WeightFunc
 	queues   map[string]*queue
-	seq      uint64
+	// every are the classes of queues that have none of their own; nil is admission.DefaultClasses.
+	every []admission.Class
+	seq   uint64
 	// call is the one under way, or the last one.
 	call *Pass
 	// waits counts the jobs in lanes by service.
@@ -161,7 +163,7 @@ func NewRoom() *Room {
 	}
 }
 
-// AddQueue makes a queue with the given classes. A queue that is first named by a job has the default ones.
+// AddQueue makes a queue with the given classes. A queue that is first named by a job has those of SetEveryClasses.
 func (r *Room) AddQueue(name string, classes []admission.Class) {
 	q := &queue{name: name}
 	weights := make([]int, len(classes))
@@ -174,8 +176,8 @@ func (r *Room) AddQueue(name string, classes []admission.Class) {
 	r.queues[name] = q
 }
 
-// SetClasses gives a queue other classes. Nothing waits in one that goes, or becomes another. The phase of the pattern stays, but where the
-// class whose turn it is goes.
+// SetClasses gives a queue other classes. Nothing waits in one that goes, or becomes another. The phase of the pattern stays, but where no job has made
+// the queue, and where the class whose turn it is goes.
 func (r *Room) SetClasses(name string, classes []admission.Class) {
 	q := r.queues[name]
 	if q == nil {
@@ -193,9 +195,27 @@ func (r *Room) SetClasses(name string, classes []admission.Class) {
 	q.classes = q.classes[:len(classes)]
 	turn, left := q.pattern.current, q.pattern.left
 	q.pattern = NewPattern(weights)
-	if turn < len(classes) {
+	if q.used && turn < len(classes) {
 		q.pattern.current, q.pattern.left = turn, left
 	}
+}
+
+// SetEveryClasses gives queues other classes that have none of their own, those that come later too: named reports which of the queues that are there
+// have. Nil are headgate.DefaultClasses. As SetClasses otherwise.
+func (r *Room) SetEveryClasses(classes []admission.Class, named func(queue string) bool) {
+	r.every = classes
+	for name := range r.queues {
+		if !named(name) {
+			r.SetClasses(name, r.everyClasses())
+		}
+	}
+}
+
+func (r *Room) everyClasses() []admission.Class {
+	if r.every == nil {
+		return admission.DefaultClasses()
+	}
+	return r.every
 }
 
 // Know makes a queue that a job names which is not placed yet.
@@ -249,7 +269,7 @@ func (r *Room) LaneCount(queue string, class int, tenant, lane string) (n int, h
 
 func (r *Room) queue(name string) *queue {
 	if r.queues[name] == nil {
-		r.AddQueue(name, admission.DefaultClasses())
+		r.AddQueue(name, r.everyClasses())
 	}
 	return r.queues[name]
 }

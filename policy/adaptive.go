@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -82,6 +83,15 @@ type Adaptive struct {
 	MinChange      time.Duration
 	// DependsOn are downstreams: when the circuit breaker of one opens, the limit is halved at once, and does not grow while it is open.
 	DependsOn []string
+	// Protect are tiers whose tenants are cut last, by tier: of a queue's limits alone. Those of all others go down to Min first, and these not below
+	// their own.
+	Protect map[string]Protection
+}
+
+// Protection says how far limits of a tier's tenants in a queue are cut, after those of all others.
+type Protection struct {
+	// Min is below which they never go: percent of what the policy says, 1 to 100.
+	Min int `json:"min"`
 }
 
 // adaptiveJSON is an Adaptive as it is written.
@@ -102,13 +112,15 @@ type adaptiveJSON struct {
 	TargetPressure float64  `json:"target_pressure,omitempty"`
 	MinChange      string   `json:"min_change_interval,omitempty"`
 	DependsOn      []string `json:"depends_on,omitempty"`
+
+	Protect map[string]Protection `json:"protect,omitempty"`
 }
 
 func (a Adaptive) wire() adaptiveJSON {
 	return adaptiveJSON{
 		Of: a.Of, Moves: a.Moves, Controller: a.Controller, Min: a.Min, Max: a.Max, Interval: formatBound(a.Interval), MaxRunTime: formatBound(a.MaxRunTime),
 		MaxFailures: a.MaxFailures, TargetRunTime: formatBound(a.TargetRunTime), KP: a.Gains.Proportional, KI: a.Gains.Integral, KD: a.Gains.Derivative,
-		TargetPressure: a.TargetPressure, MinChange: formatBound(a.MinChange), DependsOn: a.DependsOn,
+		TargetPressure: a.TargetPressure, MinChange: formatBound(a.MinChange), DependsOn: a.DependsOn, Protect: a.Protect,
 	}
 }
 
@@ -117,12 +129,12 @@ func (w adaptiveJSON) adaptive(at string, bad *problems) Adaptive {
 		Of: w.Of, Moves: w.Moves, Controller: w.Controller, Min: w.Min, Max: w.Max, Interval: bad.parseDuration(at+".interval", w.Interval),
 		MaxRunTime: bad.parseDuration(at+".max_run_time", w.MaxRunTime), MaxFailures: w.MaxFailures,
 		TargetRunTime: bad.parseDuration(at+".target_run_time", w.TargetRunTime), Gains: Gains{Proportional: w.KP, Integral: w.KI, Derivative: w.KD},
-		TargetPressure: w.TargetPressure, MinChange: bad.parseDuration(at+".min_change_interval", w.MinChange), DependsOn: w.DependsOn,
+		TargetPressure: w.TargetPressure, MinChange: bad.parseDuration(at+".min_change_interval", w.MinChange), DependsOn: w.DependsOn, Protect: w.Protect,
 	}
 }
 
 func (a Adaptive) withDefaults() Adaptive {
-	a.DependsOn = slices.Clone(a.DependsOn)
+	a.DependsOn, a.Protect = slices.Clone(a.DependsOn), maps.Clone(a.Protect)
 	if _, limits := a.limits(); limits {
 		a = a.withPartDefaults()
 	} else if !a.movesDispatch() {
@@ -163,6 +175,9 @@ type Moving struct {
 	Limits bool
 	Queue  string
 	Part   control.PartConfig
+	// Protect is that of the Adaptive, and Min its Min, where there are any.
+	Protect map[string]Protection
+	Min     int
 	// DependsOn is that of the Adaptive.
 	DependsOn []string
 	// Driven says that no Adaptive moves it, but triggers: it is what the policy says while none of them is active. Name is that of the first.
@@ -230,6 +245,7 @@ func (p Policy) validateAdaptive(bad *problems) {
 		bad.add(admission.ValidateName("adaptive", name, true))
 		a, at := p.Adaptive[name], "adaptive."+name
 		a.validateDependsOn(bad, at)
+		p.validateProtect(bad, at+".protect", a)
 		if queue, limits := a.limits(); limits {
 			if before := by[a.Of]; before != "" {
 				bad.field(at+".of", strconv.Quote(a.Of), "something else than that of "+strconv.Quote(before)+", which moves the same limits")

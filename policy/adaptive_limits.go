@@ -40,7 +40,7 @@ func (a Adaptive) limits() (queue string, ok bool) {
 // part is by what a part of limits moves.
 func (a Adaptive) part() control.PartConfig {
 	return control.PartConfig{
-		Controller: a.Controller, Min: a.Min * partUnit, Max: cmp.Or(a.Max, 100) * partUnit, Interval: a.Interval, Target: a.TargetPressure, Gains: a.Gains,
+		Controller: a.Controller, Min: a.leastPart(), Max: cmp.Or(a.Max, 100) * partUnit, Interval: a.Interval, Target: a.TargetPressure, Gains: a.Gains,
 		MinChange: a.MinChange,
 	}
 }
@@ -55,7 +55,85 @@ func (a Adaptive) withPartDefaults() Adaptive {
 // moving returns it as the scheduler takes it.
 func (a Adaptive) moving(name string) Moving {
 	queue, _ := a.limits()
-	return Moving{Name: name, Limits: true, Queue: queue, Part: a.part(), DependsOn: a.DependsOn}
+	m := Moving{Name: name, Limits: true, Queue: queue, Part: a.part(), DependsOn: a.DependsOn}
+	if len(a.Protect) > 0 {
+		m.Protect, m.Min = a.Protect, a.Min
+	}
+	return m
+}
+
+// leastPart is how far the part goes down by which all limits move: to Min, and where tiers are protected so far below that each of them is at its own.
+func (a Adaptive) leastPart() int {
+	least := a.Min * partUnit
+	for _, of := range a.Protect {
+		least = min(least, max(1, a.Min*of.Min*partUnit/percent))
+	}
+	return least
+}
+
+// percent is how many of them are all.
+const percent = 100
+
+// InForce returns how much of the limits of a tier's tenants is in force while the loop leaves so much of all limits, both of what the policy says,
+// above 0 to 1: of a tier that Protect does not have down to Min, and of one that it has what is left to cut then. Of "" it is that of all that are in none.
+func (m *Moving) InForce(tier string, part float64) float64 {
+	if len(m.Protect) == 0 {
+		return part
+	}
+	limit := floorOf(admission.Limit{}, m.Min, m.Protect, tier)
+	return limit.PartAt(part)
+}
+
+// floorOf has a limit of a tier's tenants be cut as the loop of their queue cuts it, which has a min.
+func floorOf(limit admission.Limit, least int, protect map[string]Protection, tier string) admission.Limit {
+	if of, protected := protect[tier]; protected {
+		return limit.WithFloor(least, of.Min)
+	}
+	return limit.WithFloor(percent, least)
+}
+
+// floor has limits on the way of a tenant in a queue know how far they are cut, where a loop protects tiers there.
+func (c *Compiled) floor(limits *Limits, tenant, queue string) {
+	a, protects := c.protecting[queue]
+	if !protects {
+		return
+	}
+	tier := c.viewOf(tenant).tier
+	for level := admission.LevelQueue; level <= admission.LevelPriority; level++ {
+		if limit := &limits[level]; !limit.Disabled {
+			*limit = floorOf(*limit, a.Min, a.Protect, tier)
+		}
+	}
+}
+
+// protecting returns what moves limits of queues where it protects tiers, by queue; nil for none.
+func protecting(all map[string]Adaptive) (by map[string]Adaptive) {
+	for _, a := range all {
+		if queue, _ := a.limits(); len(a.Protect) > 0 {
+			if by == nil {
+				by = map[string]Adaptive{}
+			}
+			by[queue] = a
+		}
+	}
+	return by
+}
+
+// validateProtect checks which tiers are cut last.
+func (p Policy) validateProtect(bad *problems, at string, a Adaptive) {
+	if len(a.Protect) == 0 {
+		return
+	}
+	if queue, limits := a.limits(); !limits || queue == "" {
+		bad.field(at, strconv.Itoa(len(a.Protect))+" tiers", `none, but of "queue NAME": what all tenants share has no part of a tier's`)
+		return
+	}
+	for _, tier := range sortedKeys(a.Protect) {
+		if _, there := p.Tiers[tier]; !there {
+			bad.field(at, strconv.Quote(tier), "one of tiers: "+quoteNames(sortedKeys(p.Tiers)))
+		}
+		bad.integer(at+"."+tier+".min", int64(a.Protect[tier].Min), 1, percent)
+	}
 }
 
 // bound is which limit a trigger reduces, as validateAdaptive tells them apart.

@@ -38,6 +38,8 @@ type Compiled struct {
 	downstreams map[string]Downstream
 	observed    map[admission.Scope]bool
 	adaptive    map[string]Adaptive
+	// protecting are those of adaptive that cut some tiers last, by their queue.
+	protecting map[string]Adaptive
 	// shedding is what is refused while queues are pressed, and sheds how many places of its order at each level.
 	shedding   *Shedding
 	sheds      [admission.PressureCritical + 1]int
@@ -106,6 +108,7 @@ func (p Policy) Prepare() (*Compiled, error) {
 	for _, scope := range p.Observe {
 		c.observed[scope] = true
 	}
+	c.protecting = protecting(p.Adaptive)
 	c.resolve(p)
 	c.resolveDimensions(p.Dimensions)
 	c.ranked = sortedKeys(c.tenants)
@@ -272,6 +275,7 @@ func (c *Compiled) WayFor(tenant, queue string, class admission.Priority) (Limit
 	if own != nil {
 		own.over(&limits, queue, class)
 	}
+	c.floor(&limits, tenant, queue)
 	return limits, version
 }
 
@@ -325,6 +329,7 @@ func (c *Compiled) ShadowFor(tenant, queue string, class admission.Priority) (Li
 	if own, _ := c.recordOf(tenant); own != nil {
 		own.over(&limits, queue, class)
 	}
+	c.shadow.floor(&limits, tenant, queue)
 	return limits, true
 }
 

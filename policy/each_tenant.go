@@ -82,10 +82,12 @@ func (c *Compiled) TypeLimit(tenant, queue, jobType string) *admission.Limit {
 		return nil
 	}
 	rules := c.rulesIn(c.viewOf(tenant), queue)
-	limit := firstOf(&rules, admission.LevelPriority, admission.OfType(jobType))
-	if limit.Disabled || limit.Tokens == 0 {
+	limits := Limits{admission.LevelPriority: firstOf(&rules, admission.LevelPriority, admission.OfType(jobType))}
+	if of := &limits[admission.LevelPriority]; of.Disabled || of.Tokens == 0 {
 		return nil
 	}
+	c.floor(&limits, tenant, queue)
+	limit := limits[admission.LevelPriority]
 	return &limit
 }
 
@@ -162,9 +164,6 @@ func (p Policy) validateEachTenant(bad *problems) {
 		return
 	}
 	const of = "queues." + Every
-	if !slices.Equal(every.Classes, admission.DefaultClasses()) {
-		bad.field(of+".classes", quoteNames(classNames(every.Classes)), "none but the default: a queue with other classes is named")
-	}
 	for _, one := range []struct {
 		field string
 		value int

@@ -314,7 +314,7 @@ func TestFaultsOfWhatEachTenantHas(t *testing.T) {
 		{`{"tiers": {` + standard + `, "gold": {"limit": {"enabled": false}, "queues": {"a b": {"limit": {"enabled": false}}}}}}`, `tiers.gold.queues "a b"`},
 		{`{"tiers": {` + standard + `, "gold": {"limit": {"enabled": false}, "overflow": {"policy": "spillover", "max_jobs": 3}}}}`, `tiers.gold.overflow.policy "spillover": allowed is "none" or "reject" over all queues`},
 		{`{"tiers": {` + standard + `}, "rollout": {"id": "a", "percent": 5, "rules": {"tiers": {"standard": {"limit": {"enabled": false}, "overflow": {"policy": "reject", "max_jobs": 1}}}}}}`, `rollout.rules.tiers.standard.overflow "reject"`},
-		{`{"queues": {"*": {"classes": [{"name": "one", "weight": 1}]}}}`, `queues.*.classes "one"`},
+		{`{"queues": {"*": {"classes": [{"name": "one", "weight": 0}]}}}`, `queues.*.classes[0].weight 0`},
 		{`{"queues": {"*": {"max_running": 3}}}`, `queues.*.max_running 3`},
 		{`{"queues": {"*": {"max_running_per_tenant": 3}}}`, `queues.*.max_running_per_tenant 3`},
 		{`{"queues": {"*": {"pressure": {"max_depth": 3}}}}`, `queues.*.pressure {…}`},

@@ -213,6 +213,9 @@ func drawEachTenant(t *rapid.T, p *Policy, queues map[string]Queue) {
 			continue
 		}
 		queue.EachTenant = drawIn(t)
+		if name == Every && rapid.Bool().Draw(t, "classes of each queue") {
+			queue.Classes = PresetCritical()
+		}
 		queue.Overflow = bounds.Draw(t, "bound in "+name)
 		queues[name] = queue
 	}

@@ -34,8 +34,8 @@ type Policy struct {
 	// each tenant in each queue that has none. By "tenant" they bound it over all its queues, and by "*" each that has none of its
 	// own, and whose tier has none: by Reject alone. Unique keys that stay after their jobs count there, too, some 300 bytes each.
 	Overflows map[admission.Scope]Overflow
-	// Queues are the queues that have something of their own, by name; Every is each queue that is not named. That one has the default
-	// classes, and neither a MaxRunning nor a Pressure.
+	// Queues are the queues that have something of their own, by name; Every is each queue that is not named. That one has neither a
+	// MaxRunning nor a Pressure.
 	Queues map[string]Queue
 	// MaxRunning is how many jobs of one tenant in one queue workers hold at a time, by "tenant:queue"; it replaces the
 	// queue's MaxRunningPerTenant.

@@ -36,7 +36,8 @@ const (
 	MetricMemory   = "memory_utilization"
 	MetricErrors   = "error_rate"
 	MetricDepth    = "queue_depth"
-	MetricWait     = "wait"
+	MetricWait     = "wait"     // of what waits, at the pace of now
+	MetricWaitP95  = "wait_p95" // of jobs of which a first run began in the last minute, from admission to that
 	MetricRunP95   = "run_p95"
 	MetricPressure = "backpressure_level" // 1 NONE to 5 CRITICAL
 	MetricRedis    = "redis_memory"
@@ -45,7 +46,7 @@ const (
 
 // TriggerMetrics are all of them.
 var TriggerMetrics = []string{
-	MetricCPU, MetricMemory, MetricErrors, MetricDepth, MetricWait, MetricRunP95, MetricPressure, MetricRedis, MetricBreaker,
+	MetricCPU, MetricMemory, MetricErrors, MetricDepth, MetricWait, MetricWaitP95, MetricRunP95, MetricPressure, MetricRedis, MetricBreaker,
 }
 
 // What a trigger may do.
@@ -72,7 +73,7 @@ type TriggerBound struct {
 // Trigger does something about limits, a queue or a downstream while something that is measured is beyond a bound, and ends it when it is not any more.
 type Trigger struct {
 	// When is by which value of Metric it begins. Of is what that is measured of: "queue NAME", "global" for all queues (the most of any; of depths the sum)
-	// or "downstream NAME" for its circuit breaker; empty means the trigger's own Of, and "global" where that does not do.
+	// or "downstream NAME" for its circuit breaker and for how runs that call it go; empty means the trigger's own Of, and "global" where that does not do.
 	Metric     string
 	MeasuredOf string
 	When       TriggerBound
@@ -154,11 +155,16 @@ func (t Trigger) withDefaults() Trigger {
 	if t.MeasuredOf == "" {
 		t.MeasuredOf = ofGlobal
 		queue, downstream := strings.HasPrefix(t.Of, ofQueue), strings.HasPrefix(t.Of, ofDownstream)
-		if t.Metric == MetricBreaker && downstream || t.Metric != MetricBreaker && t.Metric != MetricRedis && queue {
+		if ofDownstreams(t.Metric) && downstream || t.Metric != MetricBreaker && t.Metric != MetricRedis && queue {
 			t.MeasuredOf = t.Of
 		}
 	}
 	return t
+}
+
+// ofDownstreams reports whether a metric is of downstreams too, or alone.
+func ofDownstreams(metric string) bool {
+	return metric == MetricBreaker || metric == MetricErrors || metric == MetricRunP95
 }
 
 // What Of begins with of a queue and of a downstream.
@@ -264,6 +270,10 @@ func (p Policy) validateMeasured(bad *problems, at string, t Trigger) {
 	case t.Metric == MetricRedis:
 		if !ofAll {
 			bad.field(at+".of", strconv.Quote(t.MeasuredOf), `"global", or nothing: it is the memory of Redis`)
+		}
+	case downstream != "" && ofDownstreams(t.Metric):
+		if admission.ValidateName("downstream", downstream, true) != nil {
+			bad.field(at+".of", strconv.Quote(t.MeasuredOf), `"downstream NAME"`)
 		}
 	case !ofAll && (queue == "" || admission.ValidateName("queue", queue, true) != nil):
 		bad.field(at+".of", strconv.Quote(t.MeasuredOf), `"queue NAME", or "global" for all queues`)

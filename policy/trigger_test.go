@@ -36,9 +36,10 @@ func TestABadTriggerNamesItsField(t *testing.T) {
 	const queueOrGlobal = `allowed is "queue NAME", or "global" for all queues`
 	const limits = `allowed is "global" with a global limit, "queue NAME" with limits, or "downstream NAME", one of "downstreams" with a `
 	for want, change := range map[string]func(a *Trigger){
-		`invalid triggers.t.when.metric "cpu": allowed is one of "cpu_utilization", "memory_utilization", "error_rate", "queue_depth", "wait", "run_p95", "backpressure_level", "redis_memory", "breaker_state"`: func(a *Trigger) { a.Metric = "cpu" },
+		`invalid triggers.t.when.metric "cpu": allowed is one of "cpu_utilization", "memory_utilization", "error_rate", "queue_depth", "wait", "wait_p95", "run_p95", "backpressure_level", "redis_memory", "breaker_state"`: func(a *Trigger) { a.Metric = "cpu" },
 		`invalid triggers.t.when.of "queue a b": ` + queueOrGlobal:                                                            func(a *Trigger) { a.MeasuredOf = "queue a b" },
-		`invalid triggers.t.when.of "downstream smtp": ` + queueOrGlobal:                                                      func(a *Trigger) { a.MeasuredOf = "downstream smtp" },
+		`invalid triggers.t.when.of "downstream smtp": ` + queueOrGlobal:                                                      func(a *Trigger) { a.Metric, a.MeasuredOf = MetricDepth, "downstream smtp" },
+		`invalid triggers.t.when.of "downstream a b": allowed is "downstream NAME"`:                                           func(a *Trigger) { a.MeasuredOf = "downstream a b" },
 		`invalid triggers.t.when.of "queue mail": allowed is "downstream NAME", whose circuit breaker it is`:                  func(a *Trigger) { a.Metric = MetricBreaker },
 		`invalid triggers.t.when.of "queue mail": allowed is "global", or nothing: it is the memory of Redis`:                 func(a *Trigger) { a.Metric = MetricRedis },
 		`invalid triggers.t.when.of "queue bare": allowed is "queue NAME" with a pressure, or "global" where a queue has one`: func(a *Trigger) { a.Metric, a.MeasuredOf = MetricPressure, "queue bare" },

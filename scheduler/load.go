@@ -26,7 +26,7 @@ func diaryOf(compiled *policy.Compiled, known *diary) *diary {
 	return &diary{}
 }
 
-// write keeps a point of each queue, if it is time. Of more queues than there may be points those are left out that have least to do.
+// write keeps a point of each queue and each downstream, if it is time. Of more than there may be points those are left out that have least to do.
 func (s *Scheduler) write(ctx context.Context, d *diary) error {
 	if d == nil || time.Now().Before(d.next) {
 		return nil
@@ -38,7 +38,7 @@ func (s *Scheduler) write(ctx context.Context, d *diary) error {
 	}
 	note := store.LoadNote{Owner: s.owner, Services: map[string]string{}}
 	for _, f := range busiest(figures, store.MaxLoadServices) {
-		note.Services[f.queue] = f.Text()
+		note.Services[f.name] = f.Text()
 	}
 	err = s.store.NoteLoad(ctx, note)
 	if errors.Is(err, store.ErrNotHolder) || errors.Is(err, store.ErrNotMeasured) {
@@ -47,22 +47,22 @@ func (s *Scheduler) write(ctx context.Context, d *diary) error {
 	return err
 }
 
-// figured is how busy a queue is.
+// figured is how busy a queue or a downstream is, by the name of its history.
 type figured struct {
 	load.Figures
 
-	queue string
+	name string
 }
 
-// busiest returns the queues that have most to do.
+// busiest returns those that have most to do.
 func busiest(all []figured, most int) []figured {
 	slices.SortFunc(all, func(a, b figured) int {
-		return cmp.Or(cmp.Compare(b.Depth+max(b.Running, 0), a.Depth+max(a.Running, 0)), cmp.Compare(a.queue, b.queue))
+		return cmp.Or(cmp.Compare(b.Depth+max(b.Running, 0), a.Depth+max(a.Running, 0)), cmp.Compare(a.name, b.name))
 	})
 	return all[:min(most, len(all))]
 }
 
-// figures returns how busy each queue is.
+// figures returns how busy each queue is, and each downstream of which workers tell.
 func (s *Scheduler) figures(ctx context.Context) ([]figured, error) {
 	names, err := s.store.QueueNames(ctx)
 	if err != nil || len(names) == 0 {
@@ -79,6 +79,14 @@ func (s *Scheduler) figures(ctx context.Context) ([]figured, error) {
 	all := make([]figured, len(names))
 	for i, name := range names {
 		all[i] = figured{load.Of(name, depths[i].Waiting, samples), name}
+	}
+	downstreams := load.Downstreams(samples)
+	waiting, err := s.store.WaitingFor(ctx, downstreams)
+	if err != nil {
+		return nil, err
+	}
+	for i, name := range downstreams {
+		all = append(all, figured{load.OfDownstream(name, waiting[i], samples), load.DownstreamHistory(name)})
 	}
 	return all, nil
 }

@@ -298,6 +298,9 @@ func (s *Scheduler) value(ctx context.Context, t *trigger, of *senses) (float64,
 			return math.NaN(), err
 		}
 	}
+	if downstream != "" {
+		return load.OfDownstream(downstream, 0, of.samples).Metric(t.Metric), nil
+	}
 	return of.of(t.Metric, queue), nil
 }
 

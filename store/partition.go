@@ -285,6 +285,8 @@ type Looking interface {
 	QueueNames(ctx context.Context) ([]string, error)
 	// WorkerLoads returns what registered workers told of themselves within WorkerLoadLife, nil where the policy has nobody tell.
 	WorkerLoads(ctx context.Context) ([]WorkerLoad, error)
+	// WaitingFor returns how many jobs wait in lanes for each of these services of downstreams.
+	WaitingFor(ctx context.Context, services []string) ([]int64, error)
 	// LoadHistory returns the points of a service since a time, the earliest first, at most LoadPoints.
 	LoadHistory(ctx context.Context, service string, since time.Time) ([]LoadPoint, error)
 	// Triggers returns those that act by name, and those whose scheduler has died.

@@ -100,14 +100,20 @@ func TestAWorkerTellsHowBusyItIs(t *testing.T) {
 				}
 				j := admission.NewJob(fmt.Sprint("tenant-", i), "mail", kind, []byte(payload))
 				j.ID = fmt.Sprint("job-", i)
+				if kind == "hold" || payload == "bad" {
+					j.Downstream = "smtp"
+				}
 				r.enqueue(j)
 			}
 			r.await("all to start or end", func() bool { return len(a.ends("")) == 12 && len(a.starts()) == 15 })
 			var s load.Sample
 			r.await("them to be told", func() bool { s, _ = r.told(); return s.Queues["mail"].Ended == 12 })
 			mail := s.Queues["mail"]
-			if mail.Failed != 3 || mail.Running != 3 || mail.Took <= 0 || mail.Percentile(.95) <= 0 {
+			if mail.Failed != 3 || mail.Running != 3 || mail.Took <= 0 || mail.Percentile(.95) <= 0 || mail.Waited(.95) <= 0 {
 				t.Errorf("of mail it tells %+v", mail)
+			}
+			if smtp := s.Downstreams["smtp"]; len(s.Downstreams) != 1 || smtp.Ended != 3 || smtp.Failed != 3 || smtp.Running != 3 {
+				t.Errorf("of downstreams it tells %+v", s.Downstreams)
 			}
 			if post, serves := s.Queues["post"]; !serves || post.Ended+post.Running != 0 {
 				t.Errorf("of post it tells %+v, %v", post, serves)

@@ -150,6 +150,9 @@ func (s *session) run(ctx context.Context, handler Handler, lease store.Lease, c
 	if s.w.config.Observer.Started != nil {
 		s.w.config.Observer.Started(*event)
 	}
+	if event.Attempt == 1 {
+		s.w.telling.Began(event.Queue, event.Wait)
+	}
 	began := time.Now()
 	var left result
 	soon, err := s.call(context.WithValue(ctx, resultKey{}, &left), handler, lease, call)
@@ -279,7 +282,7 @@ func (w *Worker) finished(event Event) {
 	switch event.Outcome {
 	case Completed, Retried, Dead:
 		if event.RunTime > 0 {
-			w.telling.Ended(event.Queue, event.RunTime, event.Outcome != Completed)
+			w.telling.Ended(event.Queue, event.Downstream, event.RunTime, event.Outcome != Completed)
 		}
 	case Expired, Released, Cancelled, Lost: // They say nothing of how jobs run.
 	}

@@ -24,14 +24,19 @@ func (p *plant) busy(depth int64) {
 	must(p.t, err)
 	var w load.Window
 	for i := range 4 {
+		w.Began(time.Now(), "mail", time.Minute)
 		w.Ended(time.Now(), "mail", time.Second, i == 0)
 	}
-	sample := load.Sample{Use: load.Use{CPU: .5, Memory: .25}, Queues: w.Sum(time.Now())}
+	var d load.Window
+	d.Ended(time.Now(), "smtp", 2*time.Second, false)
+	sample := load.Sample{Use: load.Use{CPU: .5, Memory: .25}, Queues: w.Sum(time.Now()), Downstreams: d.Sum(time.Now())}
 	_, err = part.Heartbeat(p.t.Context(), "w", time.Minute, sample.Text())
 	must(p.t, err)
 	_, err = part.Promote(p.t.Context(), "s1", time.Minute)
 	must(p.t, err)
-	must(p.t, part.NoteLoad(p.t.Context(), store.LoadNote{Owner: "s1", Services: map[string]string{"mail": load.Of("mail", depth, []load.Sample{sample}).Text()}}))
+	must(p.t, part.NoteLoad(p.t.Context(), store.LoadNote{Owner: "s1", Services: map[string]string{
+		"mail": load.Of("mail", depth, []load.Sample{sample}).Text(), load.DownstreamHistory("smtp"): load.OfDownstream("smtp", 9, []load.Sample{sample}).Text(),
+	}}))
 }
 
 func TestLoadCommand(t *testing.T) {
@@ -46,7 +51,8 @@ func TestLoadCommand(t *testing.T) {
 	}
 	p.busy(8)
 	for line, parts := range map[string][]string{
-		"load":                    {"mail", " 2 ", "50.0%", "25.0%", "1s", "█"},
+		"load":                    {"mail", " 2 ", "50.0%", "25.0%", "1s", "wait p95", "58.93s", "█", "downstream", "smtp", "2s"},
+		"load --downstream smtp":  {"of smtp", "waiting", " 0 ", " 9 ", "50.0%", "2s", "█"},
 		"load mail --history 10m": {"waiting", "running", "50.0%", "25.0%", "p95", "█", "▅", "▃", " 8 "},
 	} {
 		out := p.run(cli.ExitOK, line).stdout
@@ -57,11 +63,17 @@ func TestLoadCommand(t *testing.T) {
 		}
 	}
 	one := p.object(cli.ExitOK, "load mail")
-	checkKeys(t, "the load of a queue", one, strings.Fields("avg_response_time_ms concurrent_requests cpu_utilization error_rate history memory_utilization p95_response_time_ms queue_depth service timestamp"))
+	checkKeys(t, "the load of a queue", one, strings.Fields("avg_response_time_ms concurrent_requests cpu_utilization error_rate history memory_utilization p95_response_time_ms p95_wait_time_ms queue_depth service timestamp"))
 	if points, _ := one["history"].([]any); len(points) != 1 || one["queue_depth"] != 2.0 || one["error_rate"] != .25 {
 		t.Errorf("%v", one)
 	}
 	if out := p.run(cli.ExitNothing, "load nobody"); !strings.Contains(out.stderr, "headgate queue list tells which there are") {
+		t.Errorf("%s", out.stderr)
+	}
+	if out := p.run(cli.ExitNothing, "load --downstream sms"); !strings.Contains(out.stderr, "no worker has told of downstream sms: headgate load tells which there are") {
+		t.Errorf("%s", out.stderr)
+	}
+	if out := p.run(cli.ExitUsage, "load mail --downstream smtp"); !strings.Contains(out.stderr, "not of both") {
 		t.Errorf("%s", out.stderr)
 	}
 	if out := p.run(cli.ExitUsage, "load --history 2h"); !strings.Contains(out.stderr, "--history 2h0m0s: allowed is 10s to 1h") {

@@ -42,7 +42,7 @@ func TestTriggersAreToldTriedAndChanged(t *testing.T) {
 	now, err := p.store.Time(t.Context())
 	must(t, err)
 	// The points of the last hour cannot be written afterwards: the last of them says what is there.
-	must(t, part.NoteLoad(t.Context(), store.LoadNote{Owner: "s1", Services: map[string]string{"mail": load.Figures{Use: load.Unknown, Depth: 500, Running: -1, ErrorRate: -1, Average: -1, P95: -1}.Text()}}))
+	must(t, part.NoteLoad(t.Context(), store.LoadNote{Owner: "s1", Services: map[string]string{"mail": load.Figures{Use: load.Unknown, Depth: 500, Running: -1, ErrorRate: -1, Average: -1, P95: -1, WaitP95: -1}.Text()}}))
 	trial := p.object(cli.ExitOK, "trigger try deep")
 	checkKeys(t, "a trial", trial, strings.Fields("active_ms fired from least metric most name of points spans"))
 	if trial["points"] != 1.0 || trial["most"] != 500.0 || trial["fired"] != 0.0 {

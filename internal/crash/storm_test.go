@@ -23,7 +23,7 @@ import (
 // timeVariable is how long the storm lasts; `make crash` says ten minutes.
 const (
 	timeVariable = "HEADGATE_CRASH_TIME"
-	stormTime    = time.Minute
+	stormTime    = 30 * time.Second
 	// drainTime bounds the time in which all that is left is run once nobody is killed any more.
 	drainTime = 90 * time.Second
 )
@@ -33,7 +33,7 @@ const (
 // and replies of producers are lost.
 func TestStorm(t *testing.T) {
 	if testing.Short() {
-		t.Skip("lasts a minute")
+		t.Skip("lasts half a minute")
 	}
 	t.Parallel()
 	s := newStorm(t, "always")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/headgate/headgate/admission"
@@ -118,11 +119,26 @@ func (r *rules) adaptive(ctx context.Context, s store.Deployment, e *Explanation
 		}
 		for i := range all {
 			if a := &all[i]; a.Name == m.Name {
-				e.add(ofAdaptive(a, rule))
+				reason := ofAdaptive(a, rule)
+				reason.Text += protected(&m, a)
+				e.add(reason)
 			}
 		}
 	}
 	return nil
+}
+
+// protected tells what tiers have that a loop cuts last, and all others.
+func protected(m *policy.Moving, a *store.Adaptation) string {
+	if len(m.Protect) == 0 {
+		return ""
+	}
+	part := float64(a.Limit) / store.PartWhole
+	text := fmt.Sprintf("; of that tiers which it does not protect have %.4g %%", 100*m.InForce("", part))
+	for _, tier := range slices.Sorted(maps.Keys(m.Protect)) {
+		text += fmt.Sprintf(", %s has %.4g %% and at least %d %%", tier, 100*m.InForce(tier, part), m.Protect[tier].Min)
+	}
+	return text
 }
 
 // ofAdaptive tells of a limit that moves by itself.

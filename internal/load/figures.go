@@ -4,13 +4,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"time"
 )
 
-// Figures are how busy a queue is. What is negative is not known.
+// Figures are how busy a queue or a downstream is. What is negative is not known.
 type Figures struct {
-	// Use is the most that a worker which serves the queue uses.
+	// Use is the most that a worker which serves the queue uses, or calls the downstream.
 	Use
 
 	// Depth is how many jobs wait, Running how many are in workers' hands.
@@ -18,16 +20,39 @@ type Figures struct {
 	// ErrorRate is the part of the runs of the last minute that failed, 0 to 1; Average and P95 are of their times.
 	ErrorRate    float64
 	Average, P95 time.Duration
+	// WaitP95 is how long all but one in twenty waited of the jobs of which a run began in the last minute that is no retry: since they were admitted.
+	WaitP95 time.Duration
 }
 
 // Of returns the figures of a queue of which so many jobs wait, by what workers told.
 func Of(queue string, depth int64, samples []Sample) Figures {
-	return figuresOf(depth, samples, func(name string) bool { return name == queue })
+	return figuresOf(depth, samples, queuesOf, func(name string) bool { return name == queue })
 }
+
+// OfDownstream returns the same of a downstream's service.
+func OfDownstream(service string, depth int64, samples []Sample) Figures {
+	return figuresOf(depth, samples, downstreamsOf, func(name string) bool { return name == service })
+}
+
+// Downstreams are those of which workers tell, by name.
+func Downstreams(samples []Sample) (names []string) {
+	for _, s := range samples {
+		names = slices.AppendSeq(names, maps.Keys(s.Downstreams))
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// DownstreamHistory is under which name the history of a downstream stands beside those of queues, of which no name has a space.
+func DownstreamHistory(service string) string { return "downstream " + service }
+
+func queuesOf(s *Sample) map[string]Runs { return s.Queues }
+
+func downstreamsOf(s *Sample) map[string]Runs { return s.Downstreams }
 
 // OfAll returns the figures of all queues together.
 func OfAll(depth int64, samples []Sample) Figures {
-	return figuresOf(depth, samples, func(string) bool { return true })
+	return figuresOf(depth, samples, queuesOf, func(string) bool { return true })
 }
 
 // Total is how jobs of all queues ran.
@@ -40,14 +65,14 @@ func Total(samples []Sample) (all Runs) {
 	return all
 }
 
-func figuresOf(depth int64, samples []Sample, counts func(queue string) bool) Figures {
-	f := Figures{Use: Unknown, Depth: depth, ErrorRate: -1, Average: -1, P95: -1}
+func figuresOf(depth int64, samples []Sample, of func(*Sample) map[string]Runs, counts func(name string) bool) Figures {
+	f := Figures{Use: Unknown, Depth: depth, ErrorRate: -1, Average: -1, P95: -1, WaitP95: -1}
 	var all Runs
 	told := false
 	for _, s := range samples {
 		serves := false
-		for queue, runs := range s.Queues {
-			if counts(queue) {
+		for name, runs := range of(&s) {
+			if counts(name) {
 				serves = true
 				all.add(runs)
 			}
@@ -63,6 +88,7 @@ func figuresOf(depth int64, samples []Sample, counts func(queue string) bool) Fi
 	if all.Ended > 0 {
 		f.ErrorRate, f.Average, f.P95 = float64(all.Failed)/float64(all.Ended), all.Took/time.Duration(all.Ended), all.Percentile(.95)
 	}
+	f.WaitP95 = all.Waited(.95)
 	return f
 }
 
@@ -80,6 +106,8 @@ func (f Figures) Metric(name string) float64 {
 		value = f.ErrorRate
 	case "run_p95":
 		value = f.P95.Seconds()
+	case "wait_p95":
+		value = f.WaitP95.Seconds()
 	}
 	if value < 0 {
 		return math.NaN()
@@ -97,12 +125,13 @@ func (f Figures) Text() string {
 	}
 	text, _ := json.Marshal([figures]float64{ // Its numbers are finite.
 		rounded(f.CPU), rounded(f.Memory), float64(f.Depth), float64(f.Running), rounded(f.ErrorRate), micros(f.Average), micros(f.P95),
+		micros(f.WaitP95),
 	})
 	return string(text)
 }
 
 // figures is how many numbers there are.
-const figures = 7
+const figures = 8
 
 var errFigures = errors.New("there are not as many numbers as figures")
 
@@ -124,5 +153,6 @@ func ParseFigures(text string) (Figures, error) {
 	}
 	return Figures{
 		Use: Use{CPU: n[0], Memory: n[1]}, Depth: int64(n[2]), Running: int64(n[3]), ErrorRate: n[4], Average: micros(n[5]), P95: micros(n[6]),
+		WaitP95: micros(n[7]),
 	}, nil
 }

@@ -1,6 +1,7 @@
 package load_test
 
 import (
+	"fmt"
 	"math"
 	"reflect"
 	"slices"
@@ -14,16 +15,17 @@ import (
 
 // run is one that ended so many seconds after the beginning.
 type run struct {
-	Queue  string
-	After  int
-	Took   time.Duration
-	Failed bool
+	Queue      string
+	After      int
+	Wait, Took time.Duration
+	Failed     bool
 }
 
 func drawRuns(t *rapid.T, name string) []run {
 	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) run {
 		return run{
 			Queue: rapid.SampledFrom([]string{"mail", "hook"}).Draw(t, "queue"), After: rapid.IntRange(0, 200).Draw(t, "after"),
+			Wait:   time.Duration(rapid.Int64Range(int64(time.Microsecond), int64(time.Hour)).Draw(t, "wait")),
 			Took:   time.Duration(rapid.Int64Range(int64(time.Microsecond), int64(time.Hour)).Draw(t, "took")),
 			Failed: rapid.Bool().Draw(t, "failed"),
 		}
@@ -44,6 +46,7 @@ func TestFiguresAreThoseOfAllRunsOfTheLastMinute(t *testing.T) {
 			slices.SortFunc(runs, func(a, b run) int { return a.After - b.After })
 			var w load.Window
 			for _, r := range runs {
+				w.Began(begin.Add(time.Duration(r.After)*time.Second), r.Queue, r.Wait) // That of another run, as far as it goes.
 				w.Ended(begin.Add(time.Duration(r.After)*time.Second), r.Queue, r.Took, r.Failed)
 			}
 			all = append(all, runs...)
@@ -53,32 +56,34 @@ func TestFiguresAreThoseOfAllRunsOfTheLastMinute(t *testing.T) {
 			}
 			samples = append(samples, s)
 		}
-		var took []time.Duration
+		var took, waited []time.Duration
 		sum, failed := time.Duration(0), 0
 		for _, r := range all {
 			if r.Queue != "mail" || r.After <= 200-60+4 { // A slot of 5 s counts as a whole, and 200 begins one.
 				continue
 			}
-			took, sum = append(took, r.Took), sum+r.Took
+			took, waited, sum = append(took, r.Took), append(waited, r.Wait), sum+r.Took
 			if r.Failed {
 				failed++
 			}
 		}
 		got := load.Of("mail", 7, samples)
 		if len(took) == 0 {
-			if got.ErrorRate != -1 || got.Average != -1 || got.P95 != -1 {
+			if got.ErrorRate != -1 || got.Average != -1 || got.P95 != -1 || got.WaitP95 != -1 {
 				t.Fatalf("nothing ended, and the figures are %+v", got)
 			}
 			return
 		}
-		slices.Sort(took)
-		p95 := took[int(math.Ceil(.95*float64(len(took))))-1]
 		if got.Depth != 7 || math.Abs(got.ErrorRate-float64(failed)/float64(len(took))) > 1e-9 ||
 			math.Abs(float64(got.Average-sum/time.Duration(len(took)))) > float64(time.Microsecond)*float64(len(samples)) {
 			t.Fatalf("figures %+v of %d runs, %d failed, %v in all", got, len(took), failed, sum)
 		}
-		if off := math.Abs(float64(got.P95 - p95)); off > .045*float64(p95)+float64(time.Microsecond) { // Times are counted in whole microseconds.
-			t.Fatalf("p95 is %v, told as %v", p95, got.P95)
+		for told, all := range map[*time.Duration][]time.Duration{&got.P95: took, &got.WaitP95: waited} {
+			slices.Sort(all)
+			p95 := all[int(math.Ceil(.95*float64(len(all))))-1]
+			if off := math.Abs(float64(*told - p95)); off > .045*float64(p95)+float64(time.Microsecond) { // Times are counted in whole microseconds.
+				t.Fatalf("p95 is %v, told as %v: %+v", p95, *told, got)
+			}
 		}
 	})
 }
@@ -95,14 +100,43 @@ func TestTheWorstWorkerOfAQueueIsTold(t *testing.T) {
 		{Use: load.Use{CPU: 1, Memory: 1}, Queues: serving("hook", 5)},
 		{Use: load.Unknown, Queues: serving("mail", 1)},
 	}
-	if got, want := load.Of("mail", 2, samples), (load.Figures{Use: load.Use{CPU: .6, Memory: .9}, Depth: 2, Running: 8, ErrorRate: -1, Average: -1, P95: -1}); got != want {
+	if got, want := load.Of("mail", 2, samples), (load.Figures{Use: load.Use{CPU: .6, Memory: .9}, Depth: 2, Running: 8, ErrorRate: -1, Average: -1, P95: -1, WaitP95: -1}); got != want {
 		t.Errorf("figures of mail are %+v, want %+v", got, want)
 	}
 	if got := load.OfAll(2, samples); got.CPU != 1 || got.Running != 13 {
 		t.Errorf("figures of all are %+v", got)
 	}
-	if got := load.Of("fax", 1, samples); got != (load.Figures{Use: load.Unknown, Depth: 1, Running: -1, ErrorRate: -1, Average: -1, P95: -1}) {
+	if got := load.Of("fax", 1, samples); got != (load.Figures{Use: load.Unknown, Depth: 1, Running: -1, ErrorRate: -1, Average: -1, P95: -1, WaitP95: -1}) {
 		t.Errorf("figures of a queue that nobody serves are %+v", got)
+	}
+}
+
+// TestDownstreamsAreToldBesideQueues, by all workers together, and of each worker the ones of which it has most.
+func TestDownstreamsAreToldBesideQueues(t *testing.T) {
+	t.Parallel()
+	var samples []load.Sample
+	for worker := range 2 {
+		var w load.Window
+		for i := range load.MaxDownstreams + 1 {
+			for range min(i+1, 3) {
+				w.Ended(time.Unix(1000, 0), fmt.Sprintf("d%03d", i), time.Second, worker == 0)
+			}
+		}
+		s, err := load.Parse(load.Sample{Use: load.Use{CPU: .5, Memory: -1}, Queues: map[string]load.Runs{"d000": {}}, Downstreams: w.Sum(time.Unix(1001, 0))}.Text())
+		if err != nil || len(s.Downstreams) != load.MaxDownstreams {
+			t.Fatalf("%d downstreams are told, %v", len(s.Downstreams), err)
+		}
+		samples = append(samples, s)
+	}
+	if names := load.Downstreams(samples); len(names) != load.MaxDownstreams || names[0] != "d001" {
+		t.Errorf("%d downstreams are told, %q first", len(names), names[0])
+	}
+	got := load.OfDownstream("d200", 7, samples)
+	if got.Depth != 7 || got.ErrorRate != .5 || got.Average != time.Second || got.CPU != .5 || got.Metric("run_p95") < .95 || got.Metric("run_p95") > 1.05 {
+		t.Errorf("of a downstream it is told %+v", got)
+	}
+	if got := load.OfDownstream("d000", 0, samples); got.ErrorRate >= 0 || got.Running >= 0 {
+		t.Errorf("of one that is left out it is told %+v", got)
 	}
 }
 
@@ -116,7 +150,7 @@ func TestTextsAreRead(t *testing.T) {
 		})
 		f := load.Figures{
 			Use: load.Use{CPU: part.Draw(t, "cpu"), Memory: part.Draw(t, "memory")}, Depth: rapid.Int64Range(0, 1e12).Draw(t, "depth"),
-			Running: rapid.Int64Range(-1, 1e6).Draw(t, "running"), ErrorRate: part.Draw(t, "errors"), Average: micros.Draw(t, "average"), P95: micros.Draw(t, "p95"),
+			Running: rapid.Int64Range(-1, 1e6).Draw(t, "running"), ErrorRate: part.Draw(t, "errors"), Average: micros.Draw(t, "average"), P95: micros.Draw(t, "p95"), WaitP95: micros.Draw(t, "wait p95"),
 		}
 		if got, err := load.ParseFigures(f.Text()); err != nil || got != f {
 			t.Fatalf("%+v is read as %+v, %v", f, got, err)
@@ -126,7 +160,7 @@ func TestTextsAreRead(t *testing.T) {
 	if got, err := load.Parse(odd.Text()); err != nil || !reflect.DeepEqual(got, load.Sample{Use: load.Unknown, Queues: map[string]load.Runs{}}) {
 		t.Errorf("what is no number is read as %+v, %v", got, err)
 	}
-	for _, bad := range []string{"", "[]", `{"q":{"mail":[1,2]}}`, `{"q":{"mail":[1,2,3,4,5]}}`, `{"q":{"mail":[1,2,3,-4]}}`} {
+	for _, bad := range []string{"", "[]", `{"q":{"mail":[1,2]}}`, `{"q":{"mail":[1,2,3,4,5]}}`, `{"q":{"mail":[1,2,3,-4]}}`, `{"q":{"mail":[1,2,3,4]},"w":{"mail":[1]}}`, `{"q":{"mail":[1,2,3,4]},"w":{"mail":[-1,1]}}`, `{"d":{"smtp":[1,2,3]}}`} {
 		if _, err := load.Parse(bad); err == nil {
 			t.Errorf("%q is read", bad)
 		}

@@ -1,6 +1,7 @@
 package load
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,27 +24,84 @@ type Sample struct {
 
 	// Queues are those that it serves, also while nothing of them runs.
 	Queues map[string]Runs
+	// Downstreams are those that it calls for them, by their services, up to MaxDownstreams: of which something runs, or ran in the last minute.
+	Downstreams map[string]Runs
 }
 
-// sampleJSON is the text of a Sample. A queue has what runs, and what ended, failed, took in microseconds, then buckets with their counts.
+// MaxDownstreams is of how many downstreams a worker tells.
+const MaxDownstreams = 200
+
+// sampleJSON is the text of a Sample. A queue has what runs, and what ended, failed, took in microseconds, then buckets with their counts; of its waits
+// it has buckets with their counts.
 type sampleJSON struct {
 	CPU    float64            `json:"c"`
 	Memory float64            `json:"m"`
 	Queues map[string][]int64 `json:"q"`
+	Waits  map[string][]int64 `json:"w,omitempty"`
+	// Downstreams are as Queues.
+	Downstreams map[string][]int64 `json:"d,omitempty"`
 }
 
 // Text is what Parse reads.
 func (s Sample) Text() string {
 	wire := sampleJSON{CPU: rounded(s.CPU), Memory: rounded(s.Memory), Queues: make(map[string][]int64, len(s.Queues))}
 	for queue, r := range s.Queues {
-		row := []int64{r.Running, r.Ended, r.Failed, r.Took.Microseconds()}
-		for _, bucket := range slices.Sorted(maps.Keys(r.buckets)) {
-			row = append(row, int64(bucket), r.buckets[bucket])
+		wire.Queues[queue] = r.row()
+		if len(r.waited) == 0 {
+			continue
 		}
-		wire.Queues[queue] = row
+		if wire.Waits == nil {
+			wire.Waits = map[string][]int64{}
+		}
+		wire.Waits[queue] = r.waited.appendTo(nil)
+	}
+	for _, name := range s.busiestDownstreams() {
+		if wire.Downstreams == nil {
+			wire.Downstreams = map[string][]int64{}
+		}
+		runs := s.Downstreams[name]
+		wire.Downstreams[name] = runs.row()
 	}
 	text, _ := json.Marshal(wire) // Its numbers are finite.
 	return string(text)
+}
+
+// busiestDownstreams are those of which most runs and ran.
+func (s *Sample) busiestDownstreams() []string {
+	names := slices.Sorted(maps.Keys(s.Downstreams))
+	slices.SortStableFunc(names, func(a, b string) int {
+		of, other := s.Downstreams[a], s.Downstreams[b]
+		return cmp.Compare(other.Running+other.Ended, of.Running+of.Ended)
+	})
+	return names[:min(len(names), MaxDownstreams)]
+}
+
+// row is what runsOf reads.
+func (r *Runs) row() []int64 {
+	return r.took.appendTo([]int64{r.Running, r.Ended, r.Failed, r.Took.Microseconds()})
+}
+
+func runsOf(row []int64) (Runs, error) {
+	if len(row) < rowHead || len(row)%2 != 0 || slices.Min(row) < 0 {
+		return Runs{}, errRow
+	}
+	return Runs{Running: row[0], Ended: row[1], Failed: row[2], Took: time.Duration(row[3]) * time.Microsecond, took: histogramOf(row[rowHead:])}, nil
+}
+
+// appendTo appends buckets with their counts to a row.
+func (h histogram) appendTo(row []int64) []int64 {
+	for _, bucket := range slices.Sorted(maps.Keys(h)) {
+		row = append(row, int64(bucket), h[bucket])
+	}
+	return row
+}
+
+// histogramOf reads what appendTo has appended.
+func histogramOf(row []int64) (h histogram) {
+	for at := 0; at < len(row); at += 2 {
+		h.add(int(row[at]), row[at+1])
+	}
+	return h
 }
 
 // rounded leaves four digits; what is no number is not known.
@@ -54,9 +112,9 @@ func rounded(x float64) float64 {
 	return math.Round(x*1e4) / 1e4
 }
 
-var errRow = errors.New("a queue's numbers are incomplete, or below 0")
+var errRow = errors.New("its numbers are incomplete, or below 0")
 
-// rowHead is how many numbers a queue has before its buckets.
+// rowHead is how many numbers a row has before its buckets.
 const rowHead = 4
 
 // Parse reads a Text.
@@ -67,17 +125,26 @@ func Parse(text string) (Sample, error) {
 	}
 	s := Sample{Use: Use{CPU: wire.CPU, Memory: wire.Memory}, Queues: make(map[string]Runs, len(wire.Queues))}
 	for queue, row := range wire.Queues {
-		if len(row) < rowHead || len(row)%2 != 0 || slices.Min(row) < 0 {
-			return Sample{}, fmt.Errorf("read load of queue %s: %w", queue, errRow)
+		runs, err := runsOf(row)
+		if err != nil {
+			return Sample{}, fmt.Errorf("read load of queue %s: %w", queue, err)
 		}
-		r := Runs{Running: row[0], Ended: row[1], Failed: row[2], Took: time.Duration(row[3]) * time.Microsecond}
-		for at := rowHead; at < len(row); at += 2 {
-			if r.buckets == nil {
-				r.buckets = map[int]int64{}
-			}
-			r.buckets[int(row[at])] += row[at+1]
+		waits := wire.Waits[queue]
+		if len(waits)%2 != 0 || len(waits) > 0 && slices.Min(waits) < 0 {
+			return Sample{}, fmt.Errorf("read waits of queue %s: %w", queue, errRow)
 		}
-		s.Queues[queue] = r
+		runs.waited = histogramOf(waits)
+		s.Queues[queue] = runs
+	}
+	for name, row := range wire.Downstreams {
+		runs, err := runsOf(row)
+		if err != nil {
+			return Sample{}, fmt.Errorf("read load of downstream %s: %w", name, err)
+		}
+		if s.Downstreams == nil {
+			s.Downstreams = map[string]Runs{}
+		}
+		s.Downstreams[name] = runs
 	}
 	return s, nil
 }

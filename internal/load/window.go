@@ -22,15 +22,31 @@ type Runs struct {
 	// Ended is how many runs completed or failed, Failed how many of these failed, Took the sum of their times.
 	Ended, Failed int64
 	Took          time.Duration
-	// buckets has how many took how long.
-	buckets map[int]int64
+	// took has how many took how long, waited how many began how long after their jobs were admitted.
+	took, waited histogram
 }
+
+// add adds what ran elsewhere.
+func (r *Runs) add(o Runs) {
+	r.Running, r.Ended, r.Failed, r.Took = r.Running+o.Running, r.Ended+o.Ended, r.Failed+o.Failed, r.Took+o.Took
+	r.took.merge(o.took)
+	r.waited.merge(o.waited)
+}
+
+// Percentile returns the time that a part of the runs, above 0 and at most 1, took no longer than; negative where none has ended.
+func (r *Runs) Percentile(part float64) time.Duration { return r.took.percentile(part) }
+
+// Waited returns the time that a part of the jobs, above 0 and at most 1, waited no longer than for a run to begin; negative where none has begun.
+func (r *Runs) Waited(part float64) time.Duration { return r.waited.percentile(part) }
+
+// histogram has how many times are in which bucket.
+type histogram map[int]int64
 
 // perOctave is how many buckets there are from a time to twice that time.
 const perOctave = 8
 
-func bucketOf(took time.Duration) int {
-	return int(math.Floor(perOctave * math.Log2(float64(max(took.Microseconds(), 1)))))
+func bucketOf(t time.Duration) int {
+	return int(math.Floor(perOctave * math.Log2(float64(max(t.Microseconds(), 1)))))
 }
 
 // middle is the time in the middle of a bucket, from which no other in it is further away than 4.5 %.
@@ -38,46 +54,34 @@ func middle(bucket int) time.Duration {
 	return time.Duration(math.Exp2((float64(bucket)+0.5)/perOctave) * float64(time.Microsecond))
 }
 
-// end adds one run.
-func (r *Runs) end(took time.Duration, failed bool) {
-	r.Ended++
-	r.Took += took
-	if failed {
-		r.Failed++
+func (h *histogram) add(bucket int, n int64) {
+	if *h == nil {
+		*h = histogram{}
 	}
-	if r.buckets == nil {
-		r.buckets = map[int]int64{}
-	}
-	r.buckets[bucketOf(took)]++
+	(*h)[bucket] += n
 }
 
-// add adds what ran elsewhere.
-func (r *Runs) add(o Runs) {
-	r.Running, r.Ended, r.Failed, r.Took = r.Running+o.Running, r.Ended+o.Ended, r.Failed+o.Failed, r.Took+o.Took
-	if r.buckets == nil && len(o.buckets) > 0 {
-		r.buckets = map[int]int64{}
-	}
-	for bucket, n := range o.buckets {
-		r.buckets[bucket] += n
+func (h *histogram) merge(o histogram) {
+	for bucket, n := range o {
+		h.add(bucket, n)
 	}
 }
 
-// Percentile returns the time that a part of the runs, above 0 and at most 1, took no longer than; negative where none has ended.
-func (r *Runs) Percentile(part float64) time.Duration {
+func (h histogram) percentile(part float64) time.Duration {
 	all := int64(0)
-	for _, n := range r.buckets {
+	for _, n := range h {
 		all += n
 	}
 	seen, want := int64(0), int64(math.Ceil(part*float64(all)))
-	for _, bucket := range slices.Sorted(maps.Keys(r.buckets)) {
-		if seen += r.buckets[bucket]; seen >= want {
+	for _, bucket := range slices.Sorted(maps.Keys(h)) {
+		if seen += h[bucket]; seen >= want {
 			return middle(bucket)
 		}
 	}
 	return -1
 }
 
-// Window counts how jobs ended, by queue, over the last minute. The zero Window is ready; several goroutines may use it.
+// Window counts how runs began and ended, by queue, over the last minute. The zero Window is ready; several goroutines may use it.
 type Window struct {
 	mu struct {
 		sync.Mutex
@@ -86,17 +90,35 @@ type Window struct {
 	}
 }
 
-// slot is what ended in one slotTime, by its number since the Unix epoch.
+// slot is what began and ended in one slotTime, by its number since the Unix epoch.
 type slot struct {
 	number int64
 	queues map[string]*Runs
 }
 
-// Ended counts a run that ended now.
-func (w *Window) Ended(now time.Time, queue string, took time.Duration, failed bool) {
-	number := now.UnixNano() / int64(slotTime)
+// Began counts a run that begins now, so long after its job was admitted.
+func (w *Window) Began(now time.Time, queue string, wait time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.runs(now, queue).waited.add(bucketOf(wait), 1)
+}
+
+// Ended counts a run that ended now.
+func (w *Window) Ended(now time.Time, queue string, took time.Duration, failed bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r := w.runs(now, queue)
+	r.Ended++
+	r.Took += took
+	if failed {
+		r.Failed++
+	}
+	r.took.add(bucketOf(took), 1)
+}
+
+// runs returns what is counted of a queue now.
+func (w *Window) runs(now time.Time, queue string) *Runs {
+	number := now.UnixNano() / int64(slotTime)
 	s := &w.mu.slots[number%slots]
 	if s.number != number || s.queues == nil {
 		*s = slot{number: number, queues: map[string]*Runs{}}
@@ -104,10 +126,10 @@ func (w *Window) Ended(now time.Time, queue string, took time.Duration, failed b
 	if s.queues[queue] == nil {
 		s.queues[queue] = &Runs{}
 	}
-	s.queues[queue].end(took, failed)
+	return s.queues[queue]
 }
 
-// Sum returns what ended in the minute before now, by queue.
+// Sum returns what began and ended in the minute before now, by queue.
 func (w *Window) Sum(now time.Time) map[string]Runs {
 	last := now.UnixNano() / int64(slotTime)
 	sums := map[string]Runs{}

@@ -61,10 +61,12 @@ func (m *model) rowOf(j *modelJob) store.Listed {
 	return row
 }
 
-// classesOf are the classes of a queue.
-func (m *model) classesOf(queue string) []admission.Class {
-	if of := m.queues[queue].Classes; len(of) > 0 {
-		return of
+// classesOf are those that a policy gives a queue.
+func (s *settings) classesOf(queue string) []admission.Class {
+	for _, name := range [...]string{queue, store.Every} {
+		if of := s.queues[name].Classes; len(of) > 0 {
+			return of
+		}
 	}
 	return admission.DefaultClasses()
 }

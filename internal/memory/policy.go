@@ -188,8 +188,12 @@ func (m *model) checkPolicy(u *store.PolicyUpdate, wanted settings) error {
 	if m.version != u.Expected {
 		return fmt.Errorf("%w: version %d is in force, %d was expected", store.ErrConflict, m.version, u.Expected)
 	}
-	for _, queue := range append(differing(wanted.queues, m.queues), missing(m.queues, wanted.queues)...) {
-		if m.classTaken(queue, wanted.queues[queue].Classes) {
+	queues := append(differing(wanted.queues, m.queues), missing(m.queues, wanted.queues)...)
+	if !slices.Equal(wanted.classesOf(store.Every), m.classesOf(store.Every)) {
+		queues = append(queues, slices.DeleteFunc(m.room.QueueNames(), func(queue string) bool { _, named := wanted.queues[queue]; return named })...)
+	}
+	for _, queue := range queues {
+		if m.classTaken(queue, wanted.classesOf(queue)) {
 			return fmt.Errorf("%w: queue %s", store.ErrClassInUse, queue)
 		}
 	}
@@ -198,9 +202,6 @@ func (m *model) checkPolicy(u *store.PolicyUpdate, wanted settings) error {
 
 // classTaken reports whether jobs wait in a class of a queue that it would have no more, or elsewhere.
 func (m *model) classTaken(queue string, wanted []admission.Class) bool {
-	if len(wanted) == 0 {
-		wanted = admission.DefaultClasses()
-	}
 	v, _ := m.room.QueueView(queue)
 	for i, class := range m.classesOf(queue) {
 		if i < len(v.Waiting) && v.Waiting[i] > 0 && (i >= len(wanted) || wanted[i].Name != class.Name) {
@@ -280,19 +281,20 @@ func (m *model) boundsAdded(wanted settings) bool {
 
 // setQueues takes over the classes of queues that differ, and looks at their dead letters.
 func (m *model) setQueues(wanted settings, now int64) {
+	if every := wanted.queues[store.Every].Classes; !slices.Equal(every, m.queues[store.Every].Classes) {
+		m.room.SetEveryClasses(every, func(queue string) bool { _, named := wanted.queues[queue]; return named })
+	}
 	for _, queue := range differing(wanted.queues, m.queues) {
 		if queue == store.Every {
 			continue
 		}
-		if classes := wanted.queues[queue].Classes; len(classes) > 0 {
-			m.room.SetClasses(queue, classes)
-		}
+		m.room.SetClasses(queue, wanted.classesOf(queue))
 		if m.letters.InQueue(queue).Len() > 0 {
 			m.arm("r"+queue, now)
 		}
 	}
 	for _, queue := range missing(m.queues, wanted.queues) {
-		m.room.SetClasses(queue, admission.DefaultClasses())
+		m.room.SetClasses(queue, wanted.classesOf(queue))
 	}
 }
 

@@ -384,6 +384,16 @@ func (p *Partition) WorkerLoads(context.Context) (all []store.WorkerLoad, err er
 	return all, nil
 }
 
+// WaitingFor returns how many jobs wait for services, as store.Looking.WaitingFor.
+func (p *Partition) WaitingFor(_ context.Context, services []string) (counts []int64, err error) {
+	p.read(func(m *model, _ int64) {
+		for _, service := range services {
+			counts = append(counts, int64(m.room.WaitingOn(service)))
+		}
+	})
+	return counts, nil
+}
+
 // LoadHistory returns the points of a service, as store.Looking.LoadHistory.
 func (p *Partition) LoadHistory(_ context.Context, service string, since time.Time) (points []store.LoadPoint, err error) {
 	p.read(func(m *model, now int64) {

@@ -3,6 +3,7 @@ package redistest
 import (
 	"context"
 	"crypto/rand"
+	"flag"
 	"fmt"
 	"os"
 	"strings"
@@ -42,8 +43,14 @@ func SharedCluster(tb testing.TB) *Server {
 	return sharedCluster.get(tb)
 }
 
+// walks is how often a property that asks a Redis is walked with other schedules, unless -rapid.checks says it: `make walks` walks a thousand.
+const walks = "50"
+
 // Main runs the tests of a package and then ends the shared servers. It is the body of a TestMain.
 func Main(m interface{ Run() int }) {
+	if checks := flag.Lookup("rapid.checks"); checks != nil {
+		_ = checks.Value.Set(walks) // It is a number.
+	}
 	m.Run() // The testing package exits with its result when TestMain returns.
 	StopShared()
 }

@@ -93,7 +93,7 @@ type TriggerSpan struct {
 }
 
 // triable are the metrics of which there is a history.
-var triable = []string{policy.MetricCPU, policy.MetricMemory, policy.MetricErrors, policy.MetricDepth, policy.MetricRunP95}
+var triable = []string{policy.MetricCPU, policy.MetricMemory, policy.MetricErrors, policy.MetricDepth, policy.MetricRunP95, policy.MetricWaitP95}
 
 // TryTrigger tells what a trigger would have done in the last hour. A metric of which there is no history is an *admission.FieldError.
 func TryTrigger(ctx context.Context, s store.Deployment, t policy.NamedTrigger) (v TriggerTrial, err error) {
@@ -139,9 +139,11 @@ type triggerPoint struct {
 
 // triggerHistory returns what a trigger would have seen in the last hour: of all queues the most of any, of depths the sum.
 func triggerHistory(ctx context.Context, s store.Deployment, t *policy.NamedTrigger) ([]triggerPoint, error) {
-	queue, _ := t.Measured()
+	queue, downstream := t.Measured()
 	queues := []string{queue}
-	if queue == "" {
+	if downstream != "" {
+		queues = []string{load.DownstreamHistory(downstream)}
+	} else if queue == "" {
 		var err error
 		if queues, err = s.QueueNames(ctx); err != nil {
 			return nil, err

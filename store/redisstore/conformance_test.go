@@ -157,7 +157,7 @@ type walk struct {
 	// held are the leases that workers have read, of both, by worker.
 	held    map[string][]held
 	limits  [3][admission.Levels]admission.Limit
-	typed   [2]admission.Limit // by type of job
+	typed   typedLimits
 	version int64
 	owned   map[string]owned                        // What tenants have of their own, nil where the policy has no records.
 	usage   int                                     // Of how many tenants the policy has usage kept.

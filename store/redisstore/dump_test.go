@@ -151,7 +151,9 @@ func (d *redisDump) queues() {
 		for c := range (len(parts) - 4) / 2 {
 			v, err := strconv.ParseFloat(parts[4+2*c], 64)
 			check(d.tb, err)
-			d.add("class %d:%s V %.17g waiting %s", c, queue, v, parts[5+2*c])
+			if v != 0 || parts[5+2*c] != "0" { // One that has had no job yet may not be written.
+				d.add("class %d:%s V %.17g waiting %s", c, queue, v, parts[5+2*c])
+			}
 			d.class(fmt.Sprintf("%d:%s", c, queue), v)
 		}
 	}

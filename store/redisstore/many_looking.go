@@ -110,6 +110,21 @@ func (d *many) WorkerLoads(ctx context.Context) ([]store.WorkerLoad, error) {
 	return loads, err
 }
 
+// WaitingFor implements Deployment: the sum of all partitions.
+func (d *many) WaitingFor(ctx context.Context, services []string) ([]int64, error) {
+	all, err := gather(d, func(part *Partition) ([]int64, error) { return part.WaitingFor(ctx, services) })
+	if err != nil {
+		return nil, err
+	}
+	sums := all[0]
+	for _, more := range all[1:] {
+		for i, n := range more {
+			sums[i] += n
+		}
+	}
+	return sums, nil
+}
+
 // Triggers implements Deployment: the first partition has them.
 func (d *many) Triggers(ctx context.Context) ([]store.TriggerState, error) {
 	return d.parts[0].Triggers(ctx)

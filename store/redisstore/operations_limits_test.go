@@ -40,7 +40,7 @@ func (w *walk) shadow() {
 	for i := range questions {
 		if q := &questions[i]; q.Class != "" && !strings.HasPrefix(string(q.Class), admission.TypeMark) {
 			jobType := pick(w, "type", walkTypes)
-			q.TypeLimit = store.TypeLimitOf(jobType, w.ofType(jobType))
+			q.TypeLimit = store.TypeLimitOf(jobType, w.ofType(q.Tenant, jobType))
 		}
 	}
 	w.replied("shadow", func(s store.Partition) redistest.Reply {
@@ -198,7 +198,9 @@ func (w *walk) question() store.Question {
 		q.Class = pick(w, "class", admission.DefaultClasses()).Name
 		if w.number("of a type", 0, 4) == 4 {
 			jobType := pick(w, "type", walkTypes)
-			q.Class, q.Limits[level] = admission.OfType(jobType), w.typed[slices.Index(walkTypes, jobType)]
+			if q.Class, q.Limits[level] = admission.OfType(jobType), (admission.Limit{Disabled: true}); w.ofType(q.Tenant, jobType) != nil {
+				q.Limits[level] = *w.ofType(q.Tenant, jobType)
+			}
 		}
 	}
 	for below := level + 1; below < admission.Levels; below++ {
@@ -353,9 +355,18 @@ func (w *walk) drawLimits() {
 		for level := range w.limits[i] {
 			w.limits[i][level] = w.drawLimit()
 		}
+		if w.typed.floors[i] = [2]int{}; w.number("floored", 0, 2) == 0 {
+			from, least := w.number("from", 1, 100), w.number("least", 1, 100)
+			w.typed.floors[i] = [2]int{from, least}
+			for level := admission.LevelQueue; level <= admission.LevelPriority; level++ {
+				if limit := &w.limits[i][level]; !limit.Disabled {
+					*limit = limit.WithFloor(from, least)
+				}
+			}
+		}
 	}
-	for i := range w.typed {
-		w.typed[i] = w.drawLimit()
+	for i := range w.typed.limits {
+		w.typed.limits[i] = w.drawLimit()
 	}
 	global, percent := w.limits[0][admission.LevelGlobal], pick(w, "kept", []int{0, 0, 25, 60})
 	kept := global.Keeping(percent)
@@ -373,11 +384,21 @@ func (w *walk) drawLimits() {
 // walkTypes are the types of jobs. Each has a limit of its own, or none.
 var walkTypes = []string{"t", "u:v"}
 
+// typedLimits are limits by type, and how far they are cut by limits of a tenant.
+type typedLimits struct {
+	limits [2]admission.Limit
+	floors [3][2]int
+}
+
 // ofType is the limit of jobs of a type, nil for none.
-func (w *walk) ofType(jobType string) *admission.Limit {
-	limit := w.typed[slices.Index(walkTypes, jobType)]
+func (w *walk) ofType(tenant, jobType string) *admission.Limit {
+	limit := w.typed.limits[slices.Index(walkTypes, jobType)]
 	if limit.Disabled || limit.Tokens == 0 {
 		return nil
+	}
+	if _, own := w.owned[tenant]; !own { // As its other limits there: those of records have none here.
+		floor := w.typed.floors[max(0, slices.Index(walkTenants, tenant))%len(w.limits)]
+		limit = limit.WithFloor(floor[0], floor[1])
 	}
 	return &limit
 }

@@ -112,7 +112,7 @@ func (w *walk) redrive(key admission.Key) store.Candidate {
 	limits, record := w.limitsOf(key.Tenant)
 	candidate, err := letters[0].Redrive(letters[0].Record.Class, &limits)
 	check(w.tb, err)
-	candidate.Record, candidate.TypeLimit = record, w.ofType(candidate.Job.Type)
+	candidate.Record, candidate.TypeLimit = record, w.ofType(key.Tenant, candidate.Job.Type)
 	w.shed(&candidate)
 	return candidate
 }
@@ -120,7 +120,7 @@ func (w *walk) redrive(key admission.Key) store.Candidate {
 // limit gives a candidate the limits of its tenant and of its type.
 func (w *walk) limit(c *store.Candidate) {
 	limits, record := w.limitsOf(c.Job.Tenant)
-	c.Limits, c.Record, c.TypeLimit = &limits, record, w.ofType(c.Job.Type)
+	c.Limits, c.Record, c.TypeLimit = &limits, record, w.ofType(c.Job.Tenant, c.Job.Type)
 }
 
 // shed says from which level on a job is refused, above which wait, and whether its usage is kept.
@@ -278,7 +278,7 @@ func (w *walk) drawSpent(lease *store.Lease, version int64) *store.Spent {
 	limits, record := w.limitsOf(lease.Job.Tenant)
 	return &store.Spent{
 		Cost: admission.Tokens(pick(w, "actual", []int{0, 1, 2, 3, 5, 8, 40, 500})), Class: admission.DefaultClasses()[lease.Class].Name,
-		Limits: &limits, Version: version, Usage: w.usage, Record: record, TypeLimit: store.TypeLimitOf(lease.Job.Type, w.ofType(lease.Job.Type)),
+		Limits: &limits, Version: version, Usage: w.usage, Record: record, TypeLimit: store.TypeLimitOf(lease.Job.Type, w.ofType(lease.Job.Tenant, lease.Job.Type)),
 	}
 }
 

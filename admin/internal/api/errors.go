@@ -68,6 +68,8 @@ func ProblemOf(err error) *problem.DetailsError {
 		return problem.New(problem.Conflict, "%s: DELETE one, or scale all", err)
 	case errors.Is(err, store.ErrUnknownQueue):
 		return problem.New(problem.NotFound, "no job, no worker and no settings of that queue were seen: GET /api/v1/queues lists those there are")
+	case errors.Is(err, shown.ErrNoLoad):
+		return problem.New(problem.NotFound, "no worker has told of that downstream within an hour: GET /api/v1/load lists those that were")
 	case errors.Is(err, admission.ErrEnded):
 		return problem.New(problem.Conflict, "the job has ended, or is a dead letter: POST /api/v1/dead-letters/purge ends those")
 	case errors.Is(err, admission.ErrNotDead):

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"net/http"
 	"time"
 
@@ -19,6 +20,7 @@ func (a *API) queueRoutes() []route.Route {
 		see("/api/v1/queues/{queue}", a.queue),
 		see("/api/v1/load", a.loads),
 		see("/api/v1/load/{queue}", a.load),
+		see("/api/v1/load/downstreams/{downstream}", a.downstreamLoad),
 		see("/api/v1/anomalies", a.anomalies),
 		see("/api/v1/forecast", a.forecasts),
 		see("/api/v1/forecast/{queue}", a.forecast),
@@ -158,11 +160,19 @@ func (a *API) forecast(r *route.Request) (*route.Answer, error) {
 }
 
 func (a *API) load(r *route.Request) (*route.Answer, error) {
+	return a.loadOf(r, shown.ReadLoad, r.PathValue("queue"))
+}
+
+func (a *API) downstreamLoad(r *route.Request) (*route.Answer, error) {
+	return a.loadOf(r, shown.ReadDownstreamLoad, r.PathValue("downstream"))
+}
+
+func (a *API) loadOf(r *route.Request, read func(context.Context, store.Deployment, string, time.Duration) (shown.LoadHistory, error), name string) (*route.Answer, error) {
 	back, _ := time.ParseDuration(r.URL.Query().Get("history")) // The schema has seen to its form.
 	if asked := r.URL.Query().Has("history"); asked && (back < shown.LeastLoadHistory || back > shown.MostLoadHistory) {
 		return nil, problem.Invalid(problem.Fault{Parameter: "history", Detail: "is " + back.String() + "; allowed is 10s to 1h"})
 	}
-	load, err := shown.ReadLoad(r.Context(), a.config.Store, r.PathValue("queue"), back)
+	load, err := read(r.Context(), a.config.Store, name, back)
 	if err != nil {
 		return nil, err
 	}

@@ -299,13 +299,14 @@ local function window_unpack(length, text, at)
   return w, at
 end
 
--- windows_unpack has limits know the windows of those that are, behind the limits in their text.
+-- windows_unpack has limits know the windows of those that are, behind the limits in their text, and returns where what follows begins.
 local function windows_unpack(limits, text, at)
   limits.windows = {}
   for level = 1, limits[7] and 4 or 3 do
     local rate = limits[2 * level - 1]
     if rate and rate < 0 then limits.windows[level], at = window_unpack(-rate, text, at) end
   end
+  return at
 end
 
 -- window_bounds returns when the window of a time began, and when it ends.

@@ -13,6 +13,7 @@
 --           that have any (bucket.lua). Where a job's type has a limit, too, that is the fourth, a byte more stands at the end, which makes their number odd, and
 --           in the place of the class' name that, ':' and the type. Where a part of the global limit is kept from a path, its limits are 128 more in number, and the last text has what
 --           those from whom it is kept may take of it together, in the place of a tenant, and 1 in that of a queue's rate where that is lent to them
+--           Behind the windows there may be two bytes, where a loop cuts limits of the queue not all alike (moved_scale)
 -- What a call has of these is in tables that outlast it, to be written over by the next: that takes a third of what new ones take. Nobody reads
 -- beyond what its call has written, which call.owners and call.rows count.
 -- OWNERS are the tenants of a call that have buckets: name, key, the first of the buckets, when the key ends, how many fields it has (false
@@ -33,6 +34,7 @@ function reset.path()
   call.filled_to, call.paths, call.charged, call.owners, call.rows, call.measured = false, PATHS, {}, 0, 0, false
   call.calendar, call.global_window, call.scales, call.changed_at, call.recorded = false, nil, false, false, false
   call.global_row, call.entered, call.levels, call.others, call.others_row, call.floor = false, false, 3, false, false, 0
+  call.floored = false
 end
 
 -- less_scale returns the scale of two that leaves less, of equals the one that ends later; nil is none.
@@ -41,10 +43,19 @@ local function less_scale(s, other)
   return s
 end
 
+-- moved_scale returns what the part that a loop leaves of all limits of a queue leaves of a bucket, nil for all: call.floored has limits with from and
+-- least, in percent, by the row of a bucket which is not cut as all are. Of these it is the part divided by from, in whole thousandths, and not below least.
+local function moved_scale(b, s)
+  local l = s and call.floored and call.floored[b]
+  if not l then return s end
+  local left = math.max(floor(floor(s.part * 1000 + 0.5) * 100 / l.from), l.least * 10)
+  return left < 1000 and { part = left / 1000, ends = s.ends } or nil
+end
+
 -- row_scale scales a bucket by what holds for all, for its target, or by itself, whichever leaves less: a burst not below a token, and of a
 -- window the tokens alone.
 local function row_scale(b, target, moves)
-  local s = less_scale(less_scale(call.scales.all, call.scales[target]), call.scales[moves])
+  local s = less_scale(less_scale(call.scales.all, call.scales[target]), moved_scale(b, call.scales[moves]))
   local rate, burst = bucket_rates[b], bucket_bursts[b]
   bucket_scales[b], whole_rates[b], whole_bursts[b] = s or false, rate, burst
   if not s then return end
@@ -112,7 +123,11 @@ local function limits_unpack(text)
   local l, size = { struct_unpack(typed and '<dddddddd' or '<dddddd', text) }, typed and TYPED_SIZE or LIMITS_SIZE
   for level = 1, 5, 2 do l[level] = l[level] ~= 0 and l[level] end
   l[7] = typed and l[7]
-  if #text > size + 1 then windows_unpack(l, text, size + 1) end
+  local last = typed and #text - 1 or #text
+  if last > size then
+    local at = windows_unpack(l, text, size + 1)
+    if at <= last then l.from, l.least = byte(text, at, at + 1) end
+  end
   return l
 end
 local LIMITS = memory(limits_unpack)
@@ -191,6 +206,11 @@ local function paths_read(at)
     end
     if l.windows then
       for level, w in pairs(l.windows) do bucket_windows[level == 4 and typed or p[level]] = w end
+    end
+    if l.from then
+      call.floored = call.floored or {}
+      for level = 2, 3 do call.floored[p[level] or 0] = l end
+      call.floored[typed or 0] = l
     end
     p[OTHERS], p[TYPE] = kept_from, typed
     p[0], p.tenant, p.queue, p.class, p.owner, p.beside, p.kept, p.from, p.over, p.doomed, p.runnable = false, tenant, queue, class + 1, t, beside, not beside and kept, false, false, false, nil

@@ -1,6 +1,6 @@
 -- queue: a queue's settings and dynamics. State fields:
 --   cfg:QUEUE    name=weight,…|horizon|expired|wait|overflow|poison|age|letters    set by policy; cfg:* is of every other queue,
---                with the default classes and no overflow (that is *:* of depth.lua), and the default is below: classes, microseconds, dead or drop, the longest wait in microseconds (0 for none), what
+--                with no overflow (that is *:* of depth.lua), and the default is below: classes, microseconds, dead or drop, the longest wait in microseconds (0 for none), what
 --                depth.lua says of overflow, lost deliveries that make a job poison, how long dead letters are kept in
 --                microseconds (0 for ever) and how many
 --   q:QUEUE      Q, then cur, left, pace, stamp, V₁, n₁, V₂, n₂… as doubles, the lowest byte first; a text with | between

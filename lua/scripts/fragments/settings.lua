@@ -191,17 +191,35 @@ local function caps_apply(wanted, names, now)
   end
 end
 
--- settings_taken returns a queue of which jobs wait in a class that it would have no more, or elsewhere.
+-- queue_taken reports whether jobs wait in a class of a queue that it would have no more, or elsewhere, with such settings.
+local function queue_taken(name, text)
+  if not state_get('q:' .. name) then return false end
+  local before, after = queue_open(name), {}
+  queue_config(after, text)
+  for c = 1, before.n do
+    if before.waiting[c] > 0 and before.names[c] ~= after.names[c] then return true end
+  end
+end
+
+-- settings_taken returns a queue of which that is so. The classes of every other queue are those of all that have no settings of their own.
 local function settings_taken(list)
+  local own, every = {}, state_get('cfg:*') or DEFAULT_QUEUE
+  local classes = match(every, '^[^|]*')
   for i = 1, #list, 3 do
-    local name = list[i + 1]
-    if list[i] == 'q' and state_get('q:' .. name) then
-      local before, after = queue_open(name), { name = name }
-      queue_config(after, list[i + 2] ~= '' and list[i + 2] or DEFAULT_QUEUE)
-      for c = 1, before.n do
-        if before.waiting[c] > 0 and before.names[c] ~= after.names[c] then return name end
-      end
+    if list[i] == 'q' then
+      own[list[i + 1]] = true
+      if list[i + 1] == '*' then every = list[i + 2] ~= '' and list[i + 2] or DEFAULT_QUEUE end
     end
+  end
+  for i = 1, #list, 3 do
+    if list[i] == 'q' and queue_taken(list[i + 1], list[i + 2] ~= '' and list[i + 2] or every) then return list[i + 1] end
+  end
+  if match(every, '^[^|]*') == classes then return end
+  local fields = redis.call('HKEYS', call.state)
+  table.sort(fields)
+  for _, field in ipairs(fields) do
+    local name = match(field, '^q:(.+)$')
+    if name and not own[name] and not state_get('cfg:' .. name) and queue_taken(name, every) then return name end
   end
 end
 

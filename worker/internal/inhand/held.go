@@ -91,13 +91,16 @@ func (h *Held) Cancel(token string, cause error) {
 	}
 }
 
-// Queues counts what is held by queue.
-func (h *Held) Queues() map[string]int64 {
+// Kind is by what Counts tells jobs apart.
+type Kind struct{ Queue, Downstream string }
+
+// Counts counts what is held.
+func (h *Held) Counts() map[Kind]int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	counts := map[string]int64{}
+	counts := map[Kind]int64{}
 	for _, job := range h.mu.jobs {
-		counts[job.lease.Job.Queue]++
+		counts[Kind{job.lease.Job.Queue, job.lease.Job.Downstream}]++
 	}
 	return counts
 }

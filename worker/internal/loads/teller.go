@@ -7,20 +7,21 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/guard"
 	"github.com/headgate/headgate/internal/load"
 	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/worker/internal/inhand"
 )
 
-// Teller knows what there is to tell. Ended and Holds may be called from several goroutines, the others by the one that keeps the lease of
+// Teller knows what there is to tell. Began, Ended and Holds may be called from several goroutines, the others by the one that keeps the lease of
 // the worker's first partition.
 type Teller struct {
 	logger zerolog.Logger
 	queues []store.QueueWeight
-	// window is nil while nobody asks.
-	window atomic.Pointer[load.Window]
-	mu     struct {
+	// windows are nil while nobody asks.
+	windows atomic.Pointer[windows]
+	mu      struct {
 		sync.Mutex
 
 		// held is what each partition has in hand.
@@ -49,10 +50,26 @@ func (t *Teller) Holds(partition int, held *inhand.Held) {
 	t.mu.held[partition] = held
 }
 
-// Ended counts a run that completed or failed, while somebody asks.
-func (t *Teller) Ended(queue string, took time.Duration, failed bool) {
-	if w := t.window.Load(); w != nil {
-		w.Ended(time.Now(), queue, took, failed)
+// windows are how runs began and ended by queue and by downstream.
+type windows struct{ queues, downstreams load.Window }
+
+// Began counts a run that begins, so long after its job was admitted, while somebody asks.
+func (t *Teller) Began(queue string, wait time.Duration) {
+	if w := t.windows.Load(); w != nil {
+		w.queues.Began(time.Now(), queue, wait)
+	}
+}
+
+// Ended counts a run that completed or failed, while somebody asks. A job without a downstream has "".
+func (t *Teller) Ended(queue, downstream string, took time.Duration, failed bool) {
+	w := t.windows.Load()
+	if w == nil {
+		return
+	}
+	now := time.Now()
+	w.queues.Ended(now, queue, took, failed)
+	if service, _ := admission.ServiceOf(downstream); service != "" {
+		w.downstreams.Ended(now, service, took, failed)
 	}
 }
 
@@ -66,12 +83,12 @@ func (t *Teller) Asked(every time.Duration, now time.Time) {
 	}
 	t.every = every
 	if every == 0 {
-		t.window.Store(nil)
+		t.windows.Store(nil)
 		t.sampler = nil
 		return
 	}
-	if t.window.Load() == nil {
-		t.window.Store(&load.Window{})
+	if t.windows.Load() == nil {
+		t.windows.Store(&windows{})
 	}
 	if t.sampler == nil {
 		if t.sampler = t.own; t.sampler == nil {
@@ -88,7 +105,8 @@ func (t *Teller) Due(now time.Time) string {
 		return ""
 	}
 	t.next = now.Add(t.every)
-	s := load.Sample{Use: t.use(now), Queues: t.window.Load().Sum(now)}
+	of := t.windows.Load()
+	s := load.Sample{Use: t.use(now), Queues: of.queues.Sum(now), Downstreams: of.downstreams.Sum(now)}
 	for _, q := range t.queues {
 		if _, ran := s.Queues[q.Queue]; !ran {
 			s.Queues[q.Queue] = load.Runs{} // Those of which nothing ran, too.
@@ -96,14 +114,21 @@ func (t *Teller) Due(now time.Time) string {
 	}
 	t.mu.Lock()
 	for _, held := range t.mu.held {
-		for queue, n := range held.Queues() {
-			runs := s.Queues[queue]
-			runs.Running += n
-			s.Queues[queue] = runs
+		for of, n := range held.Counts() {
+			addRunning(s.Queues, of.Queue, n)
+			if service, _ := admission.ServiceOf(of.Downstream); service != "" {
+				addRunning(s.Downstreams, service, n)
+			}
 		}
 	}
 	t.mu.Unlock()
 	return s.Text()
+}
+
+func addRunning(of map[string]load.Runs, name string, n int64) {
+	runs := of[name]
+	runs.Running += n
+	of[name] = runs
 }
 
 // use measures the process. That it cannot is logged once.

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/shown"
 	"github.com/headgate/headgate/store"
 )
 
@@ -64,6 +65,8 @@ func (o *Operator) With(c *cobra.Command, do func(context.Context, store.Deploym
 			return Nothing("%w", err)
 		case errors.Is(err, store.ErrUnknownQueue):
 			return Nothing("%w: headgate queue list tells which there are", err)
+		case errors.Is(err, shown.ErrNoLoad):
+			return Nothing("%w: headgate load tells which there are", err)
 		case errors.Is(err, store.ErrNoBreaker):
 			return Nothing("%w: headgate breaker list tells which there are", err)
 		case errors.Is(err, store.ErrNotAdaptive):

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -31,26 +32,34 @@ const (
 type loadCommand struct {
 	cli.Operator
 
-	history time.Duration
-	watch   bool
+	history    time.Duration
+	watch      bool
+	downstream string
 }
+
+var errBoth = errors.New("load of a QUEUE, or of --downstream, not of both")
 
 // NewLoad returns the command headgate load.
 func NewLoad() *cobra.Command {
 	var o loadCommand
 	c := &cobra.Command{
-		Use: "load [QUEUE]", Short: "How busy queues are, and were", Args: cobra.MaximumNArgs(1),
-		Long: `How busy each queue is: what its workers' processes use, how many of its jobs wait and run, and how
-runs of the last minute ended. Workers tell it where the policy has a load (docs/guides/load.md);
-what is not known is a dash. Queues with the most to do come first, the first 50 with what waited
-lately, a bar for 10 s or more. Exit code 3 says that there is no such queue.`,
+		Use: "load [QUEUE]", Short: "How busy queues and downstreams are, and were", Args: cobra.MaximumNArgs(1),
+		Long: `How busy each queue is, and each downstream: what its workers' processes use, how many of its jobs
+wait and run, and how runs of the last minute ended. Workers tell it where the policy has a load
+(docs/guides/load.md); what is not known is a dash. Queues with the most to do come first, the first
+50 with what waited lately, a bar for 10 s or more. Exit code 3 says that there is no such queue, or
+that no worker has told of such a downstream within an hour.`,
 		Example: `  headgate load --redis localhost:6379
   headgate load mail --history 1h --redis localhost:6379
+  headgate load --downstream smtp --redis localhost:6379
   headgate load --watch --redis localhost:6379
   headgate load --json --redis localhost:6379`,
 		RunE: func(c *cobra.Command, args []string) error {
 			if o.history != 0 && (o.history < shown.LeastLoadHistory || o.history > shown.MostLoadHistory) {
 				return cli.FieldError("history", o.history.String(), "10s to 1h, or 0 for none")
+			}
+			if o.downstream != "" && len(args) > 0 {
+				return cli.Usage(errBoth)
 			}
 			return o.With(c, func(ctx context.Context, s store.Deployment) error {
 				if o.watch {
@@ -62,6 +71,7 @@ lately, a bar for 10 s or more. Exit code 3 says that there is no such queue.`,
 	}
 	o.Add(c)
 	c.Flags().DurationVar(&o.history, "history", 10*time.Minute, "`TIME` to look back, 10s to 1h; 0 is not at all")
+	c.Flags().StringVar(&o.downstream, "downstream", "", "`NAME` of a downstream to look at instead of a queue")
 	c.Flags().BoolVar(&o.watch, "watch", false, "look again every two seconds, until it is interrupted")
 	return c
 }
@@ -93,8 +103,12 @@ func (o *loadCommand) watching(ctx context.Context, c *cobra.Command, s store.De
 }
 
 func (o *loadCommand) look(ctx context.Context, c *cobra.Command, s store.Deployment, args []string) error {
-	if len(args) == 1 {
-		v, err := shown.ReadLoad(ctx, s, args[0], o.history)
+	if one := append(args, o.downstream); one[0] != "" {
+		read := shown.ReadLoad
+		if o.downstream != "" {
+			read = shown.ReadDownstreamLoad
+		}
+		v, err := read(ctx, s, one[0], o.history)
 		if err != nil {
 			return err
 		}
@@ -104,7 +118,9 @@ func (o *loadCommand) look(ctx context.Context, c *cobra.Command, s store.Deploy
 	if err != nil {
 		return err
 	}
-	slices.SortStableFunc(all.Loads, func(a, b shown.Load) int { return cmp.Compare(toDo(b), toDo(a)) })
+	for _, loads := range [][]shown.Load{all.Loads, all.Downstreams} {
+		slices.SortStableFunc(loads, func(a, b shown.Load) int { return cmp.Compare(toDo(b), toDo(a)) })
+	}
 	lines := map[string]string{}
 	for _, l := range all.Loads[:min(len(all.Loads), sparkQueues)] {
 		if o.history == 0 || o.AsJSON() {
@@ -131,20 +147,35 @@ func writeLoads(to io.Writer, all shown.Loads, lines map[string]string) {
 		_, _ = io.WriteString(to, "there is no queue\n")
 		return
 	}
-	t := report.NewTable(to, 1, "queue", "waiting", "running", "cpu", "memory", "errors", "mean", "p95", "waited")
-	for _, l := range all.Loads {
-		t.AppendRow(table.Row{
-			cli.Tame(l.Service, cli.ShownText), l.Depth, countOf(l.Running), percent(l.CPU), percent(l.Memory), percent(l.ErrorRate),
-			millis(l.Average), millis(l.P95), lines[l.Service],
-		})
+	writeLoadsOf(to, "queue", all.Loads, lines)
+	if len(all.Downstreams) > 0 {
+		writeLoadsOf(to, "downstream", all.Downstreams, nil)
 	}
-	t.Render()
 	if all.Workers == 0 {
 		_, _ = io.WriteString(to, "no worker tells how busy it is: a policy with {\"load\": {}} has them do so, as by headgate policy merge FILE\n")
 	}
 }
 
-// writeLoad tells of one queue, a line for each figure with its history.
+// writeLoadsOf tells of queues, with a line of what waited of each, or of downstreams, of which nobody tells how long jobs wait.
+func writeLoadsOf(to io.Writer, what string, loads []shown.Load, lines map[string]string) {
+	columns := []any{what, "waiting", "running", "cpu", "memory", "errors", "mean", "p95"}
+	if lines != nil {
+		columns = append(columns, "wait p95", "waited")
+	}
+	t := report.NewTable(to, 1, columns...)
+	for _, l := range loads {
+		row := table.Row{
+			cli.Tame(l.Service, cli.ShownText), l.Depth, countOf(l.Running), percent(l.CPU), percent(l.Memory), percent(l.ErrorRate), millis(l.Average), millis(l.P95),
+		}
+		if lines != nil {
+			row = append(row, millis(l.WaitP95), lines[l.Service])
+		}
+		t.AppendRow(row)
+	}
+	t.Render()
+}
+
+// writeLoad tells of one, a line for each figure with its history.
 func writeLoad(to io.Writer, v shown.LoadHistory) {
 	t := report.NewTable(to, 1, "of "+cli.Tame(v.Service, cli.ShownText), "now", "most", "from "+from(v))
 	row := func(name string, of func(l *shown.Load) *float64, show func(*float64) string, scale float64) {
@@ -178,6 +209,7 @@ func writeLoad(to io.Writer, v shown.LoadHistory) {
 	row("errors", func(l *shown.Load) *float64 { return l.ErrorRate }, percent, 1)
 	row("mean", func(l *shown.Load) *float64 { return l.Average }, millis, 0)
 	row("p95", func(l *shown.Load) *float64 { return l.P95 }, millis, 0)
+	row("wait p95", func(l *shown.Load) *float64 { return l.WaitP95 }, millis, 0)
 	t.Render()
 }
 

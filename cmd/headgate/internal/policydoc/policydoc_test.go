@@ -62,7 +62,8 @@ var places = map[string]string{
 	"semaphore":       `{"semaphores": {"gpu": {%s}}}`,
 	"dimension":       `{"dimensions": {"user": {%s}}}`,
 	"usage":           `{"usage": {%s}}`,
-	"adaptive":        `{"global": {"tokens": 9, "per": "1s"}, "queues": {"mail": {"pressure": {"target_wait": "5s"}}}, "downstreams": {"smtp": {"max_running": 1000000, "dispatch": {"tokens": 1000000, "per": "1s"}}}, "adaptive": {"out": {%s}}}`,
+	"adaptive":        `{"global": {"tokens": 9, "per": "1s"}, "queues": {"mail": {"pressure": {"target_wait": "5s"}, "each_tenant": {"limit": {"tokens": 9, "per": "1s"}}}}, "downstreams": {"smtp": {"max_running": 1000000, "dispatch": {"tokens": 1000000, "per": "1s"}}}, "adaptive": {"out": {%s}}}`,
+	"protection":      `{"queues": {"mail": {"pressure": {"target_wait": "5s"}, "each_tenant": {"limit": {"tokens": 9, "per": "1s"}}}}, "adaptive": {"in": {"of": "queue mail", "min": 5, "protect": {"standard": {%s}}}}}`,
 	"trigger":         `{"load": {}, "global": {"tokens": 9, "per": "1s"}, "queues": {"mail": {"pressure": {"target_wait": "5s"}}}, "shedding": {"order": ["low", "medium", "high"], "at": {"HIGH": ["low"]}}, "downstreams": {"smtp": {"max_running": 9}}, "triggers": {"t": {%s}}}`,
 	"trigger_when":    `{"load": {}, "queues": {"mail": {"pressure": {"target_wait": "5s"}}}, "triggers": {"t": {"do": "pause", "of": "downstream smtp", "when": {%s}}}}`,
 	"trigger_until":   `{"load": {}, "triggers": {"t": {"do": "pause", "of": "queue mail", "when": {"metric": "error_rate", "above": 0.5}, "until": {%s}}}}`,
@@ -117,6 +118,8 @@ func beside(object, field string) string {
 		return `"of": "downstream smtp", "min": 1, "controller": "pid"`
 	case "adaptive.target_pressure", "adaptive.min_change_interval":
 		return `"of": "global", "min": 1`
+	case "adaptive.protect":
+		return `"of": "queue mail", "min": 1`
 	case "adaptive.kp", "adaptive.ki", "adaptive.kd":
 		return `"of": "downstream smtp", "min": 1, "controller": "pid", "target_run_time": "1s"`
 	case "adaptive.min":

@@ -137,8 +137,8 @@ func (b *Bank) changedOf(scope admission.Scope) buckets.Instant {
 // store.GlobalLimitGate or QueueLimitsGate.
 type Scales map[store.GateName]*buckets.Scaling
 
-// of returns that of a scope's bucket, nil for none.
-func (s Scales) of(scope admission.Scope) *buckets.Scaling {
+// of returns that of a scope's bucket, which has a limit, nil for none.
+func (s Scales) of(scope admission.Scope, limit *admission.Limit) *buckets.Scaling {
 	target, moves := store.ScaleGlobal, store.GlobalLimitGate
 	if !ofAll(scope) {
 		tenant := ownerOf(scope)
@@ -148,7 +148,7 @@ func (s Scales) of(scope admission.Scope) *buckets.Scaling {
 		queue, _, _ := strings.Cut(strings.TrimPrefix(string(scope)[len(ownerOf(scope)):], ":"), ":")
 		target, moves = store.TenantGate(tenant), store.QueueLimitsGate(queue)
 	}
-	return s[store.ScaleAll].Less(s[target]).Less(s[moves])
+	return s[store.ScaleAll].Less(s[target]).Less(s[moves].Of(limit))
 }
 
 // ownerOf is the tenant of a scope below the global one.
@@ -222,7 +222,7 @@ func (c *Charge) LimitAt(scope admission.Scope, limit *admission.Limit) buckets.
 	if c.scales == nil {
 		return l
 	}
-	return l.Scaled(c.scales.of(scope))
+	return l.Scaled(c.scales.of(scope, limit))
 }
 
 // Changed reports whether limits on the way of a tenant have changed since a time of the buckets.

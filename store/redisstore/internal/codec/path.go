@@ -84,7 +84,19 @@ func packLimits(conn *redisconn.Conn, p *Path) string {
 		packed = appendWindow(packed, conn, &p.Limits[level])
 	}
 	if p.TypeLimit != nil {
-		packed = append(appendWindow(packed, conn, p.TypeLimit), 0)
+		packed = appendWindow(packed, conn, p.TypeLimit)
+	}
+	for _, l := range [...]*admission.Limit{&p.Limits[admission.LevelQueue], &p.Limits[admission.LevelPriority], p.TypeLimit} {
+		if l == nil {
+			continue
+		}
+		if from, least := l.Floor(); from > 0 { // That of all is the same.
+			packed = append(packed, byte(from), byte(least))
+			break
+		}
+	}
+	if p.TypeLimit != nil {
+		packed = append(packed, 0)
 	}
 	return string(packed)
 }

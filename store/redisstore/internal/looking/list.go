@@ -178,10 +178,10 @@ func (l *lister) config(ctx context.Context, queue string) (queueConfig, error) 
 	if c, ok := l.configs[queue]; ok {
 		return c, nil
 	}
-	text, err := redisconn.Client(l.store.conn).HGet(ctx, l.store.conn.Partition.State(), "cfg:"+queue).Result()
-	if err != nil && !redisconn.IsNil(err) {
+	texts, err := redisconn.Client(l.store.conn).HMGet(ctx, l.store.conn.Partition.State(), "cfg:"+queue, "cfg:*").Result()
+	if err != nil {
 		return queueConfig{}, fmt.Errorf("read queue %s: %w", queue, redisconn.Unread(err))
 	}
-	l.configs[queue] = parseQueueConfig(text)
+	l.configs[queue] = parseQueueConfig(redisconn.TextAt(texts, 0), redisconn.TextAt(texts, 1))
 	return l.configs[queue], nil
 }

@@ -49,6 +49,21 @@ func (s *Looking) WorkerLoads(ctx context.Context) ([]store.WorkerLoad, error) {
 	return all, nil
 }
 
+// WaitingFor returns how many jobs wait in lanes for each of these services of downstreams: one command for store.ListPortion of them.
+func (s *Looking) WaitingFor(ctx context.Context, services []string) ([]int64, error) {
+	counts := make([]int64, 0, len(services))
+	for page := range slices.Chunk(services, store.ListPortion) {
+		texts, err := redisconn.Client(s.conn).HMGet(ctx, s.conn.Partition.Waits(), page...).Result()
+		if err != nil {
+			return nil, fmt.Errorf("read what waits for downstreams: %w", redisconn.Unread(err))
+		}
+		for i := range page {
+			counts = append(counts, redisconn.Whole(redisconn.TextAt(texts, i)))
+		}
+	}
+	return counts, nil
+}
+
 // LoadHistory returns the points of a service, the earliest first: two round trips, of which the second reads a hash a minute.
 func (s *Looking) LoadHistory(ctx context.Context, service string, since time.Time) ([]store.LoadPoint, error) {
 	now, err := s.clockOf(ctx, redisconn.Client(s.conn).Pipeline())

@@ -116,7 +116,7 @@ func (s *Looking) readSurroundings(ctx context.Context, sight *store.Sighting, f
 	job := &sight.Record.Job
 	raw := store.EncodeKey(sight.Key)
 	pipe := redisconn.Client(s.conn).Pipeline()
-	state := redisconn.ReadState(ctx, pipe, s.conn.Partition, "t", "bt", "cfg:"+job.Queue, "pools:"+job.Queue)
+	state := redisconn.ReadState(ctx, pipe, s.conn.Partition, "t", "bt", "cfg:"+job.Queue, "pools:"+job.Queue, "cfg:*")
 	service, _ := admission.ServiceOf(job.Downstream)
 	gated := pipe.HMGet(ctx, s.conn.Partition.Breaker(service), "m", "r")
 	cancelled := pipe.HGet(ctx, s.conn.Partition.Base()+"cancelled", raw)
@@ -124,7 +124,7 @@ func (s *Looking) readSurroundings(ctx context.Context, sight *store.Sighting, f
 	if _, err := pipe.Exec(ctx); err != nil && !redisconn.IsNil(err) {
 		return fmt.Errorf("look at %s: %w", sight.Key, redisconn.Unread(err))
 	}
-	queue := parseQueueConfig(redisconn.TextAt(state.Val(), 2))
+	queue := parseQueueConfig(redisconn.TextAt(state.Val(), 2), redisconn.TextAt(state.Val(), 4))
 	facts.Pools = strings.Fields(redisconn.TextAt(state.Val(), 3))
 	if meta := redisconn.TextAt(gated.Val(), 0); meta != "" {
 		_, ahead, err := codec.ParseClocks(state.Val())

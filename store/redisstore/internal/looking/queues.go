@@ -1,6 +1,7 @@
 package looking
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -74,7 +75,7 @@ func (s *Looking) readDynamics(ctx context.Context, queues map[string]*store.Que
 	states, dead, others := map[string]*redis.SliceCmd{}, map[string]*redis.IntCmd{}, map[string]*redis.SliceCmd{}
 	for name := range queues {
 		others[name] = pipe.HMGet(ctx, s.conn.Partition.Gates(), string(store.ReserveGate(name)))
-		states[name] = pipe.HMGet(ctx, s.conn.Partition.State(), "cfg:"+name, "q:"+name, "pools:"+name, "pressure:"+name)
+		states[name] = pipe.HMGet(ctx, s.conn.Partition.State(), "cfg:"+name, "q:"+name, "pools:"+name, "pressure:"+name, "cfg:*")
 		dead[name] = pipe.ZCard(ctx, s.conn.Partition.Dead()+":"+name)
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
@@ -82,7 +83,7 @@ func (s *Looking) readDynamics(ctx context.Context, queues map[string]*store.Que
 	}
 	for name, q := range queues {
 		values := states[name].Val()
-		config := parseQueueConfig(redisconn.TextAt(values, 0))
+		config := parseQueueConfig(redisconn.TextAt(values, 0), redisconn.TextAt(values, 4))
 		for _, class := range config.classes {
 			q.Classes = append(q.Classes, store.ClassState{Class: class})
 		}
@@ -131,7 +132,7 @@ func (s *Looking) Loads(ctx context.Context, names []string) ([]store.QueueLoad,
 	pipe := redisconn.Client(s.conn).Pipeline()
 	clock, states := pipe.Time(ctx), make([]*redis.SliceCmd, len(names))
 	for i, name := range names {
-		states[i] = pipe.HMGet(ctx, s.conn.Partition.State(), "q:"+name, "pools:"+name, "pressure:"+name, "cfg:"+name)
+		states[i] = pipe.HMGet(ctx, s.conn.Partition.State(), "q:"+name, "pools:"+name, "pressure:"+name, "cfg:"+name, "cfg:*")
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
 		return nil, fmt.Errorf("read loads: %w", redisconn.Unread(err))
@@ -146,7 +147,7 @@ func (s *Looking) Loads(ctx context.Context, names []string) ([]store.QueueLoad,
 	for i, name := range names {
 		values := states[i].Val()
 		var q store.QueueState
-		for _, class := range parseQueueConfig(redisconn.TextAt(values, 3)).classes {
+		for _, class := range parseQueueConfig(redisconn.TextAt(values, 3), redisconn.TextAt(values, 4)).classes {
 			q.Classes = append(q.Classes, store.ClassState{Class: class})
 		}
 		readQueueText(&q, redisconn.TextAt(values, 0))
@@ -293,10 +294,10 @@ type queueConfig struct {
 	classes []admission.Class
 }
 
-// parseQueueConfig reads the settings of a queue; "" is those of a queue that nobody configured.
-func parseQueueConfig(text string) queueConfig {
+// parseQueueConfig reads the settings of a queue, which are those of every other queue where it has none of its own. "" is none.
+func parseQueueConfig(own, every string) queueConfig {
 	var c queueConfig
-	names, _, _ := strings.Cut(text, "|")
+	names, _, _ := strings.Cut(cmp.Or(own, every), "|")
 	for part := range strings.SplitSeq(names, ",") {
 		name, weight, ok := strings.Cut(part, "=")
 		if n, err := strconv.Atoi(weight); ok && err == nil {

@@ -58,7 +58,7 @@ func (s *Looking) standing(ctx context.Context, queue string) (text string, left
 			return "", store.Remaining{}, fmt.Errorf("read pools: %w", redisconn.Unread(err))
 		}
 		pipe := redisconn.Client(s.conn).TxPipeline()
-		now := pipe.HMGet(ctx, state, "pools", "cfg:"+queue, "q:"+queue)
+		now := pipe.HMGet(ctx, state, "pools", "cfg:"+queue, "q:"+queue, "cfg:*")
 		var streams []*redis.XMessageSliceCmd
 		for id := range strings.FieldsSeq(ids) {
 			streams = append(streams, pipe.XRange(ctx, s.conn.Partition.Ready(id), "-", "+"))
@@ -70,7 +70,7 @@ func (s *Looking) standing(ctx context.Context, queue string) (text string, left
 			continue // A pool has come or gone.
 		}
 		q := store.QueueState{Name: queue}
-		for _, class := range parseQueueConfig(redisconn.TextAt(now.Val(), 1)).classes {
+		for _, class := range parseQueueConfig(redisconn.TextAt(now.Val(), 1), redisconn.TextAt(now.Val(), 3)).classes {
 			q.Classes = append(q.Classes, store.ClassState{Class: class})
 		}
 		text = redisconn.TextAt(now.Val(), 2)
