@@ -20,7 +20,7 @@ type Question struct {
 	Cost admission.Tokens
 	// Limits apply by level, Disabled below the scope. The global one must be the same for all of a call, but for what is kept of it.
 	Limits [admission.Levels]admission.Limit
-	// TypeLimit is what a Shadow asks beside Limits for the type of a job; nil for none.
+	// TypeLimit is what a Check, a Take and its Refund, and a Shadow ask beside Limits for the type of a job; nil for none. Of its bucket no Left is told.
 	TypeLimit *TypeLimit
 	// Usage says of a Take or a Reserve of a tenant and a queue that it is counted among the usage of the day, which is kept of so many tenants;
 	// zero for none.

@@ -3,7 +3,6 @@ package redisstore_test
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/headgate/headgate/admission"
@@ -22,6 +21,7 @@ const (
 // checks asks for tokens without a job.
 func (w *walk) checks() {
 	peek, version, questions := w.number("peek", 0, 2) == 0, w.someVersion(), w.questions(4)
+	w.ofJobs(questions)
 	w.replied(fmt.Sprintf("check %+v, peek %t", questions, peek), func(s store.Partition) redistest.Reply {
 		granted, answers, err := s.Check(w.ctx, version, peek, questions)
 		return redistest.Replied(granted, answers, err)
@@ -37,12 +37,7 @@ func (w *walk) shadow() {
 	for range w.number("more questions", 0, 2) {
 		questions = append(questions, w.question())
 	}
-	for i := range questions {
-		if q := &questions[i]; q.Class != "" && !strings.HasPrefix(string(q.Class), admission.TypeMark) {
-			jobType := pick(w, "type", walkTypes)
-			q.TypeLimit = store.TypeLimitOf(jobType, w.ofType(q.Tenant, jobType))
-		}
-	}
+	w.ofJobs(questions)
 	w.replied("shadow", func(s store.Partition) redistest.Reply {
 		return redistest.Replied(s.Shadow(w.ctx, version, id, questions))
 	})
@@ -222,6 +217,9 @@ func (w *walk) take() {
 	q := w.anyQuestion()
 	if !q.OfDimension() {
 		q = w.used(q)
+		some := []store.Question{q}
+		w.ofJobs(some)
+		q = some[0]
 	}
 	reply := w.replied(fmt.Sprintf("take %+v", q), func(s store.Partition) redistest.Reply {
 		verdict, receipt, err := s.Take(w.ctx, w.version, q)
@@ -379,28 +377,6 @@ func (w *walk) drawLimits() {
 	for i := range w.limits { // one global limit a call, of which a part is kept from some
 		w.limits[i][admission.LevelGlobal] = pick(w, "kept from", []admission.Limit{kept, kept, global})
 	}
-}
-
-// walkTypes are the types of jobs. Each has a limit of its own, or none.
-var walkTypes = []string{"t", "u:v"}
-
-// typedLimits are limits by type, and how far they are cut by limits of a tenant.
-type typedLimits struct {
-	limits [2]admission.Limit
-	floors [3][2]int
-}
-
-// ofType is the limit of jobs of a type, nil for none.
-func (w *walk) ofType(tenant, jobType string) *admission.Limit {
-	limit := w.typed.limits[slices.Index(walkTypes, jobType)]
-	if limit.Disabled || limit.Tokens == 0 {
-		return nil
-	}
-	if _, own := w.owned[tenant]; !own { // As its other limits there: those of records have none here.
-		floor := w.typed.floors[max(0, slices.Index(walkTenants, tenant))%len(w.limits)]
-		limit = limit.WithFloor(floor[0], floor[1])
-	}
-	return &limit
 }
 
 func (w *walk) drawLimit() admission.Limit {

@@ -191,6 +191,30 @@ func TestTheBucketOfATypeIsReset(t *testing.T) {
 	})
 }
 
+// TestAQuestionOfATypeIsTakenAndRefunded: as a client of asynq does that has no job in Headgate.
+func TestAQuestionOfATypeIsTakenAndRefunded(t *testing.T) {
+	t.Parallel()
+	eachStore(t, admission.Limit{Tokens: 1, Per: 24 * time.Hour, Burst: 5}, func(y *typed) {
+		ctx := y.tb.Context()
+		q := store.Question{Tenant: "acme", Queue: "mail", Class: admission.Medium, Cost: 4, Limits: y.limits, TypeLimit: &store.TypeLimit{Type: "report", Limit: &y.ofReport}}
+		_, receipt, err := y.store.Take(ctx, 0, q)
+		check(y.tb, err)
+		no, _, err := y.store.Take(ctx, 0, q)
+		check(y.tb, err)
+		if no.Reason != admission.ReasonLimited || no.Scope != "acme:mail:type=report" || no.TokensLeft != 1 {
+			y.tb.Errorf("another is %+v", no)
+		}
+		if got, want := y.left(), ([5]admission.Tokens{96, 86, 76, 66, 1}); got != want {
+			y.tb.Errorf("the buckets hold %v, want %v", got, want)
+		}
+		done, err := y.store.Refund(ctx, "a", receipt)
+		check(y.tb, err)
+		if got, want := y.left(), ([5]admission.Tokens{99, 89, 79, 69, 4}); got != want || done != store.Refunded { // All but the little that may have come in meanwhile.
+			y.tb.Errorf("the refund is %s, and the buckets hold %v, want %v", done, got, want)
+		}
+	})
+}
+
 // TestAShadowAsksTheTypeToo: a candidate's limit of a type, from a bucket of its own.
 func TestAShadowAsksTheTypeToo(t *testing.T) {
 	t.Parallel()

@@ -87,7 +87,7 @@ func (c *Charge) sweepAll(p *purse) {
 // WayOf is PathOf of a question, of which Enter knows.
 func (c *Charge) WayOf(q *store.Question) []buckets.LevelLimit {
 	if !q.OfDimension() {
-		return c.PathOf(&q.Limits, q.Tenant, q.Queue, q.Class)
+		return c.PathOfType(&q.Limits, q.TypeLimit, q.Tenant, q.Queue, q.Class)
 	}
 	c.path = c.path[:0]
 	scope, has := c.enter(q)
@@ -108,6 +108,11 @@ func (c *Charge) PathOfType(limits *[admission.Levels]admission.Limit, of *store
 		c.path = append(c.path, buckets.LevelLimit{Scope: scope, Limit: c.LimitAt(scope, of.Limit)})
 	}
 	return c.path
+}
+
+// IsOfType reports whether a step on the way of a question is that of its type.
+func IsOfType(step *buckets.LevelLimit, q *store.Question) bool {
+	return q.TypeLimit != nil && step.Scope == admission.ScopeAt(admission.LevelPriority, q.Tenant, q.Queue, admission.OfType(q.TypeLimit.Type))
 }
 
 // Swept yields until when shards are not swept again, of those that were.
