@@ -19,7 +19,8 @@ func TestChecksAreDecidedOnLease(t *testing.T) {
 	p := newPlant(t, nil)
 	p.put("admin", ask{op: "PUT /api/v1/policy", body: `{"tenants":{"acme":{"limit":{"tokens":12,"per":"24h","burst":2000}}}}`})
 	sources, granted, began := map[any]int{}, 0.0, time.Now()
-	for range 1000 {
+	const calls = 300
+	for range calls {
 		got := p.want(http.StatusOK, "acme-admin", ask{op: checkOp, body: `{"scope":"acme:mail:high"}`}).object(t)
 		sources[got["source"]]++
 		granted++
@@ -27,7 +28,7 @@ func TestChecksAreDecidedOnLease(t *testing.T) {
 			t.Fatalf("after %v of 2000: %v", granted, got)
 		}
 	}
-	if sources["leased"] < 500 || sources["exact"] == 0 || sources["leased"]+sources["exact"] != 1000 {
+	if sources["leased"] < calls/2 || sources["exact"] == 0 || sources["leased"]+sources["exact"] != calls {
 		t.Errorf("%v", sources)
 	}
 	both := `{"checks":[{"scope":"acme:mail"},{"scope":"acme","tokens":2000}]}`

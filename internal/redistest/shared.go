@@ -43,10 +43,8 @@ func SharedCluster(tb testing.TB) *Server {
 	return sharedCluster.get(tb)
 }
 
-// walks is how often a property that asks a Redis is walked with other schedules, unless -rapid.checks says it: `make walks` walks a thousand.
-const walks = "50"
-
-// Main runs the tests of a package and then ends the shared servers. It is the body of a TestMain.
+// Main runs the tests of a package and then ends the shared servers. It is the body of a TestMain. A property is walked with so many other schedules
+// as walks says, unless -rapid.checks says it: `make walks` walks a thousand.
 func Main(m interface{ Run() int }) {
 	if checks := flag.Lookup("rapid.checks"); checks != nil {
 		_ = checks.Value.Set(walks) // It is a number.
