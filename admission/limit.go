@@ -219,7 +219,7 @@ func (l Level) String() string {
 	return "unknown"
 }
 
-// Scope is where a limit applies: "global", "tenant", "tenant:queue" or "tenant:queue:priority".
+// Scope is where a limit applies: "global", "tenant", "tenant:queue", "tenant:queue:priority" or, of jobs of one type, "tenant:queue:type=TYPE".
 type Scope string
 
 // Global is the outermost scope.
@@ -232,8 +232,22 @@ const DimensionMark = "+"
 // OfDimension reports whether the scope is one of a dimension, beside the hierarchy.
 func (s Scope) OfDimension() bool { return len(s) > 0 && s[0] == DimensionMark[0] }
 
-// Kind is what clients are told of whose limit it is, without a name of anybody: the level's name, or the dimension's. It does not allocate.
+// TypeMark begins what stands for a type of jobs in the place of a class, and the name of no class: in "acme:mail:type=report" for type report. Its
+// bucket is beside that of the job's class, one level below that of the queue.
+const TypeMark = "type="
+
+// OfType is what stands for jobs of a type in the place of a class.
+func OfType(jobType string) Priority { return TypeMark + Priority(jobType) }
+
+// JobType returns the type that stands in the place of a class, false for a class.
+func (p Priority) JobType() (jobType string, ok bool) { return strings.CutPrefix(string(p), TypeMark) }
+
+// Kind is what clients are told of whose limit it is, without a name of anybody: the level's name, "type" of that of a type of jobs, or the dimension's.
+// It does not allocate.
 func (s Scope) Kind() string {
+	if !s.OfDimension() && strings.Contains(string(s), ":"+TypeMark) {
+		return TypeMark[:len(TypeMark)-1]
+	}
 	if !s.OfDimension() {
 		return s.Level().String()
 	}
@@ -259,7 +273,7 @@ func ScopeAt(level Level, tenant, queue string, class Priority) Scope {
 	return Global
 }
 
-// Level returns how deep the scope is. It looks at the separators alone: Parts checks the names.
+// Level returns how deep the scope is, that of a type as deep as that of a class. It looks at the separators alone: Parts checks the names.
 func (s Scope) Level() Level {
 	if s == Global {
 		return LevelGlobal
@@ -267,19 +281,23 @@ func (s Scope) Level() Level {
 	return min(LevelTenant+Level(strings.Count(string(s), ":")), LevelPriority)
 }
 
-// Parts returns the names that the scope is made of: all empty for Global, and those below the scope for others. The
-// error is a *FieldError unless it is one of the four forms, each part a valid name. No two scopes have the same parts.
+// Parts returns the names that the scope is made of: all empty for Global, and those below the scope for others; of a type class is OfType. The
+// error is a *FieldError unless it is one of the five forms, each part a valid name. No two scopes have the same parts.
 func (s Scope) Parts() (tenant, queue string, class Priority, err error) {
 	if s == Global {
 		return "", "", "", nil
 	}
-	parts := strings.Split(string(s), ":")
-	good := len(parts) <= Levels-1 && ValidateTenant(parts[0]) == nil
-	for _, part := range parts {
-		good = good && ValidateName("scope", part, true) == nil
+	parts := strings.SplitN(string(s), ":", Levels-1)
+	good := ValidateTenant(parts[0]) == nil
+	for i, part := range parts {
+		jobType, ofType := Priority(part).JobType()
+		if ofType = ofType && i == Levels-2; ofType {
+			part = jobType
+		}
+		good = good && ValidateName("scope", part, !ofType) == nil
 	}
 	if !good {
-		return "", "", "", &FieldError{"scope", quote(string(s)), "global, tenant, tenant:queue or tenant:queue:priority, each part 1-128 bytes of [A-Za-z0-9._@/-], no tenant named global"}
+		return "", "", "", &FieldError{"scope", quote(string(s)), "global, tenant, tenant:queue, tenant:queue:priority or tenant:queue:type=TYPE, each part 1-128 bytes of [A-Za-z0-9._@/-], no tenant named global"}
 	}
 	parts = append(parts, "", "")
 	return parts[0], parts[1], Priority(parts[2]), nil

@@ -126,7 +126,7 @@ func (c *Client) EnqueueContext(ctx context.Context, task *asynq.Task, options .
 	if err := admission.ValidateName("queue", info.Queue, true); err != nil {
 		return nil, err
 	}
-	receipt, err := c.take(ctx, claim, info.Queue)
+	receipt, err := c.take(ctx, claim, info.Queue, task.Type())
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +140,7 @@ func (c *Client) EnqueueContext(ctx context.Context, task *asynq.Task, options .
 }
 
 // take asks the buckets.
-func (c *Client) take(ctx context.Context, asked claim, queue string) (receipt store.Taken, err error) {
+func (c *Client) take(ctx context.Context, asked claim, queue, taskType string) (receipt store.Taken, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.config.Timeout)
 	defer cancel()
 	var verdict admission.Verdict
@@ -150,10 +150,16 @@ func (c *Client) take(ctx context.Context, asked claim, queue string) (receipt s
 			return &admission.FieldError{Field: "priority", Value: string(asked.class), Allowed: "a class of queue " + queue}
 		}
 		asked.class = class // A number from 0 to 10 is a name now.
+		ofType := snapshot.TypeLimit(asked.tenant, queue, taskType)
+		if ofType != nil {
+			if err := admission.ValidateName("type", taskType, false); err != nil {
+				return err
+			}
+		}
 		var err error
 		limits, record := snapshot.WayFor(asked.tenant, queue, class)
 		verdict, receipt, err = c.store.Take(ctx, snapshot.Version(), store.Question{
-			Tenant: asked.tenant, Queue: queue, Class: class, Cost: asked.cost, Limits: limits, Record: record,
+			Tenant: asked.tenant, Queue: queue, Class: class, Cost: asked.cost, Limits: limits, Record: record, TypeLimit: store.TypeLimitOf(taskType, ofType),
 		})
 		return err
 	})

@@ -12,6 +12,8 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/asynqbridge"
 	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/internal/rollout"
+	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/store/redisstore"
 )
 
@@ -108,6 +110,38 @@ func refuse(t *testing.T, newSite siteOf) {
 	must(t, err)
 	if len(pending) != 2 {
 		t.Errorf("asynq has %d tasks, want 2", len(pending))
+	}
+}
+
+// TestTasksAreLimitedByTheirType: by the names that asynq has, and one that is none is refused where types have limits.
+func TestTasksAreLimitedByTheirType(t *testing.T) {
+	t.Parallel()
+	everywhere(t, limitTypes)
+}
+
+func limitTypes(t *testing.T, newSite siteOf) {
+	t.Helper()
+	s := newSite(t, daily(100))
+	p := policy.Unlimited()
+	p.Queues = map[string]policy.Queue{"mail": {EachTenant: policy.EachTenant{TypeLimits: map[string]admission.Limit{"email:welcome": daily(1), policy.Every: daily(2)}}}}
+	_, err := rollout.Put(t.Context(), s.store, p, rollout.Edit{Author: "ada", Reason: "test", Expected: rollout.AnyVersion})
+	must(t, err)
+	c := s.client()
+	ctx := asynqbridge.WithTenant(t.Context(), "acme")
+	for i, row := range []struct{ taskType, scope string }{
+		{"email:welcome", ""}, {"email:welcome", "acme:mail:type=email:welcome"}, {"send", ""}, {"send", ""}, {"send", "acme:mail:type=send"},
+	} {
+		_, err := c.EnqueueContext(ctx, asynq.NewTask(row.taskType, nil, asynq.Queue("mail")))
+		refused, _ := errors.AsType[*admission.RefusedError](err)
+		if (row.scope == "") != (err == nil) || err != nil && (refused == nil || string(refused.Verdict.Scope) != row.scope) {
+			t.Errorf("task %d of type %s: %v, want it refused by %q", i, row.taskType, err, row.scope)
+		}
+	}
+	if _, err := c.EnqueueContext(ctx, asynq.NewTask("no name", nil, asynq.Queue("mail"))); !errors.Is(err, admission.ErrInvalid) {
+		t.Errorf("a type that is no name: %v", err)
+	}
+	if _, err := c.EnqueueContext(ctx, asynq.NewTask("no name", nil, asynq.Queue("hook"))); err != nil {
+		t.Errorf("in a queue that has no limits of types: %v", err)
 	}
 }
 

@@ -81,7 +81,7 @@ func withTenantOf(ctx context.Context, task *asynq.TaskInfo) context.Context {
 
 // redrive runs one task again. A task that is no longer there gets its tokens back.
 func (c *Client) redrive(ctx context.Context, inspector *asynq.Inspector, task *asynq.TaskInfo, own claim) error {
-	receipt, err := c.take(ctx, own, task.Queue)
+	receipt, err := c.take(ctx, own, task.Queue, task.Type)
 	if err != nil {
 		return err
 	}

@@ -15,14 +15,15 @@ type Set struct {
 
 // Charge is what one job asks of a Set.
 type Charge struct {
-	// Path holds the limits on the job's way, outermost first, each scope once, at most a bucket at each level and Others.
+	// Path holds the limits on the job's way, outermost first, each scope once, at most a bucket at each level, Others and
+	// that of the job's type.
 	Path []LevelLimit
 	// Cost is taken from every bucket of the path, 1 to headgate.MaxCost.
 	Cost admission.Tokens
 }
 
 // Take admits a job that costs cost if every bucket of the path holds as much, and charges them all; otherwise it
-// changes nothing. The path is outermost first, holds each scope once, and is at most headgate.Levels and Others long: a
+// changes nothing. The path is outermost first, holds each scope once, and is at most headgate.Levels, Others and the job's type long: a
 // longer one panics. An empty path admits. changed is the time of the latest policy change.
 //
 // A cost above a burst, of a limit that is scaled above the policy's, is a permanent refusal that names the outermost such scope. Any other refusal names the
@@ -109,8 +110,8 @@ func (s *Set) Clone() *Set { return &Set{stored: maps.Clone(s.stored)} }
 // settledPath holds the settled buckets of a path between the decision and the charge.
 type settledPath [mostSteps]settled
 
-// mostSteps is how long a path may be: a bucket at each level, and Others.
-const mostSteps = admission.Levels + 1
+// mostSteps is how long a path may be: a bucket at each level, Others, and that of the job's type.
+const mostSteps = admission.Levels + 2
 
 type settled struct {
 	level Micro

@@ -61,6 +61,8 @@ type Compiled struct {
 	// tiers are the names of all tiers, those that only a candidate has among them.
 	tiers []string
 	usage int
+	// typed says that some jobs have limits by their type.
+	typed bool
 	// records are what tenants have beside the policy, as far as it has learned; nil where it has none.
 	records *records
 	// anyDownstream is every downstream that nobody configured.
@@ -126,6 +128,7 @@ func (c *Compiled) resolve(p Policy) {
 	candidate := p.Promoted().side() // It has all names of p.
 	base := p.side()
 	c.standard, c.candidate = base.viewOf(Tenant{Tier: StandardTier}), candidate.viewOf(Tenant{Tier: StandardTier})
+	c.typed = base.typed || candidate.typed
 	c.resolveEach(candidate.Policy)
 	of := func(tenant string) *side {
 		if c.rollout.Has(tenant) {
@@ -170,13 +173,15 @@ func (c *Compiled) resolve(p Policy) {
 type side struct {
 	Policy
 	inTier map[string]map[string]*EachTenant
+	typed  bool
 }
 
 func (p Policy) side() side {
-	s := side{p, map[string]map[string]*EachTenant{}}
+	s := side{Policy: p, inTier: map[string]map[string]*EachTenant{}}
 	for name, tier := range p.Tiers {
 		for queue, in := range tier.Queues {
 			if each := in.limits(); !each.empty() {
+				s.typed = s.typed || len(each.TypeLimits) > 0
 				if s.inTier[name] == nil {
 					s.inTier[name] = map[string]*EachTenant{}
 				}
@@ -195,6 +200,7 @@ func (c *Compiled) resolveEach(p Policy) {
 	}
 	for name, queue := range p.Queues {
 		if each := queue.EachTenant; !each.empty() {
+			c.typed = c.typed || len(each.TypeLimits) > 0
 			if c.each == nil {
 				c.each = map[string]*EachTenant{}
 			}
@@ -282,12 +288,17 @@ func (c *Compiled) limitsFor(tenant, queue string, class admission.Priority) Lim
 	if queue == "" {
 		return limits
 	}
-	rules := [...]*EachTenant{view.queues[queue], view.inTier[queue], c.each[queue], view.inTier[Every], c.each[Every]}
+	rules := c.rulesIn(view, queue)
 	limits[admission.LevelQueue] = firstOf(&rules, admission.LevelQueue, class)
 	if class != "" {
 		limits[admission.LevelPriority] = firstOf(&rules, admission.LevelPriority, class)
 	}
 	return limits
+}
+
+// rulesIn are those that may say something of a tenant's jobs in a queue, the nearest first.
+func (c *Compiled) rulesIn(view *tenantView, queue string) [5]*EachTenant {
+	return [...]*EachTenant{view.queues[queue], view.inTier[queue], c.each[queue], view.inTier[Every], c.each[Every]}
 }
 
 // firstOf returns the limit of the first rule that says something of a level.
@@ -344,11 +355,11 @@ func (c *Compiled) WeightOf(tenant string, class admission.Priority) admission.W
 	return cmp.Or(c.viewOf(tenant).weights[class], 1)
 }
 
-// QueueOf returns what applies to a queue, with every default filled in. The Classes and the
-// PriorityLimits are the caller's.
+// QueueOf returns what applies to a queue, with every default filled in. The Classes, the
+// PriorityLimits and the TypeLimits are the caller's.
 func (c *Compiled) QueueOf(queue string) Queue {
 	q := c.queueOf(queue)
-	q.Classes, q.EachTenant.PriorityLimits = slices.Clone(q.Classes), maps.Clone(q.EachTenant.PriorityLimits)
+	q.Classes, q.EachTenant.PriorityLimits, q.EachTenant.TypeLimits = slices.Clone(q.Classes), maps.Clone(q.EachTenant.PriorityLimits), maps.Clone(q.EachTenant.TypeLimits)
 	return q
 }
 

@@ -8,8 +8,9 @@
 //	tenant    the tenant's own limit, else its tier's
 //	queue     Policy.QueueLimits["tenant:queue"], else as below
 //	priority  Policy.PriorityLimits["tenant:queue:priority"], else as below
+//	type      of a job, as below
 //
-// Limits of a queue, those of each of its classes, and the bounds of depth in a queue are looked for one by one, and the first that is
+// Limits of a queue, those of each of its classes and of each type of job, and the bounds of depth in a queue are looked for one by one, and the first that is
 // there holds:
 //
 //	1 the tenant's own          QueueLimits, PriorityLimits, Overflows by "tenant:queue"

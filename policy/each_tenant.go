@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"strconv"
@@ -16,34 +15,92 @@ type EachTenant struct {
 	Limit admission.Limit
 	// PriorityLimits are those of its jobs of one class there.
 	PriorityLimits map[admission.Priority]admission.Limit
+	// TypeLimits are those of its jobs of one type there, by Job.Type, up to MaxTypeLimits; Every is each type that is not named. Each type has a
+	// bucket of its own, beside that of the class.
+	TypeLimits map[string]admission.Limit
 }
+
+// MaxTypeLimits is of how many types of jobs limits may be said in one place.
+const MaxTypeLimits = 1000
 
 // TierQueue is what each tenant of a tier has in a queue.
 type TierQueue struct {
-	// Limit and PriorityLimits are as in EachTenant.
+	// Limit, PriorityLimits and TypeLimits are as in EachTenant.
 	Limit          admission.Limit
 	PriorityLimits map[admission.Priority]admission.Limit
+	TypeLimits     map[string]admission.Limit
 	// Overflow bounds the tenant's depth in the queue; the zero Overflow says nothing, and one of NoBound that there is no bound.
 	Overflow Overflow
 }
 
-func (q TierQueue) limits() EachTenant { return EachTenant{q.Limit, q.PriorityLimits} }
+func (q TierQueue) limits() EachTenant { return EachTenant{q.Limit, q.PriorityLimits, q.TypeLimits} }
 
 func (e *EachTenant) empty() bool {
-	return e.Limit == (admission.Limit{}) && len(e.PriorityLimits) == 0
+	return e.Limit == (admission.Limit{}) && len(e.PriorityLimits)+len(e.TypeLimits) == 0
 }
 
-// at returns the limit at a level, LevelQueue or LevelPriority, and whether anything is said of it. It does not allocate.
+// at returns the limit at a level, LevelQueue or LevelPriority, and whether anything is said of it; in the place of a class may stand a type. It does not
+// allocate.
 func (e *EachTenant) at(level admission.Level, class admission.Priority) (limit admission.Limit, said bool) {
 	if level == admission.LevelQueue {
 		return e.Limit, e.Limit != admission.Limit{}
 	}
-	limit, said = e.PriorityLimits[class]
+	if limit, said = e.PriorityLimits[class]; said || len(e.TypeLimits) == 0 {
+		return limit, said
+	}
+	limit, said = e.TypeLimits[e.typeName(class)]
 	return limit, said
 }
 
+// typeName is the name by which limits of types have that which stands in the place of a class; "" for a class.
+func (e *EachTenant) typeName(class admission.Priority) string {
+	jobType, ok := class.JobType()
+	if !ok {
+		return ""
+	}
+	if _, named := e.TypeLimits[jobType]; !named {
+		return Every
+	}
+	return jobType
+}
+
+// path leads to the limit at a level, from where it stands.
+func (e *EachTenant) path(level admission.Level, class admission.Priority) []string {
+	switch name := e.typeName(class); {
+	case level == admission.LevelQueue:
+		return []string{"limit"}
+	case name != "":
+		return []string{"type_limits", name}
+	}
+	return []string{"priority_limits", string(class)}
+}
+
+// TypeLimit returns the limit of a tenant's jobs of a type in a queue, which they have beside those of LimitsFor; nil for none. It does not allocate where
+// the policy has none of any type.
+func (c *Compiled) TypeLimit(tenant, queue, jobType string) *admission.Limit {
+	if !c.typed {
+		return nil
+	}
+	rules := c.rulesIn(c.viewOf(tenant), queue)
+	limits := Limits{admission.LevelPriority: firstOf(&rules, admission.LevelPriority, admission.OfType(jobType))}
+	if of := &limits[admission.LevelPriority]; of.Disabled || of.Tokens == 0 {
+		return nil
+	}
+	c.floor(&limits, tenant, queue)
+	limit := limits[admission.LevelPriority]
+	return &limit
+}
+
+// ShadowTypeLimit is TypeLimit of a candidate in shadow, for those of whom ShadowFor says that they are in.
+func (c *Compiled) ShadowTypeLimit(tenant, queue, jobType string) *admission.Limit {
+	return c.shadow.TypeLimit(tenant, queue, jobType)
+}
+
 func (e EachTenant) wire() eachTenantJSON {
-	w := eachTenantJSON{PriorityLimits: convert(e.PriorityLimits, func(_ admission.Priority, l admission.Limit) limitJSON { return *newLimitJSON(l) })}
+	w := eachTenantJSON{
+		PriorityLimits: convert(e.PriorityLimits, func(_ admission.Priority, l admission.Limit) limitJSON { return *newLimitJSON(l) }),
+		TypeLimits:     convert(e.TypeLimits, func(_ string, l admission.Limit) limitJSON { return *newLimitJSON(l) }),
+	}
 	if e.Limit != (admission.Limit{}) {
 		w.Limit = newLimitJSON(e.Limit)
 	}
@@ -61,7 +118,15 @@ func (w eachTenantJSON) eachTenant(at string, bad *problems) EachTenant {
 	e.PriorityLimits = convert(w.PriorityLimits, func(class admission.Priority, l limitJSON) admission.Limit {
 		return l.limit(at+"priority_limits."+string(class), bad)
 	})
+	e.TypeLimits = convert(w.TypeLimits, func(jobType string, l limitJSON) admission.Limit {
+		return l.limit(at+"type_limits."+jobType, bad)
+	})
 	return e
+}
+
+// withDefaults returns a copy with bursts filled in.
+func (e EachTenant) withDefaults() EachTenant {
+	return EachTenant{withBurst(e.Limit), withBursts(e.PriorityLimits), withBursts(e.TypeLimits)}
 }
 
 // tiersWithDefaults returns a copy of tiers with the bounds in their queues filled in; nil stays nil.
@@ -70,8 +135,8 @@ func tiersWithDefaults(tiers map[string]Tier) map[string]Tier {
 	for name, tier := range tiers {
 		tier.Limit, tier.Overflow, tier.Queues = withBurst(tier.Limit), tier.Overflow.withDefaults(), maps.Clone(tier.Queues)
 		for queue, in := range tier.Queues {
-			in.Limit, in.PriorityLimits, in.Overflow = withBurst(in.Limit), withBursts(in.PriorityLimits), in.Overflow.withDefaults()
-			tier.Queues[queue] = in
+			each := in.limits().withDefaults()
+			tier.Queues[queue] = TierQueue{each.Limit, each.PriorityLimits, each.TypeLimits, in.Overflow.withDefaults()}
 		}
 		tiers[name] = tier
 	}
@@ -120,6 +185,15 @@ func (p Policy) validateIn(bad *problems, at, queue string, e EachTenant) {
 	if e.Limit != (admission.Limit{}) {
 		bad.add(e.Limit.Validate(at + "limit"))
 	}
+	if n := len(e.TypeLimits); n > MaxTypeLimits {
+		bad.field(at+"type_limits", strconv.Itoa(n)+" types", "up to "+strconv.Itoa(MaxTypeLimits))
+	}
+	for _, jobType := range sortedKeys(e.TypeLimits) {
+		if jobType != Every {
+			bad.add(admission.ValidateName(at+"type_limits", jobType, false))
+		}
+		bad.add(e.TypeLimits[jobType].Validate(at + "type_limits." + jobType))
+	}
 	if len(e.PriorityLimits) == 0 {
 		return
 	}
@@ -165,7 +239,8 @@ func (c Clause) Pointer() string {
 	return text.String()
 }
 
-// LimitClause returns the rule that decides the limit of a level on the way of a job: the first of those that package policy lists.
+// LimitClause returns the rule that decides the limit of a level on the way of a job: the first of those that package policy lists. In the place of a
+// class may stand a type.
 func (p Policy) LimitClause(level admission.Level, tenant, queue string, class admission.Priority) Clause {
 	scope := admission.ScopeAt(level, tenant, queue, class)
 	switch level {
@@ -185,10 +260,8 @@ func (p Policy) LimitClause(level admission.Level, tenant, queue string, class a
 		return Clause{}
 	}
 	section, base, side := "queue_limits", p.QueueLimits, p.candidateFor(tenant).QueueLimits
-	last := []string{"limit"}
 	if level == admission.LevelPriority {
 		section, base, side = "priority_limits", p.PriorityLimits, p.candidateFor(tenant).PriorityLimits
-		last = []string{"priority_limits", string(class)}
 	}
 	if _, own := side[scope]; own {
 		return Clause{"override of " + string(scope), []string{"rollout", "rules", section, string(scope)}}
@@ -196,16 +269,18 @@ func (p Policy) LimitClause(level admission.Level, tenant, queue string, class a
 	if _, own := base[scope]; own {
 		return Clause{"override of " + string(scope), []string{section, string(scope)}}
 	}
-	return p.inQueue(tenant, queue, func(in TierQueue) bool {
-		e := in.limits()
-		_, said := e.at(level, class)
-		return said
-	}, func(q Queue) []string {
-		if _, said := q.EachTenant.at(level, class); !said {
+	path := func(e EachTenant) []string {
+		if _, said := e.at(level, class); !said {
 			return nil
 		}
-		return append([]string{"each_tenant"}, last...)
-	}, last)
+		return e.path(level, class)
+	}
+	return p.inQueue(tenant, queue, func(in TierQueue) []string { return path(in.limits()) }, func(q Queue) []string {
+		if of := path(q.EachTenant); of != nil {
+			return append([]string{"each_tenant"}, of...)
+		}
+		return nil
+	})
 }
 
 // OverflowClause returns the rule that decides the bound of a tenant's depth in a queue.
@@ -217,29 +292,30 @@ func (p Policy) OverflowClause(tenant, queue string) Clause {
 	if _, own := p.Overflows[scope]; own {
 		return Clause{"override of " + string(scope), []string{"overflows", string(scope)}}
 	}
-	rule := p.inQueue(tenant, queue, func(in TierQueue) bool { return in.Overflow != Overflow{} }, func(q Queue) []string {
-		if q.Overflow == (Overflow{}) {
+	path := func(o Overflow) []string {
+		if o == (Overflow{}) {
 			return nil
 		}
 		return []string{"overflow"}
-	}, []string{"overflow"})
+	}
+	rule := p.inQueue(tenant, queue, func(in TierQueue) []string { return path(in.Overflow) }, func(q Queue) []string { return path(q.Overflow) })
 	if _, all := p.Overflows[Every+":"+Every]; all && rule.Path == nil {
 		return Clause{"default of queues without a bound", []string{"overflows", Every + ":" + Every}}
 	}
 	return rule
 }
 
-// inQueue returns the first rule of each tenant in a queue: the tier's and the queue's, then those of Every. in says whether a tier says
-// something, and below what the path to it ends with; of does both for a queue, nil where it says nothing.
-func (p Policy) inQueue(tenant, queue string, in func(TierQueue) bool, of func(Queue) []string, below []string) Clause {
+// inQueue returns the first rule of each tenant in a queue: the tier's and the queue's, then those of Every. in says what the path to it ends with where a
+// tier says something, and of does so for a queue; nil where it says nothing.
+func (p Policy) inQueue(tenant, queue string, in func(TierQueue) []string, of func(Queue) []string) Clause {
 	tier, at := p.tierRules(tenant)
 	for _, name := range []string{queue, Every} {
 		where := "queue " + name
 		if name == Every {
 			where = "every queue"
 		}
-		if entry, there := tier.Queues[name]; there && in(entry) {
-			return Clause{"default of tier " + p.TierOf(tenant) + " in " + where, slices.Concat(at, []string{"queues", name}, below)}
+		if path := in(tier.Queues[name]); path != nil {
+			return Clause{"default of tier " + p.TierOf(tenant) + " in " + where, slices.Concat(at, []string{"queues", name}, path)}
 		}
 		if path := of(p.Queues[name]); path != nil {
 			return Clause{"default of " + where, slices.Concat([]string{"queues", name}, path)}
@@ -271,146 +347,4 @@ func (p Policy) tierRules(tenant string) (Tier, []string) {
 		return tier, []string{"rollout", "rules", "tiers", name}
 	}
 	return p.Tiers[name], []string{"tiers", name}
-}
-
-// GlobalReserved is a part of the global limit that only some classes may take, of whatever queue. Jobs and checks of the others, those that name no class
-// among them, are charged to a second bucket as well, which they share: Percent less than the rate and the burst of the global one.
-type GlobalReserved struct {
-	// Classes are those who may take it.
-	Classes []admission.Priority `json:"classes"`
-	// Percent is how many percent of the limit it is, 1 to MaxReservedPercent.
-	Percent int `json:"percent"`
-	// Lend lets others have the rate of it, too, while the global bucket holds that part of its burst. It is of a token bucket alone.
-	Lend bool `json:"lend,omitempty"`
-}
-
-func (r *GlobalReserved) clone() *GlobalReserved {
-	if r == nil {
-		return nil
-	}
-	return &GlobalReserved{slices.Clone(r.Classes), r.Percent, r.Lend}
-}
-
-// validateGlobalReserved checks what is kept of the global limit.
-func (p Policy) validateGlobalReserved(bad *problems) {
-	r := p.GlobalReserved
-	if r == nil {
-		return
-	}
-	const at = "global_reserved"
-	if p.Global.Tokens == 0 {
-		bad.field(at, "(there)", "none without a global limit, which may be disabled")
-	}
-	p.validateClasses(bad, at+".classes", r.Classes)
-	if bad.integer(at+".percent", int64(r.Percent), 1, MaxReservedPercent); r.Percent < 1 || r.Percent > MaxReservedPercent {
-		return
-	}
-	if r.Lend && !p.Global.Window.IsZero() {
-		bad.field(at+".lend", "true", "false where the global limit is one of windows, of which nothing comes in meanwhile")
-	}
-	limit := p.Global.Keeping(r.Percent)
-	limit.Disabled = false
-	if others, kept := limit.Others(); kept && (others.Burst < 1 || others.Tokens < 1) {
-		bad.field(at+".percent", strconv.Itoa(r.Percent), "so many that a token of the global burst is left to others, at least")
-	}
-}
-
-// validateClasses checks classes of whatever queue.
-func (p Policy) validateClasses(bad *problems, at string, classes []admission.Priority) {
-	if n := len(classes); n < 1 || n > admission.MaxClasses {
-		bad.field(at, strconv.Itoa(n)+" classes", "1 to "+strconv.Itoa(admission.MaxClasses)+" classes")
-	}
-	known := map[string]bool{}
-	for _, class := range admission.DefaultClasses() {
-		known[string(class.Name)] = true
-	}
-	for _, queue := range p.Queues {
-		for _, class := range queue.Classes {
-			known[string(class.Name)] = true
-		}
-	}
-	for i, class := range classes {
-		switch {
-		case !known[string(class)]:
-			bad.field(at, strconv.Quote(string(class)), "a class of a queue: "+quoteNames(sortedKeys(known)))
-		case slices.Contains(classes[:i], class):
-			bad.field(at, strconv.Quote(string(class)), "each class once")
-		}
-	}
-}
-
-// DefaultSharePercent is a Bypass' SharePercent where it says none.
-const DefaultSharePercent = 10
-
-// Bypass has jobs of some classes, of whatever queue, go beside the limits of their tenant's queue and class: their global and tenant's buckets are charged
-// alone. What a tenant has of it is bounded, and jobs beyond that go the way of all, as do checks.
-type Bypass struct {
-	// Classes are those who may; where there is a GlobalReserved they are among its classes.
-	Classes []admission.Priority `json:"classes"`
-	// ReservePercent is how far below zero they may take the global bucket, in percent of its burst, 0 to 100: in any time t jobs and checks are admitted
-	// for burst + rate·t + this at the most. It is of a token bucket alone.
-	ReservePercent int `json:"reserve_percent,omitempty"`
-	// SharePercent is how many percent of its own limit, rate and burst, a tenant may have go that way, 1 to 100; zero means DefaultSharePercent. A tenant
-	// without a limit, or of whose burst that is less than a token, has nothing go that way.
-	SharePercent int `json:"share_percent,omitempty"`
-}
-
-func (b *Bypass) withDefaults() *Bypass {
-	if b == nil {
-		return nil
-	}
-	return &Bypass{slices.Clone(b.Classes), b.ReservePercent, cmp.Or(b.SharePercent, DefaultSharePercent)}
-}
-
-// Bypass returns which classes go beside the limits of queues and classes, and how far; nil where none does.
-func (c *Compiled) Bypass() *Bypass { return c.bypass.withDefaults() }
-
-// validateBypass checks who goes beside limits.
-func (p Policy) validateBypass(bad *problems) {
-	b := p.Bypass
-	if b == nil {
-		return
-	}
-	p.validateClasses(bad, "bypass.classes", b.Classes)
-	if r := p.GlobalReserved; r != nil {
-		for _, class := range b.Classes {
-			if !slices.Contains(r.Classes, class) {
-				bad.field("bypass.classes", strconv.Quote(string(class)), "classes of global_reserved, which is there: "+quoteNames(texts(r.Classes)))
-			}
-		}
-	}
-	bad.integer("bypass.reserve_percent", int64(b.ReservePercent), 0, 100)
-	switch {
-	case b.ReservePercent > 0 && p.Global.Tokens == 0:
-		bad.field("bypass.reserve_percent", strconv.Itoa(b.ReservePercent), "0 without a global limit, which may be disabled")
-	case b.ReservePercent > 0 && !p.Global.Window.IsZero():
-		bad.field("bypass.reserve_percent", strconv.Itoa(b.ReservePercent), "0 where the global limit is one of windows, of which nothing comes in to make up for it")
-	}
-	bad.integer("bypass.share_percent", int64(b.SharePercent), 1, 100)
-}
-
-// ClassWords writes names of classes in a row.
-func ClassWords(classes []admission.Priority) string { return strings.Join(texts(classes), ", ") }
-
-// GlobalReserved returns which part of the global limit is kept for which classes; nil where none is.
-func (c *Compiled) GlobalReserved() *GlobalReserved { return c.reserved.clone() }
-
-// from is a limit as it is for those from whom a part of it is kept.
-func (r *GlobalReserved) from(limit admission.Limit) admission.Limit {
-	limit = limit.Keeping(r.Percent)
-	if r.Lend {
-		limit = limit.Lending()
-	}
-	return limit
-}
-
-// globalFor is the global limit as it is for a class; "" is none.
-func (c *Compiled) globalFor(class admission.Priority) admission.Limit {
-	switch {
-	case c.bypass != nil && slices.Contains(c.bypass.Classes, class):
-		return c.global.Bypassing(c.bypass.ReservePercent, c.bypass.SharePercent)
-	case c.reserved == nil || slices.Contains(c.reserved.Classes, class):
-		return c.global
-	}
-	return c.reserved.from(c.global)
 }

@@ -23,8 +23,14 @@ func TestWhatIsNamedAsTheRuleIsInForce(t *testing.T) {
 		c := prepared(t, p)
 		tenant := rapid.SampledFrom(append([]string{"stranger"}, someTenants...)).Draw(t, "who")
 		queue := rapid.SampledFrom(append([]string{"other"}, someQueues...)).Draw(t, "queue")
-		class := rapid.SampledFrom(someClasses).Draw(t, "class")
+		class := rapid.SampledFrom(append(someTypes, someClasses...)).Draw(t, "class")
 		limits := c.LimitsFor(tenant, queue, class)
+		if jobType, ofType := class.JobType(); ofType {
+			own, of := limits[admission.LevelPriority], c.TypeLimit(tenant, queue, jobType)
+			if (of == nil) != own.Disabled || of != nil && *of != own {
+				t.Fatalf("jobs of type %s have %+v, and their scope %+v", jobType, of, own)
+			}
+		}
 		for level, limit := range limits {
 			rule := p.LimitClause(admission.Level(level), tenant, queue, class)
 			if rule.Path == nil {
@@ -49,6 +55,9 @@ func TestWhatIsNamedAsTheRuleIsInForce(t *testing.T) {
 		}
 	})
 }
+
+// someTypes stand in the place of classes: two that policies may name, and one that they do not.
+var someTypes = []admission.Priority{admission.OfType("report"), admission.OfType("a:b"), admission.OfType("other")}
 
 func at(t *rapid.T, p Policy, rule Clause) json.RawMessage {
 	text, err := p.At(rule.Path...)
@@ -193,13 +202,110 @@ func TestAWayEndsWhereItsNamesDo(t *testing.T) {
 	}
 }
 
+// TestALimitOfATypeIsTheFirstThatSaysSomethingOfIt: the tier's in the queue, the queue's, the tier's in every queue, every queue's; in each a type by its
+// name goes before every type, and one without a limit ends the search.
+func TestALimitOfATypeIsTheFirstThatSaysSomethingOfIt(t *testing.T) {
+	t.Parallel()
+	ofTypes := func(limits map[string]admission.Limit) Queue {
+		return Queue{EachTenant: EachTenant{TypeLimits: limits}}
+	}
+	p := Policy{
+		Tiers: map[string]Tier{StandardTier: {Limit: noLimit}, "gold": {Limit: noLimit, Queues: map[string]TierQueue{
+			"mail": {TypeLimits: map[string]admission.Limit{"report": admission.PerSecond(1)}},
+			Every:  {TypeLimits: map[string]admission.Limit{"sync": admission.PerSecond(2)}},
+		}}},
+		Tenants: map[string]Tenant{"acme": {Tier: "gold"}},
+		Queues: map[string]Queue{
+			"mail": ofTypes(map[string]admission.Limit{"report": admission.PerSecond(3), "free": noLimit, Every: admission.PerSecond(4)}),
+			Every:  ofTypes(map[string]admission.Limit{"free": admission.PerSecond(5), "sync": admission.PerSecond(6)}),
+		},
+	}
+	c := prepare(t, p)
+	for _, row := range []struct {
+		tenant, queue, jobType string
+		want                   admission.Tokens
+		of                     string
+	}{
+		{"acme", "mail", "report", 1, "default of tier gold in queue mail"},
+		{"acme", "mail", "sync", 4, "default of queue mail"},
+		{"acme", "hook", "sync", 2, "default of tier gold in every queue"},
+		{"bolt", "mail", "report", 3, "default of queue mail"},
+		{"bolt", "mail", "free", 0, "default of queue mail"},
+		{"bolt", "hook", "free", 5, "default of every queue"},
+		{"bolt", "hook", "sync", 6, "default of every queue"},
+		{"bolt", "hook", "report", 0, ""},
+	} {
+		got := c.TypeLimit(row.tenant, row.queue, row.jobType)
+		if (got != nil) != (row.want > 0) || got != nil && *got != admission.PerSecond(row.want) {
+			t.Errorf("jobs of type %s of %s in %s have %+v, want %d a second", row.jobType, row.tenant, row.queue, got, row.want)
+		}
+		if rule := p.LimitClause(admission.LevelPriority, row.tenant, row.queue, admission.OfType(row.jobType)); rule.Of != row.of {
+			t.Errorf("of type %s of %s in %s %q decides, want %q", row.jobType, row.tenant, row.queue, rule.Of, row.of)
+		}
+	}
+}
+
+// It is not parallel: other tests would allocate while it counts.
+func TestPoliciesWithoutLimitsOfTypesCostNothing(t *testing.T) {
+	c := prepare(t, Policy{Queues: map[string]Queue{"mail": {EachTenant: EachTenant{Limit: admission.PerSecond(50)}}}})
+	if n := testing.AllocsPerRun(10, func() {
+		if c.TypeLimit("acme", "mail", "report") != nil {
+			t.Error("a type has a limit that nobody said")
+		}
+	}); n != 0 {
+		t.Errorf("looking for one allocates %g times", n)
+	}
+}
+
+func TestTypesThatMayHaveLimitsAreBounded(t *testing.T) {
+	t.Parallel()
+	limits := map[string]admission.Limit{}
+	for i := range MaxTypeLimits {
+		limits[fmt.Sprint("t", i)] = admission.PerSecond(1)
+	}
+	p := Policy{Queues: map[string]Queue{"mail": {EachTenant: EachTenant{TypeLimits: limits}}}}
+	if err := p.Validate(); err != nil {
+		t.Errorf("%d types: %v", len(limits), err)
+	}
+	limits[Every] = admission.PerSecond(1)
+	if err := p.Validate(); err == nil || err.Error() != "invalid queues.mail.each_tenant.type_limits 1001 types: allowed is up to 1000" {
+		t.Errorf("%d types: %v", len(limits), err)
+	}
+}
+
+func TestARecordHasNoLimitsOfTypes(t *testing.T) {
+	t.Parallel()
+	_, err := UnmarshalRecord([]byte(`{"queues": {"mail": {"type_limits": {"report": {"tokens": 1, "per": "1s"}}}}}`))
+	if err == nil || !strings.Contains(err.Error(), "queues.mail.type_limits 1 types: allowed is none") {
+		t.Errorf("a record takes limits of types: %v", err)
+	}
+	c := prepare(t, Policy{TenantRecords: true})
+	record, err := OwnLimits{}.WithLimit("acme:mail:type=report", &admission.Limit{Tokens: 1, Per: time.Second, Burst: 1})
+	if err == nil {
+		err = c.CheckRecord(record)
+	}
+	if err == nil || !strings.Contains(err.Error(), `queues.mail.priority_limits "type=report"`) {
+		t.Errorf("a record takes the limit of a scope of a type: %v", err)
+	}
+	if path, err := LimitPath("acme:mail:type=report"); err == nil {
+		t.Errorf("the limit of a type is put at %v", path)
+	}
+}
+
 func TestFaultsOfWhatEachTenantHas(t *testing.T) {
 	t.Parallel()
 	const standard = `"standard": {"limit": {"tokens": 1, "per": "1s", "burst": 1}}`
 	for _, c := range []struct{ text, want string }{
 		{`{"queues": {"mail": {"each_tenant": {"limit": {"tokens": 5, "per": "1s", "burst": -1}}}}}`, `queues.mail.each_tenant.limit.burst -1`},
 		{`{"queues": {"mail": {"each_tenant": {"limit": {}}}}}`, `queues.mail.each_tenant.limit.tokens 0`},
-		{`{"queues": {"mail": {"each_tenant": {"limits": {}}}}}`, `queues.mail.each_tenant.limits (unknown): allowed is one of limit, priority_limits`},
+		{`{"queues": {"mail": {"each_tenant": {"limits": {}}}}}`, `queues.mail.each_tenant.limits (unknown): allowed is one of limit, priority_limits, type_limits`},
+		{`{"queues": {"mail": {"each_tenant": {"type_limits": {"": {"tokens": 1, "per": "1s", "burst": 1}}}}}}`, `queues.mail.each_tenant.type_limits "": allowed is 1-128 bytes of [A-Za-z0-9._:@/-]`},
+		{`{"queues": {"mail": {"each_tenant": {"type_limits": {"a b": {"tokens": 1, "per": "1s", "burst": 1}}}}}}`, `queues.mail.each_tenant.type_limits "a b"`},
+		{`{"queues": {"mail": {"each_tenant": {"type_limits": {"report": {"tokens": 0, "per": "1s", "burst": 1}}}}}}`, `queues.mail.each_tenant.type_limits.report.tokens 0: allowed is 1 to 1000000000 tokens`},
+		{`{"queues": {"*": {"each_tenant": {"type_limits": {"*": {"algorithm": "sliding_log", "tokens": 5000, "window": "1m"}}}}}}`, `queues.*.each_tenant.type_limits.*.tokens 5000`},
+		{`{"tiers": {` + standard + `, "gold": {"limit": {"enabled": false}, "queues": {"mail": {"type_limits": {"report": {"tokens": 1, "per": "1s", "burst": -2}}}}}}}`, `tiers.gold.queues.mail.type_limits.report.burst -2`},
+		{`{"observe": ["acme:mail:type=report"]}`, `observe "acme:mail:type=report": allowed is scopes of all, of tenants, queues and classes`},
+		{`{"priority_limits": {"acme:mail:type=report": {"tokens": 1, "per": "1s", "burst": 1}}}`, `priority_limits "acme:mail:type=report": allowed is for a class of queue mail`},
 		{`{"queues": {"mail": {"each_tenant": {"priority_limits": {"hihg": {"tokens": 1, "per": "1s", "burst": 1}}}}}}`, `queues.mail.each_tenant.priority_limits "hihg": allowed is a class of queue mail: "high", "medium", "low"`},
 		{`{"queues": {"*": {"each_tenant": {"priority_limits": {"high": {"tokens": 1, "per": "1h", "burst": 0}}}}}}`, `queues.*.each_tenant.priority_limits.high.burst 0`},
 		{`{"tiers": {` + standard + `, "gold": {"limit": {"enabled": false}, "queues": {"*": {"priority_limits": {"urgent": {"tokens": 1, "per": "1s", "burst": 1}}}}}}}`, `tiers.gold.queues.*.priority_limits "urgent": allowed is a class of any queue: "high", "low", "medium"`},
@@ -227,6 +333,7 @@ func TestTheLongestFillIsAlsoThatOfEachTenant(t *testing.T) {
 	slow := admission.Limit{Tokens: 1, Per: time.Hour, Burst: 10}
 	for name, p := range map[string]Policy{
 		"a queue's":  {Queues: map[string]Queue{"mail": {EachTenant: EachTenant{Limit: slow}}}},
+		"a type's":   {Queues: map[string]Queue{"mail": {EachTenant: EachTenant{TypeLimits: map[string]admission.Limit{Every: slow}}}}},
 		"a class's":  {Queues: map[string]Queue{Every: {EachTenant: EachTenant{PriorityLimits: map[admission.Priority]admission.Limit{admission.Low: slow}}}}},
 		"a tier's":   {Tiers: map[string]Tier{StandardTier: {Limit: noLimit, Queues: map[string]TierQueue{Every: {Limit: slow}}}}},
 		"a shadow's": {Rollout: &Rollout{ID: "a", Rules: Rules{Tiers: map[string]Tier{"gold": {Limit: noLimit, Queues: map[string]TierQueue{"mail": {Limit: slow}}}}}}},

@@ -1,9 +1,14 @@
 package policy
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
 
 	"github.com/headgate/headgate/admission"
 )
@@ -29,8 +34,13 @@ func (p Policy) At(path ...string) (json.RawMessage, error) {
 }
 
 // OwnLimit returns the JSON of the limit that the policy has for a scope itself, nil where it has none: what At returns at LimitPath,
-// without writing the whole. A bad scope is a *headgate.FieldError.
+// without writing the whole. That of a type has none. A bad scope is a *headgate.FieldError.
 func (p Policy) OwnLimit(scope admission.Scope) (json.RawMessage, error) {
+	if _, _, class, err := scope.Parts(); err == nil && class != "" {
+		if _, ofType := class.JobType(); ofType {
+			return nil, nil
+		}
+	}
 	if _, err := LimitPath(scope); err != nil {
 		return nil, err
 	}
@@ -178,4 +188,184 @@ func membersOf(text json.RawMessage) (map[string]json.RawMessage, error) {
 		return nil, fmt.Errorf("read policy: %w", err)
 	}
 	return members, nil
+}
+
+// Change is one place in which two policies differ.
+type Change struct {
+	// Path is a JSON pointer (RFC 6901) into the JSON of a policy, as in /tenants/acme/limit/tokens.
+	Path string `json:"path"`
+	// Before and After are the JSON there; nil is none, so that a nil Before is an addition and a nil After a removal.
+	Before json.RawMessage `json:"before,omitempty"`
+	After  json.RawMessage `json:"after,omitempty"`
+}
+
+// Kind names the change: added, removed or changed.
+func (c Change) Kind() string {
+	switch {
+	case c.Before == nil:
+		return "added"
+	case c.After == nil:
+		return "removed"
+	}
+	return "changed"
+}
+
+// Diff returns every value that differs between two policies, by path; their versions are not compared. An array is one
+// value. It reports a policy that is not valid.
+func Diff(before, after Policy) ([]Change, error) {
+	old, err := tree(before)
+	if err != nil {
+		return nil, err
+	}
+	fresh, err := tree(after)
+	if err != nil {
+		return nil, err
+	}
+	var found []Change
+	err = diff("", old, fresh, &found)
+	slices.SortFunc(found, func(a, b Change) int { return cmp.Compare(a.Path, b.Path) })
+	return found, err
+}
+
+// DiffRecords is Diff of the record of a tenant.
+func DiffRecords(before, after OwnLimits) (found []Change, err error) {
+	var all [2]map[string]any
+	for i, r := range [...]OwnLimits{before, after} {
+		text, err := MarshalRecord(r)
+		if err != nil {
+			return nil, err
+		}
+		if text != nil {
+			if all[i], err = treeOf(text); err != nil {
+				return nil, err
+			}
+		}
+	}
+	err = diff("", all[0], all[1], &found)
+	slices.SortFunc(found, func(a, b Change) int { return cmp.Compare(a.Path, b.Path) })
+	return found, err
+}
+
+// tree returns the JSON of a policy without its version.
+func tree(p Policy) (map[string]any, error) {
+	p.Version = 0
+	text, err := Marshal(p)
+	if err != nil {
+		return nil, err
+	}
+	return treeOf(text)
+}
+
+func treeOf(text []byte) (map[string]any, error) {
+	var all map[string]any
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	if err := decoder.Decode(&all); err != nil {
+		return nil, fmt.Errorf("read policy: %w", err)
+	}
+	return all, nil
+}
+
+// escapeName writes a name as a part of a JSON pointer.
+var escapeName = strings.NewReplacer("~", "~0", "/", "~1")
+
+// unescapeName reads it.
+var unescapeName = strings.NewReplacer("~1", "/", "~0", "~")
+
+// diff adds what differs below a path. A value that is nil is not there.
+func diff(path string, before, after any, found *[]Change) error {
+	old, wasObject := before.(map[string]any)
+	fresh, isObject := after.(map[string]any)
+	if (wasObject || before == nil) && (isObject || after == nil) && len(old)+len(fresh) > 0 {
+		names := maps.Clone(old)
+		if names == nil {
+			names = map[string]any{}
+		}
+		maps.Copy(names, fresh)
+		for name := range names {
+			if err := diff(path+"/"+escapeName.Replace(name), old[name], fresh[name], found); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if reflect.DeepEqual(before, after) {
+		return nil
+	}
+	change := Change{Path: path}
+	for _, side := range []struct {
+		value any
+		to    *json.RawMessage
+	}{{before, &change.Before}, {after, &change.After}} {
+		if side.value == nil {
+			continue
+		}
+		text, err := json.Marshal(side.value)
+		if err != nil {
+			return fmt.Errorf("write change of %s: %w", path, err)
+		}
+		*side.to = text
+	}
+	*found = append(*found, change)
+	return nil
+}
+
+// Unsaid returns those changes of which a text in JSON says nothing: it has neither a value at the place nor the object that
+// would hold it. They come about because the text leaves something out.
+func Unsaid(changes []Change, text []byte) []Change {
+	var said any
+	if err := json.Unmarshal(text, &said); err != nil {
+		return changes
+	}
+	var unsaid []Change
+	for _, c := range changes {
+		names := strings.Split(c.Path, "/")[1:]
+		if c.Before != nil && !says(said, names[:len(names)-1]) || c.After == nil && !says(said, names) {
+			unsaid = append(unsaid, c)
+		}
+	}
+	return unsaid
+}
+
+// says reports whether a value has something at a place.
+func says(value any, names []string) bool {
+	for _, name := range names {
+		members, ok := value.(map[string]any)
+		if !ok {
+			return false
+		}
+		if value, ok = members[unescapeName.Replace(name)]; !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// Bounds of what the audit keeps of the changes of an edit.
+const (
+	summaryChanges = 20
+	summaryBytes   = 8 << 10
+)
+
+// Summary is what the audit tells of the changes of an edit: how many there were, and the first of them.
+type Summary struct {
+	Total   int      `json:"total"`
+	Changes []Change `json:"changes"`
+}
+
+// Summarize returns what the audit is to keep of changes, a Summary as JSON of some 8 KiB at most.
+func Summarize(changes []Change) ([]byte, error) {
+	s := Summary{Total: len(changes), Changes: []Change{}}
+	size := 0
+	for _, c := range changes[:min(len(changes), summaryChanges)] {
+		if size += len(c.Path) + len(c.Before) + len(c.After); size > summaryBytes {
+			break
+		}
+		s.Changes = append(s.Changes, c)
+	}
+	text, err := json.Marshal(s)
+	if err != nil {
+		return nil, fmt.Errorf("write changes: %w", err)
+	}
+	return text, nil
 }

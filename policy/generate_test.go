@@ -208,6 +208,11 @@ func drawIn(t *rapid.T) (e EachTenant) {
 			e.PriorityLimits[class] = drawLimit(t)
 		}
 	}
+	for _, jobType := range []string{Every, "report", "a:b"} {
+		if rapid.IntRange(0, 3).Draw(t, "limit of type") == 0 {
+			e.TypeLimits = overlay(e.TypeLimits, map[string]admission.Limit{jobType: drawLimit(t)})
+		}
+	}
 	return e
 }
 
@@ -247,7 +252,7 @@ func drawTierQueues(t *rapid.T, bounds *rapid.Generator[Overflow]) map[string]Ti
 	for _, queue := range append([]string{Every}, someQueues...) {
 		if rapid.IntRange(0, 2).Draw(t, "tier in queue") == 0 {
 			e := drawIn(t)
-			in[queue] = TierQueue{Limit: e.Limit, PriorityLimits: e.PriorityLimits, Overflow: bounds.Draw(t, "bound of tier").withDefaults()}
+			in[queue] = TierQueue{e.Limit, e.PriorityLimits, e.TypeLimits, bounds.Draw(t, "bound of tier").withDefaults()}
 		}
 	}
 	return orNil(in)
@@ -259,7 +264,7 @@ func drawRollout(t *rapid.T, p *Policy) *Rollout {
 	in := drawTierQueues(t, rapid.Just(Overflow{}))
 	for queue, one := range standard.Queues {
 		if one.Overflow != (Overflow{}) {
-			in = overlay(in, map[string]TierQueue{queue: {Limit: in[queue].Limit, PriorityLimits: in[queue].PriorityLimits, Overflow: one.Overflow}})
+			in = overlay(in, map[string]TierQueue{queue: {in[queue].Limit, in[queue].PriorityLimits, in[queue].TypeLimits, one.Overflow}})
 		}
 	}
 	standard.Queues = in

@@ -59,6 +59,7 @@ type (
 	eachTenantJSON struct {
 		Limit          *limitJSON                       `json:"limit,omitempty"`
 		PriorityLimits map[admission.Priority]limitJSON `json:"priority_limits,omitempty"`
+		TypeLimits     map[string]limitJSON             `json:"type_limits,omitempty"`
 	}
 	tierQueueJSON struct {
 		eachTenantJSON

@@ -244,9 +244,15 @@ func LimitPath(scope admission.Scope) ([]string, error) {
 	if scope.OfDimension() {
 		return dimensionPath(scope)
 	}
-	tenant, _, _, err := scope.Parts()
+	tenant, _, class, err := scope.Parts()
 	if err != nil {
 		return nil, err
+	}
+	if _, ofType := class.JobType(); ofType {
+		return nil, &admission.FieldError{
+			Field: "scope", Value: strconv.Quote(string(scope)),
+			Allowed: "one of all, of a tenant, a queue or a class: the limit of a type is put in type_limits of each_tenant of its queue, or of a tier's queue",
+		}
 	}
 	switch scope.Level() {
 	case admission.LevelGlobal:
@@ -276,6 +282,9 @@ func (p Policy) LongestFill() time.Duration {
 	in := func(e EachTenant) {
 		see(e.Limit)
 		for _, l := range e.PriorityLimits {
+			see(l)
+		}
+		for _, l := range e.TypeLimits {
 			see(l)
 		}
 	}

@@ -311,8 +311,7 @@ func (q Queue) withDefaults() Queue {
 	q.ExpiredPolicy = cmp.Or(q.ExpiredPolicy, DeadLetter)
 	q.PoisonLimit = cmp.Or(q.PoisonLimit, DefaultPoisonLimit)
 	q.MaxDead = cmp.Or(q.MaxDead, DefaultMaxDead)
-	q.EachTenant.Limit, q.EachTenant.PriorityLimits = withBurst(q.EachTenant.Limit), withBursts(q.EachTenant.PriorityLimits)
-	q.Overflow, q.Pressure, q.Reserved = q.Overflow.withDefaults(), q.Pressure.withDefaults(), q.Reserved.clone()
+	q.EachTenant, q.Overflow, q.Pressure, q.Reserved = q.EachTenant.withDefaults(), q.Overflow.withDefaults(), q.Pressure.withDefaults(), q.Reserved.clone()
 	return q
 }
 

@@ -45,6 +45,22 @@ func TestProtectedTiersAreCutLast(t *testing.T) {
 	})
 }
 
+// TestALimitOfATypeIsCutAsTheOthersOfItsQueue: whoever asks for it.
+func TestALimitOfATypeIsCutAsTheOthersOfItsQueue(t *testing.T) {
+	t.Parallel()
+	p := limitsPolicy(Adaptive{Of: "queue mail", Min: 20, Protect: map[string]Protection{"premium": {Min: 60}}})
+	mail := p.Queues["mail"]
+	mail.EachTenant.TypeLimits = map[string]admission.Limit{Every: admission.PerSecond(3)}
+	p.Queues["mail"], p.Tenants = mail, map[string]Tenant{"acme": {Tier: "premium"}}
+	c := prepare(t, p)
+	for tenant, want := range map[string][2]int{"acme": {20, 60}, "bolt": {100, 20}} {
+		of, scope := c.TypeLimit(tenant, "mail", "report"), c.LimitsFor(tenant, "mail", admission.OfType("report"))[admission.LevelPriority]
+		if from, least := of.Floor(); from != want[0] || least != want[1] || scope != *of {
+			t.Errorf("%s has %+v, and its scope %+v", tenant, of, scope)
+		}
+	}
+}
+
 // TestProtectIsOfAQueueAlone, and of tiers that are there.
 func TestProtectIsOfAQueueAlone(t *testing.T) {
 	t.Parallel()

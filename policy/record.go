@@ -130,8 +130,7 @@ func MarshalRecord(r OwnLimits) ([]byte, error) {
 		return nil, nil
 	}
 	wire := recordJSON{Queues: convert(r.Queues, func(_ string, in EachTenant) eachTenantJSON {
-		in.Limit, in.PriorityLimits = withBurst(in.Limit), withBursts(in.PriorityLimits)
-		return in.wire()
+		return in.withDefaults().wire()
 	})}
 	if own := ownBurst(r.Limit); own != nil {
 		wire.Limit = newLimitJSON(*own)
@@ -168,9 +167,7 @@ func UnmarshalRecord(text []byte) (OwnLimits, error) {
 	}
 	var bad problems
 	r := OwnLimits{Limit: ownBurst(bad.limit("limit", wire.Limit)), Queues: convert(wire.Queues, func(queue string, in eachTenantJSON) EachTenant {
-		e := in.eachTenant("queues."+queue+".", &bad)
-		e.Limit, e.PriorityLimits = withBurst(e.Limit), withBursts(e.PriorityLimits)
-		return e
+		return in.eachTenant("queues."+queue+".", &bad).withDefaults()
 	})}
 	if err := errors.Join(bad...); err != nil {
 		return OwnLimits{}, err
@@ -195,6 +192,9 @@ func (r OwnLimits) validate() error {
 		}
 		for _, class := range sortedKeys(in.PriorityLimits) {
 			bad.add(in.PriorityLimits[class].Validate(at + "priority_limits." + string(class)))
+		}
+		if n := len(in.TypeLimits); n > 0 {
+			bad.field(at+"type_limits", strconv.Itoa(n)+" types", "none: limits of types of jobs stand in the policy, in each_tenant of a queue or in the queues of a tier")
 		}
 	}
 	return errors.Join(bad...)

@@ -262,7 +262,7 @@ func (w rulesJSON) rules(at string, bad *problems) Rules {
 			}
 			read.Queues = convert(tier.Queues, func(queue string, in tierQueueJSON) TierQueue {
 				each := in.eachTenant(at+"tiers."+name+".queues."+queue+".", bad)
-				return TierQueue{Limit: each.Limit, PriorityLimits: each.PriorityLimits, Overflow: in.Overflow}
+				return TierQueue{each.Limit, each.PriorityLimits, each.TypeLimits, in.Overflow}
 			})
 			return read
 		}),

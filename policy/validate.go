@@ -130,8 +130,12 @@ func (p Policy) validateObserve(bad *problems) {
 		bad.field("observe", strconv.Itoa(n)+" scopes", "up to "+strconv.Itoa(MaxObserved))
 	}
 	for _, scope := range p.Observe {
-		if _, _, _, err := scope.Parts(); err != nil {
+		_, _, class, err := scope.Parts()
+		if err != nil {
 			bad.add(fmt.Errorf("observe: %w", err))
+		}
+		if _, ofType := class.JobType(); ofType {
+			bad.field("observe", strconv.Quote(string(scope)), "scopes of all, of tenants, queues and classes: decisions are not counted by type")
 		}
 	}
 }

@@ -187,7 +187,8 @@ func (l *limits) guess(entries []entry) {
 		}
 		own, _ := l.snapshot.Load().WayFor(e.job.Tenant, e.job.Queue, e.job.Priority)
 		e.learned = true
-		e.job.Cost = l.costs.Guess(e.job.Tenant, e.job.Queue, e.job.Type, own.LeastBurst(len(l.store.Partitions())))
+		ofType := l.snapshot.Load().TypeLimit(e.job.Tenant, e.job.Queue, e.job.Type)
+		e.job.Cost = l.costs.Guess(e.job.Tenant, e.job.Queue, e.job.Type, leastBurst(&own, ofType, len(l.store.Partitions())))
 	}
 }
 
@@ -200,12 +201,21 @@ func (l *limits) clamp(entries []*entry, candidates []store.Candidate) {
 		}
 		c := &candidates[i]
 		e.cut = 0 // By an attempt before, the limits may have been others.
-		if least := (*policy.Limits)(c.Limits).LeastBurst(len(l.store.Partitions())); least > 0 && least < e.job.Cost {
+		if least := leastBurst((*policy.Limits)(c.Limits), c.TypeLimit, len(l.store.Partitions())); least > 0 && least < e.job.Cost {
 			job := e.job
 			job.Cost, e.cut = least, least
 			c.Job = &job
 		}
 	}
+}
+
+// leastBurst is LeastBurst of limits and, where there is one, that of a job's type.
+func leastBurst(limits *policy.Limits, ofType *admission.Limit, partitions int) admission.Tokens {
+	least := limits.LeastBurst(partitions)
+	if ofType == nil || least > 0 && least < ofType.Burst {
+		return least
+	}
+	return ofType.Burst
 }
 
 // cost returns what the entry's job asks for.
@@ -234,7 +244,7 @@ func (f *flight) candidates(snapshot *policy.Compiled) ([]*entry, []store.Candid
 			e.err = nil
 			entries = append(entries, e)
 			from, over, tier := snapshot.PressureFor(e.job.Tenant, e.job.Queue, e.job.Priority)
-			candidates = append(candidates, store.Candidate{Job: &e.job, Class: class, Limits: own, ShedFrom: from, ShedOverFrom: over, Tier: tier, Usage: snapshot.UsageTenants(), Doomed: snapshot.DoomedPercent(e.job.Queue), Record: record})
+			candidates = append(candidates, store.Candidate{Job: &e.job, Class: class, Limits: own, TypeLimit: snapshot.TypeLimit(e.job.Tenant, e.job.Queue, e.job.Type), ShedFrom: from, ShedOverFrom: over, Tier: tier, Usage: snapshot.UsageTenants(), Doomed: snapshot.DoomedPercent(e.job.Queue), Record: record})
 		}
 	}
 	return entries, candidates

@@ -188,6 +188,7 @@ func redriveCandidates(snapshot *policy.Compiled, options RedriveOptions, letter
 		candidate.Record = record
 		if candidate.Free = options.WithoutLimits; !candidate.Free {
 			candidate.ShedFrom, candidate.ShedOverFrom, candidate.Tier = snapshot.PressureFor(job.Tenant, job.Queue, job.Priority)
+			candidate.TypeLimit = snapshot.TypeLimit(job.Tenant, job.Queue, job.Type)
 			candidate.Usage = snapshot.UsageTenants()
 			candidate.Doomed = snapshot.DoomedPercent(job.Queue)
 		}

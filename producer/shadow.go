@@ -23,6 +23,7 @@ func (p *Producer) shadow(ctx context.Context, snapshot *policy.Compiled, entrie
 		if limits, ok := snapshot.ShadowFor(e.job.Tenant, e.job.Queue, e.job.Priority); ok {
 			questions = append(questions, store.Question{
 				Tenant: e.job.Tenant, Queue: e.job.Queue, Class: e.job.Priority, Cost: e.cost(), Limits: limits,
+				TypeLimit: store.TypeLimitOf(e.job.Type, snapshot.ShadowTypeLimit(e.job.Tenant, e.job.Queue, e.job.Type)),
 			})
 		}
 	}

@@ -28,6 +28,8 @@ type Candidate struct {
 	Class int
 	// Limits apply to the job, by level. The global one must be the same for all of a call.
 	Limits *[admission.Levels]admission.Limit
+	// TypeLimit is that of jobs of its type, which it has beside Limits; nil for none.
+	TypeLimit *admission.Limit
 	// ShedFrom is the level of its queue from which on the job is refused for it, above all levels for never; zero says that the queue is
 	// not measured. Tier is that of its tenant, for the refusal.
 	ShedFrom admission.PressureLevel
@@ -184,9 +186,25 @@ type Spent struct {
 	Class   admission.Priority
 	Limits  *[admission.Levels]admission.Limit
 	Version int64
+	// TypeLimit is that of jobs of its type, nil for none.
+	TypeLimit *TypeLimit
 	// Usage and Record are those of the job's Candidate, by the policy of Version.
 	Usage  int
 	Record int64
+}
+
+// TypeLimit is a type of jobs, and the limit that its jobs have beside those of their levels.
+type TypeLimit struct {
+	Type  string
+	Limit *admission.Limit
+}
+
+// TypeLimitOf returns nil where there is no limit.
+func TypeLimitOf(jobType string, limit *admission.Limit) *TypeLimit {
+	if limit == nil {
+		return nil
+	}
+	return &TypeLimit{jobType, limit}
 }
 
 // Ends reports whether a job that came to this has left for good.

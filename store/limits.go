@@ -20,11 +20,13 @@ type Question struct {
 	Cost admission.Tokens
 	// Limits apply by level, Disabled below the scope. The global one must be the same for all of a call, but for what is kept of it.
 	Limits [admission.Levels]admission.Limit
-	// Measured says that the Verdict of a Check is to tell how much the queue is pressed, which the policy has measured.
-	Measured bool
+	// TypeLimit is what a Check, a Take and its Refund, and a Shadow ask beside Limits for the type of a job; nil for none. Of its bucket no Left is told.
+	TypeLimit *TypeLimit
 	// Usage says of a Take or a Reserve of a tenant and a queue that it is counted among the usage of the day, which is kept of so many tenants;
 	// zero for none.
 	Usage int
+	// Measured says that the Verdict of a Check is to tell how much the queue is pressed, which the policy has measured.
+	Measured bool
 	// Estimated says of a Reserve that Cost is a guess of the moment: an id that has taken another one of the same scope is answered all the same.
 	Estimated bool
 	// MaxKeys is policy.DimensionRules.MaxKeys of a question of a dimension (OfDimension) whose key may find no room for a bucket; zero for one that

@@ -126,6 +126,28 @@ func TestACostIsTruedUpAtEveryLevel(t *testing.T) {
 	}
 }
 
+// TestACostIsTruedUpAtItsTypeToo: the handler says less, and the bucket of its type gets the rest back.
+func TestACostIsTruedUpAtItsTypeToo(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	p := policy.Unlimited()
+	p.Queues = map[string]policy.Queue{"mail": {EachTenant: policy.EachTenant{TypeLimits: map[string]admission.Limit{"send": {Tokens: 1, Per: 24 * time.Hour, Burst: 50}}}}}
+	_, err := rollout.Put(t.Context(), r.store, p, rollout.Edit{Author: "ada", Reason: "test", Expected: rollout.AnyVersion})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.producer, err = producer.New(r.store, producer.Config{}); err != nil {
+		t.Fatal(err)
+	}
+	r.runWithTimers(r.store, worker.Config{}, on("send", func(ctx context.Context, _ worker.Job[[]byte]) error { return worker.SetCost(ctx, 12) }))
+	r.enqueue(costly("a", 40))
+	r.idle()
+	verdict, err := r.producer.Enqueue(t.Context(), costly("b", 38))
+	if err != nil || verdict.TokensLeft != 0 || verdict.Burst != 50 {
+		t.Errorf("after a job of 40 that cost 12 of 50 one of 38: %+v, %v", verdict, err)
+	}
+}
+
 // TestADebtIsAtMostABurstAndPaidBeforeAnythingPasses, and the refusal says to the microsecond when it is.
 func TestADebtIsAtMostABurstAndPaidBeforeAnythingPasses(t *testing.T) {
 	t.Parallel()

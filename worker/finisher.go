@@ -40,8 +40,9 @@ type finisher struct {
 // ending is one job's end on its way.
 type ending struct {
 	finish store.Finish
-	// class is the index of the job's class.
-	class int
+	// class is the index of the job's class, jobType its type.
+	class   int
+	jobType string
 	// last says that a retry burns the last attempt.
 	last bool
 	// ended may be read once done is closed. It is store.EndedLost too where the finisher had to stop first.
@@ -58,7 +59,7 @@ func newFinisher(store store.Partition, pool string, logger zerolog.Logger, watc
 
 // submit takes the end of a lease. The caller waits for done, which is closed whatever happens.
 func (f *finisher) submit(lease *store.Lease, a answer) *ending {
-	e := &ending{finish: finishOf(*lease, a), class: lease.Class, last: lease.Attempts+1 >= lease.Job.MaxAttempts, ended: store.EndedLost, done: make(chan struct{})}
+	e := &ending{finish: finishOf(*lease, a), class: lease.Class, jobType: lease.Job.Type, last: lease.Attempts+1 >= lease.Job.MaxAttempts, ended: store.EndedLost, done: make(chan struct{})}
 	f.mu.Lock()
 	stopped := f.mu.stopped
 	if !stopped {
@@ -171,7 +172,7 @@ func (f *finisher) fill(finishes []store.Finish, batch []*ending) {
 	for i, e := range batch {
 		finishes[i] = e.finish
 		if e.finish.Spent != nil {
-			finishes[i].Spent = f.classes.Spent(&e.finish, e.class)
+			finishes[i].Spent = f.classes.Spent(&e.finish, e.class, e.jobType)
 		}
 	}
 }

@@ -12,12 +12,14 @@ func TestExplainCommand(t *testing.T) {
 	p := newPlant(t)
 	p.enqueue("a:1")
 	p.run(cli.ExitOK, "breaker open smtp --for 1h --reason maintenance")
+	p.run(cli.ExitOK, "queue set mail --each-tenant 2 --type report")
 	for line, want := range map[string]string{
-		"explain job acme a:1":    "! workers: no worker that is registered serves queue mail\n    change: a worker: headgate worker --queue mail\n",
-		"explain tenant acme":     "- tier: its tier is standard\n    rule:   built in",
-		"explain scope acme:mail": "default of tier standard, /tiers/standard/limit = {",
-		"explain queue mail":      "queue mail: 1 of its jobs wait, 0 run, 0 workers serve it",
-		"explain downstream smtp": "forced: maintenance (",
+		"explain job acme a:1":                "! workers: no worker that is registered serves queue mail\n    change: a worker: headgate worker --queue mail\n",
+		"explain tenant acme":                 "- tier: its tier is standard\n    rule:   built in",
+		"explain scope acme:mail":             "default of tier standard, /tiers/standard/limit = {",
+		"explain scope acme:mail:type=report": "acme:mail:type=report has 2 of 2 tokens left and gets 2 tokens a second\n    rule:   default of queue mail, /queues/mail/each_tenant/type_limits/report = {",
+		"explain queue mail":                  "queue mail: 1 of its jobs wait, 0 run, 0 workers serve it",
+		"explain downstream smtp":             "forced: maintenance (",
 	} {
 		if out := p.run(cli.ExitOK, line); !strings.Contains(out.stdout, want) {
 			t.Errorf("headgate %s: no %q in\n%s", line, want, out.stdout)

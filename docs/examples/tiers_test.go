@@ -14,6 +14,7 @@ func eachTenant(ctx context.Context, hg *headgate.Client) error {
 	//snippet:begin each
 	return hg.Policy().Change(ctx, headgate.Edit{Author: "ada", Reason: "limits by kind"}, func(p *headgate.Policy) {
 		p.Queue("llm").EachTenant.Limit = headgate.PerMinute(20).WithBurst(5)
+		p.Queue("mail").EachTenant.TypeLimits = map[string]headgate.Limit{"welcome": headgate.PerMinute(10).WithBurst(5)} // by type of job
 		p.Tier("gold").Limit = headgate.PerSecond(500).WithBurst(1000)
 		p.TierQueue("gold", "llm").Limit = headgate.PerMinute(120).WithBurst(30)
 		p.TierQueue("gold", "llm").Overflow = policy.Overflow{Policy: policy.Reject, MaxJobs: 5000}
@@ -32,7 +33,7 @@ func TestEachTenantHasALimitInAQueue(t *testing.T) {
 		tenant, queue string
 		burst         headgate.Tokens
 		scope         headgate.Scope
-	}{{"acme", "llm", 30, "acme:llm"}, {"bolt", "llm", 5, "bolt:llm"}, {"bolt", "mail", 50, "bolt"}} {
+	}{{"acme", "llm", 30, "acme:llm"}, {"bolt", "llm", 5, "bolt:llm"}, {"bolt", "mail", 5, "bolt:mail:type=welcome"}, {"bolt", "hook", 50, "bolt"}} {
 		_, err := hg.Enqueue(ctx, headgate.Job{Tenant: row.tenant, Queue: row.queue, Args: Welcome{}, Cost: row.burst + 1})
 		no, refused := errors.AsType[*headgate.Refusal](err)
 		if !refused || no.Scope != row.scope || no.Burst != row.burst {

@@ -251,7 +251,7 @@ func (r *rules) question(scope admission.Scope) (store.Question, error) {
 	if err != nil {
 		return store.Question{}, err
 	}
-	if class != "" {
+	if _, ofType := class.JobType(); class != "" && !ofType {
 		named, ok := r.compiled.ClassNamed(queue, class)
 		if !ok {
 			return store.Question{}, &admission.FieldError{Field: "scope", Value: strconv.Quote(string(scope)), Allowed: "one whose priority is a class of queue " + queue}
@@ -274,6 +274,9 @@ func (r *rules) bucket(level admission.Level, q *store.Question, answer *store.A
 		return Reason{}, err
 	}
 	reason := Reason{Kind: KindLimit, Text: string(scope) + " has no limit", Rule: rule, Change: "headgate limit set " + string(scope) + " --tokens NUMBER --per DURATION"}
+	if jobType, ofType := q.Class.JobType(); ofType && level == admission.LevelPriority {
+		reason.Change = fmt.Sprintf("headgate queue set %s --each-tenant NUMBER --each-tenant-per DURATION --type %s", q.Queue, jobType)
+	}
 	if limit.Disabled {
 		return reason, nil
 	}

@@ -27,7 +27,7 @@ const (
 )
 
 // TestAdmittedCostStaysWithinTheBound asserts L1 under 32 producers at once, each with its own connection, random
-// limits at all four levels, a part of the global one kept for high, whose jobs go beside their queue's and class' within a share and a reserve, and random costs, while the limits change and producers with stale ones reload: at every
+// limits at all four levels and of each type of job, a part of the global one kept for high, whose jobs go beside their queue's and class' within a share and a reserve, and random costs, while the limits change and producers with stale ones reload: at every
 // scope, in every window from one admission to another, cost ≤ the largest burst in force + ∫rate. The times are those
 // at which the script says it decided, and each lies between the times of its call.
 func TestAdmittedCostStaysWithinTheBound(t *testing.T) {
@@ -90,6 +90,7 @@ func newCrowd(t *testing.T) *crowd {
 var (
 	crowdTenants = []string{"ann", "bob", "cy", "dot"}
 	crowdQueues  = []string{"mail", "hook"}
+	crowdTypes   = []string{"send", "report", "sync"}
 )
 
 // change stores a policy with new limits. A bucket remembers only its last write, so bursts go up only or down only in
@@ -100,7 +101,7 @@ func (c *crowd) change() error {
 	now := c.mu.eras[len(c.mu.eras)-1]
 	p := policy.Default()
 	p.Version = c.version + 1
-	p.Tenants = map[string]policy.Tenant{}
+	p.Tenants, p.Queues = map[string]policy.Tenant{}, map[string]policy.Queue{}
 	p.QueueLimits, p.PriorityLimits = map[admission.Scope]admission.Limit{}, map[admission.Scope]admission.Limit{}
 	p.Global = c.limit(now.compiled.LimitsFor("ann", "mail", admission.High)[admission.LevelGlobal], 8000)
 	if c.kept > 0 && enabled(p.Global) {
@@ -111,6 +112,11 @@ func (c *crowd) change() error {
 		limit := c.limit(now.compiled.LimitsFor(tenant, "mail", admission.High)[admission.LevelTenant], 2400)
 		p.Tenants[tenant] = policy.Tenant{Limit: &limit}
 		for _, queue := range crowdQueues {
+			in := policy.Queue{EachTenant: policy.EachTenant{TypeLimits: map[string]admission.Limit{}}}
+			for _, jobType := range crowdTypes[1:] {
+				in.EachTenant.TypeLimits[jobType] = c.limit(typeLimit(now.compiled, tenant, queue, jobType), 800)
+			}
+			p.Queues[queue] = in
 			old := now.compiled.LimitsFor(tenant, queue, admission.High)
 			p.QueueLimits[admission.ScopeAt(admission.LevelQueue, tenant, queue, "")] = c.limit(old[admission.LevelQueue], 1600)
 			for _, class := range c.classes {
@@ -135,6 +141,14 @@ func (c *crowd) change() error {
 	from, err := strconv.ParseInt(redistest.State(c, c.client, redisstore.Keys(c.store).State())["pat"], 10, 64)
 	c.mu.eras = append(c.mu.eras, era{compiled, from})
 	return err
+}
+
+// typeLimit returns the limit of jobs of a type, a disabled one for none.
+func typeLimit(compiled *policy.Compiled, tenant, queue, jobType string) admission.Limit {
+	if limit := compiled.TypeLimit(tenant, queue, jobType); limit != nil {
+		return *limit
+	}
+	return admission.Limit{Disabled: true}
 }
 
 // limit draws a limit of at most so many tokens a second. Some are disabled, some stay, some have a rate far apart.
@@ -211,7 +225,7 @@ func (p *producer) call() error {
 		class := p.between(0, len(p.crowd.classes)-1)
 		j := p.job(choose(p.site, crowdTenants...), choose(p.site, crowdQueues...), class, p.crowd.classes)
 		j.Job.ID = fmt.Sprintf("%s-%d-%d", p.name, p.calls, i)
-		j.Job.Cost = admission.Tokens(choose(p.site, 1, 1, 3, p.between(1, 40)))
+		j.Job.Cost, j.Job.Type = admission.Tokens(choose(p.site, 1, 1, 3, p.between(1, 40))), choose(p.site, crowdTypes...)
 		jobs[i] = j
 	}
 	for {
@@ -220,6 +234,7 @@ func (p *producer) call() error {
 				j := jobs[i].Job
 				limits := p.compiled.LimitsFor(j.Tenant, j.Queue, j.Priority)
 				jobs[i].Limits = (*[admission.Levels]admission.Limit)(&limits)
+				jobs[i].TypeLimit = p.compiled.TypeLimit(j.Tenant, j.Queue, j.Type)
 			}
 			before := redistest.Now().UnixMicro()
 			verdicts, err := p.store.Partitions()[0].Admit(p.Context(), p.compiled.Version(), jobs)
@@ -316,6 +331,8 @@ func (c *crowd) compare() {
 		if a.job.Priority != admission.High {
 			scopes[buckets.Others], levels[buckets.Others] = append(scopes[buckets.Others], a), store.LevelOthers
 		}
+		ofType := admission.ScopeAt(admission.LevelPriority, a.job.Tenant, a.job.Queue, admission.OfType(a.job.Type))
+		scopes[ofType], levels[ofType] = append(scopes[ofType], a), levelType
 	}
 	n := len(scopes[admission.Global])
 	c.Logf("%d jobs were admitted", n)
@@ -330,8 +347,11 @@ func (c *crowd) compare() {
 	}
 }
 
-// levelShare is that of the bucket of what of a tenant's goes beside limits.
-const levelShare admission.Level = -1
+// levelShare and levelType are beside those that have a number: that of the bucket of what of a tenant's goes beside limits, and that of a type.
+const (
+	levelShare admission.Level = -1
+	levelType                  = store.LevelOthers + 1
+)
 
 // enabled says whether a limit has a bucket.
 func enabled(l admission.Limit) bool { return !l.Disabled && l.Tokens > 0 }
@@ -342,6 +362,9 @@ func (c *crowd) compareScope(scope admission.Scope, level admission.Level, admis
 	c.Helper()
 	limitOf := func(version int64) admission.Limit {
 		j := admissions[0].job
+		if level == levelType {
+			return typeLimit(c.mu.eras[version].compiled, j.Tenant, j.Queue, j.Type)
+		}
 		limits := c.mu.eras[version].compiled.LimitsFor(j.Tenant, j.Queue, j.Priority)
 		switch global := limits[admission.LevelGlobal]; level {
 		case store.LevelOthers:

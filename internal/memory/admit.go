@@ -137,7 +137,7 @@ func (a *admitting) decide(i int) *admission.Verdict {
 			return v
 		}
 	}
-	path := a.charge.PathOf(c.Limits, j.Tenant, j.Queue, j.Priority)
+	path := a.charge.PathOfType(c.Limits, store.TypeLimitOf(j.Type, c.TypeLimit), j.Tenant, j.Queue, j.Priority)
 	way, v := a.charge.Way(a.charge.BypassOf(c.Limits, j.Tenant), path, j.Cost)
 	if v.Decision != admission.Admitted {
 		return &v

@@ -331,7 +331,7 @@ func (m *model) trueUp(p *fairqueue.Pass, left []*modelJob, jobs []store.Finish,
 		if back > 0 && c.Changed(j.Tenant, j.arrival) {
 			continue // Under other limits the buckets may have been others.
 		}
-		way, elapsed := c.PathOf(f.Spent.Limits, j.Tenant, j.Queue, f.Spent.Class), buckets.Span(max(0, now-j.arrival))
+		way, elapsed := c.PathOfType(f.Spent.Limits, f.Spent.TypeLimit, j.Tenant, j.Queue, f.Spent.Class), buckets.Span(max(0, now-j.arrival))
 		if bypass := c.BypassOf(f.Spent.Limits, j.Tenant); len(bypass) > 0 {
 			// Nobody notes which way it went: what it did not need goes back to the buckets of both ways, and what it lacks is taken of all.
 			if share := len(bypass) - 1; back > 0 {

@@ -47,6 +47,9 @@ func (m *model) check(now, version int64, peek bool, questions []store.Question,
 				answers[i].Others, _ = c.LevelOf(step)
 				continue
 			}
+			if bank.IsOfType(&step, q) {
+				continue
+			}
 			answers[i].Left[step.Scope.Level()], _ = c.LevelOf(step)
 			answers[i].Shared = q.OfDimension() && step.Scope.Level() == admission.LevelTenant
 		}
@@ -150,7 +153,7 @@ func (m *model) commit(now int64, id string, receipt *store.Taken, actual admiss
 		return store.Refunded
 	}
 	c.TrueUp(c.WayOf(q), reserved, actual, buckets.Span(elapsed), func(step buckets.LevelLimit) buckets.Micro {
-		if step.Scope == buckets.Others { // Nobody notes what was left in it.
+		if step.Scope == buckets.Others || bank.IsOfType(&step, q) { // Nobody notes what was left in it.
 			return 0
 		}
 		// What came in since may have found the bucket full had the tokens not been taken. Then it is not owed.
@@ -281,7 +284,7 @@ func (p *Partition) Shadow(_ context.Context, version int64, id string, question
 		counts, c, of := &m.shadow.counts, m.charging(&m.shadow.bank, now), strings.ReplaceAll(id, ":", "\n")+"\n"
 		for i := range questions {
 			q := &questions[i]
-			switch v := c.Take(c.PathOf(&q.Limits, of+q.Tenant, q.Queue, q.Class), q.Cost); v.Decision {
+			switch v := c.Take(c.PathOfType(&q.Limits, q.TypeLimit, of+q.Tenant, q.Queue, q.Class), q.Cost); v.Decision {
 			case admission.Admitted:
 				counts.Allowed++
 			default:

@@ -152,12 +152,12 @@ type walk struct {
 	// come alone and own nothing ("lone"), or "none".
 	gates string
 	// theme is what a sequence is about that goes deep into a part, "" for one of all things.
-	theme string
-	// themes are those to pick from, none for all.
-	themes []string
+	theme  string
+	themes []string // those to pick from, none for all
 	// held are the leases that workers have read, of both, by worker.
 	held    map[string][]held
 	limits  [3][admission.Levels]admission.Limit
+	typed   typedLimits
 	version int64
 	owned   map[string]owned                        // What tenants have of their own, nil where the policy has no records.
 	usage   int                                     // Of how many tenants the policy has usage kept.

@@ -21,6 +21,7 @@ const (
 // checks asks for tokens without a job.
 func (w *walk) checks() {
 	peek, version, questions := w.number("peek", 0, 2) == 0, w.someVersion(), w.questions(4)
+	w.ofJobs(questions)
 	w.replied(fmt.Sprintf("check %+v, peek %t", questions, peek), func(s store.Partition) redistest.Reply {
 		granted, answers, err := s.Check(w.ctx, version, peek, questions)
 		return redistest.Replied(granted, answers, err)
@@ -36,6 +37,7 @@ func (w *walk) shadow() {
 	for range w.number("more questions", 0, 2) {
 		questions = append(questions, w.question())
 	}
+	w.ofJobs(questions)
 	w.replied("shadow", func(s store.Partition) redistest.Reply {
 		return redistest.Replied(s.Shadow(w.ctx, version, id, questions))
 	})
@@ -189,6 +191,12 @@ func (w *walk) question() store.Question {
 	}
 	if level >= admission.LevelPriority {
 		q.Class = pick(w, "class", admission.DefaultClasses()).Name
+		if w.number("of a type", 0, 4) == 4 {
+			jobType := pick(w, "type", walkTypes)
+			if q.Class, q.Limits[level] = admission.OfType(jobType), (admission.Limit{Disabled: true}); w.ofType(q.Tenant, jobType) != nil {
+				q.Limits[level] = *w.ofType(q.Tenant, jobType)
+			}
+		}
 	}
 	for below := level + 1; below < admission.Levels; below++ {
 		q.Limits[below] = admission.Limit{Disabled: true}
@@ -209,6 +217,9 @@ func (w *walk) take() {
 	q := w.anyQuestion()
 	if !q.OfDimension() {
 		q = w.used(q)
+		some := []store.Question{q}
+		w.ofJobs(some)
+		q = some[0]
 	}
 	reply := w.replied(fmt.Sprintf("take %+v", q), func(s store.Partition) redistest.Reply {
 		verdict, receipt, err := s.Take(w.ctx, w.version, q)
@@ -342,14 +353,18 @@ func (w *walk) drawLimits() {
 		for level := range w.limits[i] {
 			w.limits[i][level] = w.drawLimit()
 		}
-		if w.number("floored", 0, 2) == 0 {
+		if w.typed.floors[i] = [2]int{}; w.number("floored", 0, 2) == 0 {
 			from, least := w.number("from", 1, 100), w.number("least", 1, 100)
+			w.typed.floors[i] = [2]int{from, least}
 			for level := admission.LevelQueue; level <= admission.LevelPriority; level++ {
 				if limit := &w.limits[i][level]; !limit.Disabled {
 					*limit = limit.WithFloor(from, least)
 				}
 			}
 		}
+	}
+	for i := range w.typed.limits {
+		w.typed.limits[i] = w.drawLimit()
 	}
 	global, percent := w.limits[0][admission.LevelGlobal], pick(w, "kept", []int{0, 0, 25, 60})
 	kept := global.Keeping(percent)

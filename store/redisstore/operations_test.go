@@ -29,7 +29,7 @@ func (w *walk) admit() {
 		}
 		tenant := w.number("tenant", 0, len(few(w, walkTenants))-1)
 		class := w.number("class", 0, 2)
-		j := admission.NewJob(walkTenants[tenant], pick(w, "queue", few(w, walkQueues)), "t", make([]byte, pick(w, "size", []int{0, 0, 0, 100, 300, store.LargePayload + 1})))
+		j := admission.NewJob(walkTenants[tenant], pick(w, "queue", few(w, walkQueues)), pick(w, "type", walkTypes), make([]byte, pick(w, "size", []int{0, 0, 0, 100, 300, store.LargePayload + 1})))
 		j.ID = fmt.Sprintf("j%d", w.number("id", 0, 400))
 		j.Priority = admission.DefaultClasses()[class].Name
 		j.Downstream = pick(w, "downstream", w.downstreams())
@@ -116,16 +116,16 @@ func (w *walk) redrive(key admission.Key) store.Candidate {
 	w.bypassing(letters[0].Record.Class, &limits)
 	candidate, err := letters[0].Redrive(letters[0].Record.Class, &limits)
 	check(w.tb, err)
-	candidate.Record = record
+	candidate.Record, candidate.TypeLimit = record, w.ofType(key.Tenant, candidate.Job.Type)
 	w.shed(&candidate)
 	return candidate
 }
 
-// limit gives a candidate the limits of its tenant.
+// limit gives a candidate the limits of its tenant and of its type.
 func (w *walk) limit(c *store.Candidate) {
 	limits, record := w.limitsOf(c.Job.Tenant)
 	w.bypassing(c.Class, &limits)
-	c.Limits, c.Record = &limits, record
+	c.Limits, c.Record, c.TypeLimit = &limits, record, w.ofType(c.Job.Tenant, c.Job.Type)
 }
 
 // bypassing has jobs of the most urgent class go beside the limits of their queue and class, where the policy says so.
@@ -291,7 +291,7 @@ func (w *walk) drawSpent(lease *store.Lease, version int64) *store.Spent {
 	w.bypassing(lease.Class, &limits)
 	return &store.Spent{
 		Cost: admission.Tokens(pick(w, "actual", []int{0, 1, 2, 3, 5, 8, 40, 500})), Class: admission.DefaultClasses()[lease.Class].Name,
-		Limits: &limits, Version: version, Usage: w.usage, Record: record,
+		Limits: &limits, Version: version, Usage: w.usage, Record: record, TypeLimit: store.TypeLimitOf(lease.Job.Type, w.ofType(lease.Job.Tenant, lease.Job.Type)),
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate/store"
 )
 
-// TestProtectedLimitsAreCutLast as their floors say, in each partition.
+// TestProtectedLimitsAreCutLast as their floors say, in each partition, those of types of jobs too.
 func TestProtectedLimitsAreCutLast(t *testing.T) {
 	t.Parallel()
 	b := newAdaptiveBench(t, redistest.Shared(t).Client(t), 1)
@@ -30,6 +30,13 @@ func TestProtectedLimitsAreCutLast(t *testing.T) {
 				check(t, err)
 				if v := answers[0].Verdict; (v.Decision == admission.Admitted) != admitted {
 					t.Errorf("part %d, floor %v, %d tokens: %+v", part, floor, cost, v)
+				}
+				j, none := admission.NewJob(q.Tenant+"-typed", "mail", "t", nil), &[admission.Levels]admission.Limit{{Disabled: true}, {Disabled: true}, {Disabled: true}, {Disabled: true}}
+				j.ID, j.Cost = "a", cost
+				verdicts, err := b.store.Partitions()[0].Admit(t.Context(), b.version, []store.Candidate{{Job: &j, Class: 1, Limits: none, TypeLimit: &q.Limits[admission.LevelQueue]}})
+				check(t, err)
+				if v := verdicts[0]; (v.Decision == admission.Admitted) != admitted {
+					t.Errorf("part %d, floor %v, a job of %d tokens: %+v", part, floor, cost, v)
 				}
 			}
 		}

@@ -344,7 +344,7 @@ func questionOf(snapshot *policy.Compiled, q question) (store.Question, error) {
 	if err != nil {
 		return store.Question{}, err
 	}
-	if class != "" {
+	if _, ofType := class.JobType(); class != "" && !ofType {
 		named, ok := snapshot.ClassNamed(queue, class)
 		if !ok {
 			return store.Question{}, &admission.FieldError{Field: "scope", Value: string(q.Scope), Allowed: "one whose priority is a class of queue " + queue}

@@ -65,10 +65,9 @@ func (a *API) limitJob(r *route.Request, header http.Header, job *admission.Job,
 		if !known {
 			return nil
 		}
-		for at, limit := range snapshot.LimitsFor(job.Tenant, job.Queue, class) {
-			level := admission.Level(at)
+		tell := func(level admission.Level, class admission.Priority, limit admission.Limit) {
 			if limit.Disabled || level < outermost {
-				continue
+				return
 			}
 			scope := admission.ScopeAt(level, job.Tenant, job.Queue, class)
 			bucket := shown.Bucket{Name: string(scope), Rate: limit.Rate(), Burst: limit.Burst, Left: float64(verdict.TokensLeft), Window: limit.Window}
@@ -76,6 +75,12 @@ func (a *API) limitJob(r *route.Request, header http.Header, job *admission.Job,
 			if verdict.Reason == admission.ReasonLimited && verdict.Scope == scope {
 				shown.SetRateLimit(header, []shown.Bucket{bucket}, verdict.RetryAfter)
 			}
+		}
+		for level, limit := range snapshot.LimitsFor(job.Tenant, job.Queue, class) {
+			tell(admission.Level(level), class, limit)
+		}
+		if ofType := snapshot.TypeLimit(job.Tenant, job.Queue, job.Type); ofType != nil {
+			tell(admission.LevelPriority, admission.OfType(job.Type), *ofType)
 		}
 		return nil
 	})

@@ -143,6 +143,7 @@ func (a *Sessions) tell(ctx context.Context, s session, held *leased, f store.Fi
 		way, record := now.WayFor(held.Job.Tenant, held.Job.Queue, class)
 		limits := [admission.Levels]admission.Limit(way)
 		f.Queue, f.Spent = held.Job.Queue, &store.Spent{Cost: cost, Class: class, Limits: &limits, Version: now.Version(), Usage: now.UsageTenants(), Record: record}
+		f.Spent.TypeLimit = store.TypeLimitOf(held.Job.Type, now.TypeLimit(held.Job.Tenant, held.Job.Queue, held.Job.Type))
 		ends, more, err = held.part.Finish(ctx, s.pool, s.worker, []store.Finish{f})
 		return err
 	})

@@ -304,7 +304,7 @@ end
 -- windows_unpack has limits know the windows of those that are, behind the limits in their text, and returns where what follows begins.
 local function windows_unpack(limits, text, at)
   limits.windows = {}
-  for level = 1, 3 do
+  for level = 1, limits[7] and 4 or 3 do
     local rate = limits[2 * level - 1]
     if rate and rate < 0 then limits.windows[level], at = window_unpack(-rate, text, at) end
   end

@@ -10,7 +10,8 @@
 --           place of the tenant, its key in that of the queue, and in that of the class' name '' for a key that always has its bucket, else a byte, how
 --           many buckets its shard may have, and '+' and the shard. Its limit is that of the queue, and of the tenant for the bucket that others share
 --   limits  '<dddddd': of tenant, queue and priority, rate (0 for no bucket, below zero of windows) and burst; then the windows of those
---           that have any (bucket.lua). Of a path that has a way beside, that way's follow: of its tenant, of what of the tenant's may go beside (field '*') in the place
+--           that have any (bucket.lua). Where a job's type has a limit, too, that is the fourth, a byte more stands at the end, which makes their number odd, and
+--           in the place of the class' name that, ':' and the type. Of a path that has a way beside, that way's follow: of its tenant, of what of the tenant's may go beside (field '*') in the place
 --           of a queue, 0, and how far below zero it may take the global bucket. Where a part of the global limit is kept from a path, its limits are 128 more in number, and the last text has what
 --           those from whom it is kept may take of it together, in the place of a tenant, and 1 in that of a queue's rate where that is lent to them
 --           Behind the windows there may be two bytes, where a loop cuts limits of the queue not all alike (moved_scale)
@@ -19,8 +20,8 @@
 -- OWNERS are the tenants of a call that have buckets: name, key, the first of the buckets, when the key ends, how many fields it has (false
 -- for unknown), the version of the record that its limits come from (false for unknown), and when its limits last changed; of a dimension's shard how
 -- many buckets it may have (false elsewhere), how many are new in the call, and until when it is not swept again. PATHS are its paths: the buckets by level, false for none, at OTHERS that of those from whom a part of
--- the global limit is kept; tenant, queue, class from 1; `bypass` is the way beside its queue's and class', with its reserve, false for none. call.levels is the last of these that any path of the call has.
-local OWNERS, PATHS, BYPASSES, OTHERS = {}, {}, {}, 4
+-- the global limit is kept, at TYPE that of the job's type; tenant, queue, class from 1; `bypass` is the way beside its queue's, class' and type's, with its reserve, false for none. call.levels is the last of these that any path of the call has.
+local OWNERS, PATHS, BYPASSES, OTHERS, TYPE = {}, {}, {}, 4, 5
 -- The columns of buckets, by row: field, tenant (false for the global one), limit, what there is at call.filled_to, whether it is
 -- stored, whether it is to be; the next of the same tenant; the windows of those whose rate is below zero, which are theirs in the place of a
 -- rate. Of sliding ones the stamp is what slide_read returns.
@@ -117,13 +118,16 @@ local function dimension_owner(owner, shard)
   return t
 end
 
-local LIMITS_SIZE = 48
+local LIMITS_SIZE, TYPED_SIZE = 48, 64
 local function limits_unpack(text)
-  local l = { struct_unpack('<dddddd', text) }
+  local typed = #text % 2 == 1
+  local l, size = { struct_unpack(typed and '<dddddddd' or '<dddddd', text) }, typed and TYPED_SIZE or LIMITS_SIZE
   for level = 1, 5, 2 do l[level] = l[level] ~= 0 and l[level] end
-  if #text > LIMITS_SIZE then
-    local at = windows_unpack(l, text, LIMITS_SIZE + 1)
-    if at <= #text then l.from, l.least = byte(text, at, at + 1) end
+  l[7] = typed and l[7]
+  local last = typed and #text - 1 or #text
+  if last > size then
+    local at = windows_unpack(l, text, size + 1)
+    if at <= last then l.from, l.least = byte(text, at, at + 1) end
   end
   return l
 end
@@ -156,7 +160,7 @@ local function bypass_read(i, t, limits)
     p = { [0] = false }
     BYPASSES[i] = p
   end
-  FIELDS[2], p[0], p[OTHERS], p.reserve = '*', false, false, limits[6]
+  FIELDS[2], p[0], p[OTHERS], p[TYPE], p.reserve = '*', false, false, false, limits[6]
   buckets_of(p, t, limits)
   if limits.windows then
     for level, w in pairs(limits.windows) do bucket_windows[p[level]] = w end
@@ -186,9 +190,9 @@ local function paths_read(at)
   for i = 1, count do
     local class, from, number = byte(head, HEAD_SIZE + 3 * i - 2, HEAD_SIZE + 3 * i)
     local kept_from = number > 127
-    if kept_from then number, call.levels, call.others = number - 128, OTHERS, limits[n] end
+    if kept_from then number, call.levels, call.others = number - 128, math.max(call.levels, OTHERS), limits[n] end
     local tenant, queue, l = argv[at], argv[at + 1], limits[number]
-    local beside, t, p = class == DIMENSION, nil, PATHS[i]
+    local beside, t, p, typed = class == DIMENSION, nil, PATHS[i], false
     if not p then
       p = { [0] = false }
       PATHS[i] = p
@@ -199,9 +203,14 @@ local function paths_read(at)
     else
       t = path_owner(tenant)
       FIELDS[2] = queue
+      local class_name = argv[at + 2]
+      if l[7] then
+        local job_type
+        class_name, job_type = match(class_name, '^([^:]*):(.*)$')
+        call.levels, typed = TYPE, path_bucket(t, queue .. ':type=' .. job_type, l[7], l[8])
+      end
       if l[5] then
         if queue ~= fields_of then fields_of, fields = queue, {} end
-        local class_name = argv[at + 2]
         local field = fields[class_name]
         if not field then
           field = queue .. ':' .. class_name
@@ -212,13 +221,14 @@ local function paths_read(at)
       buckets_of(p, t, l)
     end
     if l.windows then
-      for level, w in pairs(l.windows) do bucket_windows[p[level]] = w end
+      for level, w in pairs(l.windows) do bucket_windows[level == 4 and typed or p[level]] = w end
     end
     if l.from then
       call.floored = call.floored or {}
       for level = 2, 3 do call.floored[p[level] or 0] = l end
+      call.floored[typed or 0] = l
     end
-    p[OTHERS] = kept_from
+    p[OTHERS], p[TYPE] = kept_from, typed
     p[0], p.tenant, p.queue, p.class, p.owner, p.beside, p.kept, p.from, p.over, p.doomed, p.runnable, p.bypass = false, tenant, queue, class + 1, t, beside, not beside and kept, false, false, false, nil, false
     if from > 0 then
       local level = from % 16
@@ -481,10 +491,11 @@ local function row_wait(b, cost)
   return window_wait(level, stamp, bucket_windows[b], bucket_bursts[b], cost, call.calendar)
 end
 
--- told_level is the level that a refusal tells, and what stands before it: that of others is a part of the global one, and on a way beside that of a queue one of
--- the tenant's.
+-- told_level is the level that a refusal tells, and what stands before it: that of others is a part of the global one, that of a type stands beside that of the
+-- class, and on a way beside that of a queue is one of the tenant's.
 local function told_level(path, level)
   if level == OTHERS then return 'kept ', 0 end
+  if level == TYPE then return 'type ', 3 end
   if path.reserve and level == 2 then return 'bypass ', 1 end
   return '', level
 end
@@ -517,7 +528,8 @@ local function refusal_of(path, cost)
       local wait = row_wait(b, asked)
       if not worst or wait > wait_most then worst, wait_most = level, wait end
     elseif b and bucket_absent[b] and not bucket_dirty[b] and not room_for(b) then
-      return format('buckets %d', select(2, told_level(path, level))), NO_ROOM
+      local before, told = told_level(path, level)
+      return format('%sbuckets %d', path.reserve and '' or before, told), NO_ROOM
     end
   end
   if worst then return limited_line(path, worst, wait_most), wait_most end
@@ -578,7 +590,7 @@ local function path_least(path)
     local b = path[level]
     if b and levels[b] < least then at, of, least = level, b, levels[b] end
   end
-  if at then return at == OTHERS and 0 or at, floor(least / 1000000), bucket_bursts[of] / 1000000 end
+  if at then return select(2, told_level(path, at)), floor(least / 1000000), bucket_bursts[of] / 1000000 end
 end
 
 -- bucket_put has a bucket hold so much.

@@ -53,14 +53,17 @@ func (c *Classes) Name(queue string, class int) admission.Priority {
 	return name
 }
 
-// Spent returns what the end of a job says that it has cost, with the limits that this goes by; class is that of the job by its place in its
+// Spent returns what the end of a job of a type says that it has cost, with the limits that this goes by; class is that of the job by its place in its
 // queue.
-func (c *Classes) Spent(f *store.Finish, class int) *store.Spent {
+func (c *Classes) Spent(f *store.Finish, class int, jobType string) *store.Spent {
 	now := c.policy.Load()
 	name, _ := now.ClassAt(f.Queue, class)
 	way, record := now.WayFor(f.Key.Tenant, f.Queue, name)
 	limits := [admission.Levels]admission.Limit(way)
-	return &store.Spent{Cost: f.Spent.Cost, Class: name, Limits: &limits, Version: now.Version(), Usage: now.UsageTenants(), Record: record}
+	return &store.Spent{
+		Cost: f.Spent.Cost, Class: name, Limits: &limits, Version: now.Version(), Usage: now.UsageTenants(), Record: record,
+		TypeLimit: store.TypeLimitOf(jobType, now.TypeLimit(f.Key.Tenant, f.Queue, jobType)),
+	}
 }
 
 // LeastBackoff returns the least that a job's own header may give it to wait.

@@ -25,14 +25,15 @@ func NewExplain() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "explain {job TENANT ID | tenant TENANT | scope SCOPE | downstream NAME | queue NAME}",
 		Short: "Tell what something waits for, or why it is refused",
-		Long: `Tells what holds back a job, a tenant, a scope (tenant, tenant:queue, tenant:queue:priority or
-global) or a downstream: until when, which rule of the policy decided that, who changed the rule
-last, and what would change it. A line with "!" holds back now, one with "-" may.
+		Long: `Tells what holds back a job, a tenant, a scope (tenant, tenant:queue, tenant:queue:priority, global,
+or of one type of job tenant:queue:type=TYPE) or a downstream: until when, which rule of the policy
+decided that, who changed the rule last, and what would change it. A line with "!" holds back now, one with "-" may.
 
 Exit codes: 0 done, 1 a failure, 2 a wrong command line, 3 nobody knows the job.`,
 		Example: `  headgate explain job acme order-17 --redis localhost:6379
   headgate explain tenant acme --redis localhost:6379
   headgate explain scope acme:mail:high --json --redis localhost:6379
+  headgate explain scope acme:mail:type=report --redis localhost:6379
   headgate explain downstream smtp --redis localhost:6379
   headgate explain queue mail --redis localhost:6379`,
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {

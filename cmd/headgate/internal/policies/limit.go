@@ -26,7 +26,7 @@ import (
 // NewLimit returns the command headgate limit.
 func NewLimit() *cobra.Command {
 	var o cli.Operator
-	c := cli.Parent("limit", "Show, set or take away the limit of one scope", `A scope is global, a tenant, tenant:queue or tenant:queue:priority; or of a dimension that the policy declares:
+	c := cli.Parent("limit", "Show, set or take away the limit of one scope", `A scope is global, a tenant, tenant:queue or tenant:queue:priority; of one type of job, for get alone, tenant:queue:type=TYPE; or of a dimension that the policy declares:
 +user for each of its values, +user@premium for those of tenants of a tier, +user:123 for one. Each edit is a version of the whole policy (see headgate policy), and producers follow it within a second.
 
 Exit codes: 0 done, 1 a failure, 2 a wrong command line, 3 the scope has no limit of its own.`,

@@ -97,6 +97,7 @@ func newQueueSet(o *cli.Operator) *cobra.Command {
 be there yet; * is each queue that the policy does not name. Classes in which jobs wait cannot go.`, `  headgate queue set mail --max-running 50 --max-running-per-tenant 5 --reason "small server" --redis localhost:6379
   headgate queue set mail --each-tenant 50 --each-tenant-burst 100 --redis localhost:6379
   headgate queue set mail --each-tenant 5 --class high --redis localhost:6379
+  headgate queue set mail --each-tenant 5 --type report --redis localhost:6379
   headgate queue set '*' --each-tenant 20 --max-wait 1h --redis localhost:6379
   headgate queue set mail --overflow reject --max-jobs 10000 --redis localhost:6379
   headgate queue set calls --classes critical=4,high=3,low=1 --max-wait 30m --expired drop --redis localhost:6379`)
@@ -118,13 +119,13 @@ func newQueueSettings(o *cli.Operator) *cobra.Command {
   headgate queue settings --json --redis localhost:6379`, shown.QueuesOwn)
 }
 
-// eachTenantSetting is the limit of each tenant in a queue, or with a class that of its jobs of the class.
+// eachTenantSetting is the limit of each tenant in a queue, or with a class or a type that of its jobs of these.
 func eachTenantSetting() setting {
 	var f limitFlags
-	var class string
+	var class, jobType string
 	var given *pflag.FlagSet
 	return setting{
-		word: "each-tenant", field: []string{"each_tenant"}, flags: []string{"each-tenant", "each-tenant-per", "each-tenant-burst", "each-tenant-off", "class"},
+		word: "each-tenant", field: []string{"each_tenant"}, flags: []string{"each-tenant", "each-tenant-per", "each-tenant-burst", "each-tenant-off", "class", "type"},
 		add: func(flags *pflag.FlagSet) {
 			given = flags
 			flags.Int64Var(&f.tokens, "each-tenant", 0, "`NUMBER` of tokens that come back to each tenant in --each-tenant-per, for its jobs in the queue")
@@ -132,29 +133,39 @@ func eachTenantSetting() setting {
 			flags.Int64Var(&f.burst, "each-tenant-burst", 0, "largest `NUMBER` of tokens at once; by default what comes in a second, 1 at least")
 			flags.BoolVar(&f.off, "each-tenant-off", false, "no limit of each tenant in the queue")
 			flags.StringVar(&class, "class", "", "`CLASS` whose jobs --each-tenant limits; by default all of the tenant's in the queue")
+			flags.StringVar(&jobType, "type", "", "`TYPE` whose jobs --each-tenant limits, or * for each type of which nothing nearer is said")
 		},
 		edits: func() ([]policy.Patch, error) {
 			if f.off && f.tokens != 0 {
 				return nil, cli.FieldError("each-tenant-off", "true", "it or --each-tenant, not both")
 			}
 			value, err := f.json("each-tenant", "--each-tenant-off")
-			return one(value, append([]string{"each_tenant"}, ofClass(given, class)...)...), err
+			if err != nil {
+				return nil, err
+			}
+			path, err := limitOf(given, class, jobType)
+			return one(value, append([]string{"each_tenant"}, path...)...), err
 		},
 	}
 }
 
-// ofClass is where the limit of a class is, beside that of the queue.
-func ofClass(given *pflag.FlagSet, class string) []string {
-	if given.Changed("class") {
-		return []string{"priority_limits", class}
+// limitOf is where the limit of a class or of a type is, beside that of the queue.
+func limitOf(given *pflag.FlagSet, class, jobType string) ([]string, error) {
+	switch {
+	case given.Changed("class") && given.Changed("type"):
+		return nil, cli.FieldError("type", strconv.Quote(jobType), "it or --class, not both")
+	case given.Changed("class"):
+		return []string{"priority_limits", class}, nil
+	case given.Changed("type"):
+		return []string{"type_limits", jobType}, nil
 	}
-	return []string{"limit"}
+	return []string{"limit"}, nil
 }
 
 // inQueueSettings are those of a tier that hold in a queue of its tenants where --queue names one: the limit and the overflow. Without it
 // they are of each tenant over all its queues.
 func inQueueSettings() []setting {
-	var queue, class string
+	var queue, class, jobType string
 	var given *pflag.FlagSet
 	limit, overflow := limitSetting(), overflowSetting()
 	everywhere, bound := limit.edits, overflow.edits
@@ -168,16 +179,17 @@ func inQueueSettings() []setting {
 	}
 	limit.edits, overflow.edits = unlessInQueue(everywhere), unlessInQueue(bound)
 	in := setting{
-		word: "queues", field: []string{"queues"}, flags: []string{"queue", "class"},
+		word: "queues", field: []string{"queues"}, flags: []string{"queue", "class", "type"},
 		add: func(flags *pflag.FlagSet) {
 			given = flags
 			flags.StringVar(&queue, "queue", "", "`QUEUE` in which --tokens, --off and --overflow hold for each tenant, or * for every queue for which nothing nearer is said")
 			flags.StringVar(&class, "class", "", "`CLASS` whose jobs in --queue the limit is of; by default all of the tenant's there")
+			flags.StringVar(&jobType, "type", "", "`TYPE` whose jobs in --queue the limit is of, or * for each type of which nothing nearer is said")
 		},
 	}
 	in.edits = func() (all []policy.Patch, err error) {
 		if !given.Changed("queue") {
-			return nil, cli.FieldError("queue", "(none)", "a queue or *, beside --class")
+			return nil, cli.FieldError("queue", "(none)", "a queue or *, beside --class and --type")
 		}
 		for _, other := range []string{"weight", "max-running"} {
 			if given.Changed(other) {
@@ -188,9 +200,13 @@ func inQueueSettings() []setting {
 			if all, err = everywhere(); err != nil {
 				return nil, err
 			}
-			all[0].Path = ofClass(given, class)
+			if all[0].Path, err = limitOf(given, class, jobType); err != nil {
+				return nil, err
+			}
 		} else if given.Changed("class") {
 			return nil, cli.FieldError("class", strconv.Quote(class), "it beside --tokens or --off")
+		} else if given.Changed("type") {
+			return nil, cli.FieldError("type", strconv.Quote(jobType), "it beside --tokens or --off")
 		}
 		if changed(given, overflow.flags) {
 			more, err := bound()

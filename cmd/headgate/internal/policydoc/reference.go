@@ -28,18 +28,18 @@ of ` + "`A-Za-z0-9._@/-`" + `, and no tenant is called ` + "`global`" + `. Field
 
 ## Which one holds
 
-A job pays at each level that has a limit: ` + "`global`" + `, its tenant, its queue and its class. At the tenant that is the tenant's own limit, else its tier's.
-The limit of a tenant in a queue, that of each class there, and the bound of its depth there (` + "`overflow`" + `) are looked for one by one in this order,
+A job pays at each level that has a limit: ` + "`global`" + `, its tenant, its queue, its class and its type. At the tenant that is the tenant's own limit, else its tier's.
+The limit of a tenant in a queue, those of each class and of each type there, and the bound of its depth there (` + "`overflow`" + `) are looked for one by one in this order,
 and the first that is there holds:
 
-| | | limit | of a class | depth |
-| --- | --- | --- | --- | --- |
-| 0 | its record's | ` + "`queues.mail.limit`, or `limit` at the tenant | `queues.mail.priority_limits.high`" + ` | none |
-| 1 | the tenant's own | ` + "`queue_limits[\"acme:mail\"]` | `priority_limits[\"acme:mail:high\"]` | `overflows[\"acme:mail\"]`" + ` |
-| 2 | its tier's in the queue | ` + "`tiers.gold.queues.mail.limit` | `….priority_limits.high` | `….overflow`" + ` |
-| 3 | the queue's | ` + "`queues.mail.each_tenant.limit` | `….each_tenant.priority_limits.high` | `queues.mail.overflow`" + ` |
-| 4 | its tier's in every queue | ` + "`tiers.gold.queues.*.limit` | `….priority_limits.high` | `….overflow`" + ` |
-| 5 | every queue's | ` + "`queues.*.each_tenant.limit` | `….each_tenant.priority_limits.high` | `queues.*.overflow`, or `overflows[\"*:*\"]`" + ` |
+| | | limit | of a class | of a type | depth |
+| --- | --- | --- | --- | --- | --- |
+| 0 | its record's | ` + "`queues.mail.limit`, or `limit` at the tenant | `queues.mail.priority_limits.high`" + ` | none | none |
+| 1 | the tenant's own | ` + "`queue_limits[\"acme:mail\"]` | `priority_limits[\"acme:mail:high\"]` | none | `overflows[\"acme:mail\"]`" + ` |
+| 2 | its tier's in the queue | ` + "`tiers.gold.queues.mail.limit` | `….priority_limits.high` | `….type_limits.report` | `….overflow`" + ` |
+| 3 | the queue's | ` + "`queues.mail.each_tenant.limit` | `….each_tenant.priority_limits.high` | `….each_tenant.type_limits.report` | `queues.mail.overflow`" + ` |
+| 4 | its tier's in every queue | ` + "`tiers.gold.queues.*.limit` | `….priority_limits.high` | `….type_limits.report` | `….overflow`" + ` |
+| 5 | every queue's | ` + "`queues.*.each_tenant.limit` | `….each_tenant.priority_limits.high` | `….each_tenant.type_limits.report` | `queues.*.overflow`, or `overflows[\"*:*\"]`" + ` |
 
 So what names the queue goes before ` + "`*`" + `, and of two that do, the one of the tier goes first. One that says that there is no limit (` + "`{\"enabled\": false}`" + `), or no
 bound (` + "`{\"policy\": \"none\"}`" + `), holds too, and ends the search. Figures are shared and tokens are not: each tenant has a bucket of its own in each queue, whatever says

@@ -20,6 +20,7 @@ var (
 	anyName       = name{`^` + part + `$`, "", "1 to 128 bytes of `A-Za-z0-9._@/-`"}
 	orAny         = name{`^(` + part + `|\*)$`, "", "queue or `*`"}
 	tierName      = name{`^` + part + `$`, "", "tier"}
+	jobType       = name{`^([A-Za-z0-9._:@/-]{1,128}|\*)$`, "", "type or `*`"}
 	className     = name{`^` + part + `$`, "", "class"}
 	semaphoreName = name{`^(` + part + `:)?(` + part + `|\*)$`, `^global:`, "semaphore, `tenant:semaphore`, `tenant:*` or `*`"}
 	dimensionName = name{`^[A-Za-z0-9._-]{1,` + strconv.Itoa(policy.MaxDimensionName) + `}$`, "", "dimension"}
@@ -56,15 +57,10 @@ var objects = []object{
 		name: "", title: "Policy",
 		doc: "Which limits, weights and bounds are in force for whom. `headgate policy set FILE` stores one as JSON.",
 		fields: append([]field{
-			{
-				"version",
-				whole{low: 0, high: 1<<53 - 1},
-				"whatever version is in force is replaced, unless settings would be lost",
-				"The version that the document was made from. Where another one is in force by now, nothing is stored.",
-			},
-			{"global", limit, "no limit", "Limit of the whole deployment. Every job and every check pays here, then at its tenant, queue and class."},
+			{"version", whole{low: 0, high: 1<<53 - 1}, "whatever version is in force is replaced, unless settings would be lost", "The version that the document was made from. Where another one is in force by now, nothing is stored."},
+			{"global", limit, "no limit", "Limit of the whole deployment. Every job and every check pays here, then at its tenant, queue and class, a job at its type, too."},
 			{"global_reserved", of("global_reserved"), "nothing is kept", "A part of `global` that only some classes may take."},
-			{"bypass", of("bypass"), "nothing goes beside a limit", "Classes whose jobs go beside the limits of their queue and class, within bounds."},
+			{"bypass", of("bypass"), "nothing goes beside a limit", "Classes whose jobs go beside the limits of their queue, class and type, within bounds."},
 		}, append(ruleFields(named{tierName, of("tier"), []string{policy.StandardTier}}, "the three of the built-in policy: premium 400 tokens a second (burst 100), standard 200 (50), basic 100 (25)"),
 			field{"queues", named{keys: orAny, value: of("queue")}, "every queue goes by the defaults", "Queues that have something of their own. `*` is each queue that is not named here: it has neither `max_running`, `max_running_per_tenant` nor `pressure`."},
 			field{"downstreams", named{keys: called, value: of("downstream")}, "all go by `any_downstream`", "Downstreams, which jobs name as what they call, that have something of their own. `service+*` is each account of a service, `service+account` one of them: [Accounts of a service](guides/breakers.md#accounts-of-a-service)."},
@@ -316,7 +312,7 @@ var objects = []object{
 	},
 	{
 		name: "bypass", title: "bypass",
-		doc: "Classes whose jobs go beside the limits of their tenant's queue and class: of these only `global` and the tenant's are charged. What is beyond a tenant's share goes the way of all, and so do checks. [Overload](guides/overload.md#what-goes-beside-a-limit) tells how.",
+		doc: "Classes whose jobs go beside the limits of their tenant's queue, class and type: of these only `global` and the tenant's are charged. What is beyond a tenant's share goes the way of all, and so do checks. [Overload](guides/overload.md#what-goes-beside-a-limit) tells how.",
 		fields: []field{
 			{"classes", list{1, admission.MaxClasses, className}, "refused", "Classes of whatever queue. Where there is a `global_reserved` they are among its classes."},
 			{"reserve_percent", whole{0, 100, false}, "0", "How far below zero they may take the `global` bucket, in percent of its burst. Of a token bucket alone."},
@@ -429,6 +425,7 @@ var objects = []object{
 var eachFields = []field{
 	{"limit", limit, "what is said less nearly ([which one holds](#which-one-holds))", "Limit of the tenant's jobs in the queue. `{\"enabled\": false}` says that there is none."},
 	{"priority_limits", named{keys: className, value: limit}, "as of `limit`, class by class", "Limits of its jobs of one class there. A job pays there beside the queue's limit."},
+	{"type_limits", named{keys: jobType, value: limit}, "as of `limit`, type by type", "Limits of its jobs of one type (`Job.Type`) there, up to 1,000 types; `*` is each type that is not named, and each of them has a bucket of its own. A job pays there beside the queue's limit and that of its class. [Limits by type](guides/limits-and-tiers.md#limits-by-type-of-job) tells how."},
 }
 
 // ruleFields are what a policy, and a candidate, say of tenants.

@@ -87,7 +87,7 @@ func (c *Charge) sweepAll(p *purse) {
 // WayOf is PathOf of a question, of which Enter knows.
 func (c *Charge) WayOf(q *store.Question) []buckets.LevelLimit {
 	if !q.OfDimension() {
-		return c.PathOf(&q.Limits, q.Tenant, q.Queue, q.Class)
+		return c.PathOfType(&q.Limits, q.TypeLimit, q.Tenant, q.Queue, q.Class)
 	}
 	c.path = c.path[:0]
 	scope, has := c.enter(q)
@@ -99,6 +99,20 @@ func (c *Charge) WayOf(q *store.Question) []buckets.LevelLimit {
 		c.path = append(c.path, buckets.LevelLimit{Scope: scope, Limit: c.LimitAt(scope, limit)})
 	}
 	return c.path
+}
+
+// PathOfType is PathOf of a job that has, beside those, the limit of its type; nil for none.
+func (c *Charge) PathOfType(limits *[admission.Levels]admission.Limit, of *store.TypeLimit, tenant, queue string, class admission.Priority) []buckets.LevelLimit {
+	if c.PathOf(limits, tenant, queue, class); of != nil {
+		scope := admission.ScopeAt(admission.LevelPriority, tenant, queue, admission.OfType(of.Type))
+		c.path = append(c.path, buckets.LevelLimit{Scope: scope, Limit: c.LimitAt(scope, of.Limit)})
+	}
+	return c.path
+}
+
+// IsOfType reports whether a step on the way of a question is that of its type.
+func IsOfType(step *buckets.LevelLimit, q *store.Question) bool {
+	return q.TypeLimit != nil && step.Scope == admission.ScopeAt(admission.LevelPriority, q.Tenant, q.Queue, admission.OfType(q.TypeLimit.Type))
 }
 
 // Swept yields until when shards are not swept again, of those that were.

@@ -18,16 +18,26 @@ type Path struct {
 	Class         int
 	Name          admission.Priority
 	Limits        *[admission.Levels]admission.Limit
+	// TypeLimit is that of jobs of a type, whose name stands behind the class' then (OfType); nil for none.
+	TypeLimit *admission.Limit
 	// From is the level from which on a job is refused for it, zero where its queue is not measured.
-	From admission.PressureLevel
 	// Over is that of a tenant over its share, if lower; zero for none.
-	Over admission.PressureLevel
+	From, Over byte
 	// Usage is of how many tenants a day usage is kept, zero for none. It is the same in all paths of a call.
 	Usage int
 	// Doomed is store.Candidate.Doomed.
 	Doomed int
 	// Record is store.Question.Record: in all paths of a call, or in none.
 	Record int64
+}
+
+// OfType has the path be that of jobs of a type; nil leaves it as it is.
+func (p Path) OfType(of *store.TypeLimit) Path {
+	if of != nil {
+		p.TypeLimit = of.Limit
+		p.Name += admission.Priority(":" + of.Type)
+	}
+	return p
 }
 
 // ofDimension is the class of the path of a dimension's key.
@@ -42,7 +52,7 @@ func PathOf(q *store.Question, partitions int) Path {
 		}
 		return p
 	}
-	p := Path{Tenant: q.Tenant, Queue: q.Queue, Name: q.Class, Limits: &q.Limits, Usage: q.Usage, Record: q.Record}
+	p := Path{Tenant: q.Tenant, Queue: q.Queue, Name: q.Class, Limits: &q.Limits, Usage: q.Usage, Record: q.Record}.OfType(q.TypeLimit)
 	if q.Measured {
 		p.From = neverRefused
 	}
@@ -50,7 +60,7 @@ func PathOf(q *store.Question, partitions int) Path {
 }
 
 // neverRefused is above all levels.
-const neverRefused = admission.PressureCritical + 1
+const neverRefused = byte(admission.PressureCritical + 1)
 
 // PathSize is the arguments of a path.
 const PathSize = 3
@@ -58,23 +68,35 @@ const PathSize = 3
 // limitsBytes are those of distinct limits: of three levels, rate and burst.
 const limitsBytes = 3 * 2 * 8
 
-// packLimits writes the limits below the global one as fragments/path.lua reads them.
-func packLimits(conn *redisconn.Conn, limits *[admission.Levels]admission.Limit) string {
+// packLimits writes the limits of a path below the global one as fragments/path.lua reads them.
+func packLimits(conn *redisconn.Conn, p *Path) string {
 	packed := make([]byte, 0, limitsBytes)
-	windows := false
+	windows := p.TypeLimit != nil
 	for level := admission.LevelTenant; level <= admission.LevelPriority; level++ {
-		l := &limits[level]
+		l := &p.Limits[level]
 		packed = appendDoubles(packed, rateOf(l), burstOf(l))
 		windows = windows || rateOf(l) < 0
 	}
-	for level := admission.LevelTenant; windows && level <= admission.LevelPriority; level++ {
-		packed = appendWindow(packed, conn, &limits[level])
+	if p.TypeLimit != nil {
+		packed = appendDoubles(packed, rateOf(p.TypeLimit), burstOf(p.TypeLimit))
 	}
-	for level := admission.LevelQueue; level <= admission.LevelPriority; level++ {
-		if from, least := limits[level].Floor(); from > 0 { // That of both levels is the same.
+	for level := admission.LevelTenant; windows && level <= admission.LevelPriority; level++ {
+		packed = appendWindow(packed, conn, &p.Limits[level])
+	}
+	if p.TypeLimit != nil {
+		packed = appendWindow(packed, conn, p.TypeLimit)
+	}
+	for _, l := range [...]*admission.Limit{&p.Limits[admission.LevelQueue], &p.Limits[admission.LevelPriority], p.TypeLimit} {
+		if l == nil {
+			continue
+		}
+		if from, least := l.Floor(); from > 0 { // That of all is the same.
 			packed = append(packed, byte(from), byte(least))
 			break
 		}
+	}
+	if p.TypeLimit != nil {
+		packed = append(packed, 0)
 	}
 	return string(packed)
 }
@@ -109,7 +131,7 @@ func bypassOf(limits *[admission.Levels]admission.Limit) *[admission.Levels]admi
 
 // packBypass writes these as packLimits would, and how far below zero they may take the global bucket in the place of a class' burst.
 func packBypass(conn *redisconn.Conn, beside *[admission.Levels]admission.Limit) string {
-	global, packed := &beside[admission.LevelGlobal], []byte(packLimits(conn, beside))
+	global, packed := &beside[admission.LevelGlobal], []byte(packLimits(conn, &Path{Limits: beside}))
 	_, burst := globalPart(global, conn.Parts)
 	binary.LittleEndian.PutUint64(packed[limitsBytes-8:], math.Float64bits(float64(global.Reserve(admission.Micro(burst)))))
 	return string(packed)
@@ -179,7 +201,7 @@ func AppendPaths(args []any, conn *redisconn.Conn, global *admission.Limit, path
 	head = binary.LittleEndian.AppendUint16(head, uint16(len(paths)))
 	headAt := len(args)
 	args = append(args, nil)
-	distinct := make([]*[admission.Levels]admission.Limit, 0, 4)
+	distinct := make([]*Path, 0, 4)
 	var others admission.Limit
 	lent := false
 	for i := range paths {
@@ -189,12 +211,12 @@ func AppendPaths(args []any, conn *redisconn.Conn, global *admission.Limit, path
 		if jobs {
 			beside = bypassOf(p.Limits)
 		}
-		at := limitsAt(distinct, p.Limits, beside)
+		at := limitsAt(distinct, p, beside)
 		if at == len(distinct) {
-			distinct = append(distinct, p.Limits)
-			args = append(args, packLimits(conn, p.Limits))
+			distinct = append(distinct, p)
+			args = append(args, packLimits(conn, p))
 			if beside != nil {
-				distinct = append(distinct, beside)
+				distinct = append(distinct, &Path{Limits: beside})
 				args = append(args, packBypass(conn, beside))
 			}
 		}
@@ -247,10 +269,11 @@ func appendDoubles(to []byte, values ...float64) []byte {
 	return to
 }
 
-// limitsAt returns where the limits below the global one stand, with those of the way beside them, if there is one, or how many there are.
-func limitsAt(distinct []*[admission.Levels]admission.Limit, limits, beside *[admission.Levels]admission.Limit) int {
+// limitsAt returns where the limits of a path below the global one stand, with those of the way beside them, if there is one, or how many there are.
+func limitsAt(distinct []*Path, p *Path, beside *[admission.Levels]admission.Limit) int {
 	for i, known := range distinct {
-		if sameBelow(known, limits) && (beside == nil || i+1 < len(distinct) && sameBelow(distinct[i+1], beside)) {
+		ofType := known.TypeLimit == p.TypeLimit || known.TypeLimit != nil && p.TypeLimit != nil && *known.TypeLimit == *p.TypeLimit
+		if ofType && sameBelow(known.Limits, p.Limits) && (beside == nil || i+1 < len(distinct) && sameBelow(distinct[i+1].Limits, beside)) {
 			return i
 		}
 	}

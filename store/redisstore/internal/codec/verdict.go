@@ -33,6 +33,9 @@ func ParseVerdict(line string, j *admission.Job) (admission.Verdict, error) {
 		v.Detail = store.ShareDetail(v.Detail)
 		return v, err
 	}
+	if rest, ofType := strings.CutPrefix(line, "type "); ofType {
+		return ParseVerdict(rest, &admission.Job{ID: j.ID, Tenant: j.Tenant, Queue: j.Queue, Priority: admission.OfType(j.Type)})
+	}
 	v := admission.Verdict{ID: j.ID}
 	if rest, ok := strings.CutPrefix(line, "dropped "); ok {
 		count, rest, _ := strings.Cut(rest, " ")

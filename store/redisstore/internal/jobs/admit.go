@@ -103,7 +103,7 @@ func redriveText(c *store.Candidate) string {
 // jobPaths returns the distinct paths of jobs, and the number of each job's, from 1.
 func jobPaths(jobs []store.Candidate) (paths []codec.Path, of []int) {
 	type key struct {
-		tenant, queue string
+		tenant, queue string // With a limit of its type queue is "QUEUE:TYPE".
 		class         int
 	}
 	known := make(map[key]int, len(jobs))
@@ -111,10 +111,13 @@ func jobPaths(jobs []store.Candidate) (paths []codec.Path, of []int) {
 	for i := range jobs {
 		c := &jobs[i]
 		k := key{c.Job.Tenant, c.Job.Queue, c.Class}
+		if c.TypeLimit != nil {
+			k.queue += ":" + c.Job.Type
+		}
 		if known[k] == 0 {
-			path := codec.Path{Tenant: c.Job.Tenant, Queue: c.Job.Queue, Class: c.Class, Name: c.Job.Priority, Limits: c.Limits, From: c.ShedFrom, Usage: c.Usage, Doomed: c.Doomed, Record: c.Record}
+			path := codec.Path{Tenant: c.Job.Tenant, Queue: c.Job.Queue, Class: c.Class, Name: c.Job.Priority, Limits: c.Limits, From: byte(c.ShedFrom), Usage: c.Usage, Doomed: c.Doomed, Record: c.Record}.OfType(store.TypeLimitOf(c.Job.Type, c.TypeLimit)) //nolint:gosec // a few levels
 			if c.ShedOverFrom < c.ShedFrom {
-				path.Over = c.ShedOverFrom
+				path.Over = byte(c.ShedOverFrom) //nolint:gosec // as above
 			}
 			paths = append(paths, path)
 			known[k] = len(paths)

@@ -73,7 +73,7 @@ func (s *Jobs) appendSpent(args []any, jobs []store.Finish) (_ []any, same bool)
 		if f.Spent.Version != first.Version {
 			return nil, false
 		}
-		paths = append(paths, codec.Path{Tenant: f.Key.Tenant, Queue: f.Queue, Name: f.Spent.Class, Limits: f.Spent.Limits, Usage: f.Spent.Usage, Record: f.Spent.Record})
+		paths = append(paths, codec.Path{Tenant: f.Key.Tenant, Queue: f.Queue, Name: f.Spent.Class, Limits: f.Spent.Limits, Usage: f.Spent.Usage, Record: f.Spent.Record}.OfType(f.Spent.TypeLimit))
 		costs = append(costs, i+1, int64(f.Spent.Cost))
 	}
 	if first == nil {

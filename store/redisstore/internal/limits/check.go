@@ -120,7 +120,11 @@ func parseAnswer(line string, q *store.Question) (store.Answer, error) {
 	}
 	if refusal != "" {
 		var err error
-		a.Verdict, err = codec.ParseVerdict(refusal, &admission.Job{Tenant: q.Tenant, Queue: q.Queue, Priority: q.Class})
+		of := admission.Job{Tenant: q.Tenant, Queue: q.Queue, Priority: q.Class}
+		if q.TypeLimit != nil {
+			of.Type = q.TypeLimit.Type
+		}
+		a.Verdict, err = codec.ParseVerdict(refusal, &of)
 		return a, err
 	}
 	return a, nil
