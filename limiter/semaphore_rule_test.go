@@ -41,15 +41,17 @@ const (
 func TestNeverMoreThanTheLimitWork(t *testing.T) {
 	t.Parallel()
 	grants, owed, lost := 0, 0, 0
-	rapid.Check(t, func(rt *rapid.T) {
-		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 1)) //nolint:gosec // a test's own
-		run := newRule(rt, t, r)
-		for range 400 {
-			run.step()
-		}
-		run.drain()
-		grants, owed, lost = grants+run.grants, owed+run.owed, lost+run.lost
-	})
+	for range 4 { // They are all in memory, and what is asked for below is rare.
+		rapid.Check(t, func(rt *rapid.T) {
+			r := rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 1)) //nolint:gosec // a test's own
+			run := newRule(rt, t, r)
+			for range 400 {
+				run.step()
+			}
+			run.drain()
+			grants, owed, lost = grants+run.grants, owed+run.owed, lost+run.lost
+		})
+	}
 	if grants < 1000 || owed < 100 || lost < 10 {
 		t.Errorf("%d were granted permits, %d heard of theirs after one behind them, %d lost theirs", grants, owed, lost)
 	}

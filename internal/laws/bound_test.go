@@ -331,8 +331,9 @@ func (c *crowd) compare() {
 		if a.job.Priority != admission.High {
 			scopes[buckets.Others], levels[buckets.Others] = append(scopes[buckets.Others], a), store.LevelOthers
 		}
-		ofType := admission.ScopeAt(admission.LevelPriority, a.job.Tenant, a.job.Queue, admission.OfType(a.job.Type))
-		scopes[ofType], levels[ofType] = append(scopes[ofType], a), levelType
+		if ofType := admission.ScopeAt(admission.LevelPriority, a.job.Tenant, a.job.Queue, admission.OfType(a.job.Type)); !a.bypassed {
+			scopes[ofType], levels[ofType] = append(scopes[ofType], a), levelType
+		}
 	}
 	n := len(scopes[admission.Global])
 	c.Logf("%d jobs were admitted", n)
