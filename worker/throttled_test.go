@@ -104,9 +104,15 @@ func dispatchRig(t *testing.T, handler func(context.Context, worker.Job[[]byte])
 // keepBusy enqueues until ctx ends, so that there is always more to do than may run.
 func (r *rig) keepBusy(ctx context.Context) {
 	r.tb.Helper()
+	ended := func(err error) bool {
+		if err != nil && ctx.Err() == nil {
+			r.tb.Errorf("nobody is kept busy any more: %v", err)
+		}
+		return err != nil
+	}
 	for sent := 0; ctx.Err() == nil; {
 		c, err := r.store.Census(ctx)
-		if err != nil {
+		if ended(err) {
 			return
 		}
 		if c.Waiting > 200 {
@@ -117,7 +123,7 @@ func (r *rig) keepBusy(ctx context.Context) {
 		for i := range jobs {
 			jobs[i] = to("pay", fmt.Sprint("j", sent+i))
 		}
-		if _, err := r.producer.EnqueueBatch(ctx, jobs); err != nil {
+		if _, err := r.producer.EnqueueBatch(ctx, jobs); ended(err) {
 			return
 		}
 		sent += len(jobs)
@@ -134,7 +140,7 @@ func (r *rig) adaptation() store.Adaptation {
 }
 
 // TestADispatchFindsTheRateOfItsReceiver: a server that takes 40 requests a second, of which nobody was told, is sent no more than that before long,
-// from 1,000 a second on; and again when it takes 20. Its breaker stays closed all the while, and no attempt is burnt. By make dispatch-rate, on a
+// from 1,000 a second on; and again when it takes 20: there is a second in which it refuses one of them at most. Its breaker stays closed all the while, and no attempt is burnt. By make dispatch-rate, on a
 // machine that does nothing else: it gets at least 0.9 of its rate within ten seconds, and within 25 when it takes 40 again; and of what it gets once its
 // rate is found it refuses at most 0.02.
 func TestADispatchFindsTheRateOfItsReceiver(t *testing.T) {
@@ -158,7 +164,16 @@ func TestADispatchFindsTheRateOfItsReceiver(t *testing.T) {
 	} else {
 		for _, rate := range []float64{40, 20} {
 			server.set(rate)
-			r.await("no more than the receiver takes", func() bool { return float64(r.adaptation().Limit) <= 1.1*rate*store.RateUnit })
+			server.look()
+			from := time.Now()
+			r.await("no more than the receiver takes", func() bool { // The limit itself may be above that: a busy fleet does not use all of it.
+				if time.Since(from) < time.Second {
+					return false
+				}
+				accepted, refused := server.look()
+				from = time.Now()
+				return accepted >= 5 && refused <= 1 && float64(r.adaptation().Limit) <= 2*rate*store.RateUnit
+			})
 		}
 	}
 	b, err := r.store.Breaker(t.Context(), "pay")

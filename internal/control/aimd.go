@@ -10,4 +10,6 @@ func (aimd) next(limit float64, _ int, _ Sample, _ float64) (float64, Cause) {
 	return limit + math.Sqrt(limit), CauseAdditive
 }
 
+func (aimd) pause() {}
+
 func (aimd) forget() {}

@@ -19,10 +19,18 @@
 //
 // # Gradient
 //
-// slope is taken over the last 8 samples under a binding limit, each weighing 0.6 of the one after it. From 0.5 on the limit grows, to
-// 0.35 and less it falls, in between it stays. Where the limits of the samples hardly differ there is no slope: then it tries a step, up,
-// or down from the greatest. A step goes √L up or 10 % down at first, 1.2 times as far when the one before went the same way, a fifth
-// of the most back, and never less than 4 %. So it swings around L* by a step or two, which is the price for noticing when L* moves.
+// slope is taken over the last 5 samples under a binding limit, each weighing 0.37 of the one after it. From 0.6 on the limit grows, to
+// 0.45 and less it falls, in between it stays. Where the limits of the samples hardly differ there is no slope: then it tries a step, up,
+// or down from the greatest.
+//
+// A search begins with strides by the factor 1.65, up or down. Each time it turns, the stride is 0.3 of the last one in logarithms, down to 7.5 %, or to
+// 1.3 times the noise where that is more: what a shorter one changes would not be seen. So from a limit of 1 or of 400 it is at one of 40 within
+// ten samples, and swings around it by a step or two, which is the price for noticing when L* moves. Steps of a root of the limit and of a tenth
+// need 25 to 50 samples for that, and in all of them calls wait or workers do.
+//
+// A new search begins where goodput is not what the limits explain: from one sample to the next it stays as it is at least, and grows as much as
+// the limit at most. Off by 0.25 in logarithms (a fifth less, a quarter more), and by 5 times the noise, says that the downstream has become
+// another one; the first step is down where it does less. Noise is how far goodput is off in the mean, by an exponential average in which a sample counts 0.06.
 //
 // # AIMD
 //
@@ -48,7 +56,8 @@
 //	             the limit stays
 //	gap          nobody looked for 4 intervals, or a count went back: the limit stays, and what was seen before is forgotten
 //	not bound    nobody waited for a unit: the limit stays, since nothing shows what another one would do (RFC 7661)
-//	slew         10 % down at most but by a brake, 5 % or √L up (half a unit where that is more)
+//	slew         of aimd and pid: 10 % down at most but by a brake, 5 % or √L up (half a unit where that is more); of gradient the stride
+//	             of its search
 //	dead band    a change of less than 2 % is kept in mind, not made
 //
 // # Rate

@@ -84,7 +84,7 @@ const (
 	maxGap = 4
 	// deadBand is the part of the limit below which a change is not made, and at least one unit.
 	deadBand = 0.02
-	// downMost and upMost are by which part of the limit it falls and grows at most at a time; it may grow by its root too.
+	// downMost and upMost are by which part of the limit AIMD and PID let it fall and grow at most at a time; it may grow by its root too.
 	downMost, upMost = 0.10, 0.05
 	// leastStep is the least step of a rule in units, so that a small limit moves too.
 	leastStep = 0.5
@@ -109,6 +109,8 @@ type Loop struct {
 type rule interface {
 	// next is asked for samples that are bound, each of so many intervals.
 	next(limit float64, in int, s Sample, intervals float64) (to float64, why Cause)
+	// pause is told that a sample was missed: what the limit does was not to be seen for a while.
+	pause()
 	// forget is told that what was seen is of the past.
 	forget()
 }
@@ -146,13 +148,13 @@ func (l *Loop) Tick(in int, s Sample) Step {
 		return l.nothing(s.Bound)
 	}
 	if s.Over <= 0 || s.Calls < 0 || s.Failures < 0 || s.Failures > s.Calls || s.Ran < 0 || s.Over > maxGap*l.config.Interval {
-		l.forget()
+		l.pause()
 		return l.to(l.limit, CauseGap)
 	}
 	l.pending = l.pending.plus(s)
 	if l.pending.Calls < minCalls {
 		if l.pending.Over > maxGap*l.config.Interval {
-			l.forget()
+			l.pause()
 		}
 		if s.Calls == 0 {
 			return l.nothing(s.Bound)
@@ -173,11 +175,10 @@ func (l *Loop) Tick(in int, s Sample) Step {
 	}
 	l.pending = Sample{}
 	if !s.Bound {
-		l.rule.forget()
+		l.pause()
 		return l.to(float64(l.force), CauseNotBound)
 	}
-	to, why := l.rule.next(l.limit, l.force, s, float64(s.Over)/float64(l.config.Interval))
-	return l.to(l.slew(to), why)
+	return l.to(l.rule.next(l.limit, l.force, s, float64(s.Over)/float64(l.config.Interval)))
 }
 
 // nothing was seen: the limit stays, and that of PID goes back to the configured one after some looks, but while its units are all taken:
@@ -187,11 +188,16 @@ func (l *Loop) nothing(bound bool) Step {
 		return l.to(l.limit, CauseNoSample)
 	}
 	l.forget()
-	return l.to(l.slew(math.Max(l.limit, float64(l.config.Max))), CauseMissing)
+	return l.to(slew(l.limit, math.Max(l.limit, float64(l.config.Max))), CauseMissing)
 }
 
 // failureCut is by what a brake multiplies the limit for failures.
 const failureCut = 0.8
+
+func (l *Loop) pause() {
+	l.pending = Sample{}
+	l.rule.pause()
+}
 
 func (l *Loop) forget() {
 	l.pending = Sample{}
@@ -205,12 +211,9 @@ func (l *Loop) brake(factor float64, why Cause) Step {
 }
 
 // slew bounds how far a limit goes at a time.
-func (l *Loop) slew(to float64) float64 {
-	if math.IsNaN(to) || math.IsInf(to, 0) {
-		return l.limit
-	}
-	most := l.limit + math.Max(upMost*l.limit, math.Sqrt(l.limit))
-	return math.Max(math.Min(l.limit*(1-downMost), l.limit-leastStep), math.Min(to, most))
+func slew(limit, to float64) float64 {
+	most := limit + math.Max(upMost*limit, math.Sqrt(limit))
+	return math.Max(math.Min(limit*(1-downMost), limit-leastStep), math.Min(to, most))
 }
 
 // to brings the limit to where it is to go, and into force.

@@ -77,16 +77,16 @@ func TestALongIncidentTeachesNothing(t *testing.T) {
 	p.capacity /= 10
 	for tick := range 720 {
 		limit = l.Tick(limit, p.tick(limit, interval)).Limit
-		if tick >= settled && limit > 10 {
+		if tick >= settledLate && limit > 10 {
 			t.Fatalf("tick %d: the limit is %d, the best one %.0f", tick, limit, p.best())
 		}
 	}
 	p.capacity *= 10
-	for range settled {
+	for range settledLate {
 		limit = l.Tick(limit, p.tick(limit, interval)).Limit
 	}
 	if p.goodput(limit) < 0.85*p.capacity {
-		t.Errorf("%d ticks after the incident the limit is %d", settled, limit)
+		t.Errorf("%d ticks after the incident the limit is %d", settledLate, limit)
 	}
 }
 
@@ -105,11 +105,11 @@ func TestALimitThatFellComesBack(t *testing.T) {
 			t.Errorf("%s: with half of the calls failing the limit is %d", kind, limit)
 		}
 		p.failing = 0
-		for range settled {
+		for range settledLate {
 			limit = l.Tick(limit, p.tick(limit, interval)).Limit
 		}
 		if p.goodput(limit) < 0.8*p.capacity {
-			t.Errorf("%s: %d ticks after the last failure the limit is %d", kind, settled, limit)
+			t.Errorf("%s: %d ticks after the last failure the limit is %d", kind, settledLate, limit)
 		}
 	}
 }
@@ -151,6 +151,44 @@ func TestNoProbePinsTheFloor(t *testing.T) {
 	}
 }
 
+// TestAPauseBeginsNoSearch: a queue that runs empty now and then finds its limit where it was, and no stride of a search goes up from there.
+func TestAPauseBeginsNoSearch(t *testing.T) {
+	t.Parallel()
+	p := newPlant(0.02, 3)
+	p.capacity, p.base = most, 100*time.Millisecond
+	l, limit := newLoop(t, control.Config{Min: 1, Max: most}, 20), 20
+	for tick := range 5 * phase {
+		p.offered = 0
+		if tick%7 == 6 {
+			p.offered = 100
+		}
+		if limit = l.Tick(limit, p.tick(limit, interval)).Limit; tick >= settled && limit > 55 {
+			t.Fatalf("tick %d: the limit is %d, the best one %.0f", tick, limit, p.best())
+		}
+	}
+}
+
+// TestNoiseBeginsNoSearch: run times that are off by up to a quarter are no other downstream: in a hundred looks the limit leaps by a stride of a
+// search once at most.
+func TestNoiseBeginsNoSearch(t *testing.T) {
+	t.Parallel()
+	leaps := 0
+	for seed := range uint64(20) {
+		p := newPlant(0.25, seed)
+		p.capacity, p.base = most, 100*time.Millisecond
+		l, limit := newLoop(t, control.Config{Min: 1, Max: most}, 40), 40
+		for tick := range 2 * phase {
+			step := l.Tick(limit, p.tick(limit, interval))
+			if limit = step.Limit; tick >= phase && step.Before >= 10 && (float64(step.Limit) > 1.6*float64(step.Before) || float64(step.Limit) < float64(step.Before)/1.6) {
+				leaps++
+			}
+		}
+	}
+	if t.Logf("%d leaps", leaps); leaps > 20 {
+		t.Errorf("%d leaps in %d looks", leaps, 20*phase)
+	}
+}
+
 // TestSlew: no step is longer than the package's doc says, but for a brake's.
 func TestSlew(t *testing.T) {
 	t.Parallel()
@@ -161,6 +199,9 @@ func TestSlew(t *testing.T) {
 		for range 500 {
 			step := l.Tick(limit, p.tick(limit, interval))
 			up, down := max(0.05*float64(limit), math.Sqrt(float64(limit))), max(0.1*float64(limit), 1)
+			if kind == control.Gradient {
+				up, down = 0.65*float64(limit), 0.4*float64(limit)
+			}
 			if d := float64(step.Limit - step.Before); d > up+1 || -d > down+1 { // 1 for two roundings.
 				t.Fatalf("%s: %+v", kind, step)
 			}

@@ -55,6 +55,8 @@ func newPID(gains Gains, target float64, least, most int) *pid {
 	return p
 }
 
+func (p *pid) pause() { p.forget() }
+
 func (p *pid) forget() { p.sum, p.before = 0, math.NaN() }
 
 // step returns where a limit goes by what was measured over a number of intervals, which is NaN or infinite where nothing was.
