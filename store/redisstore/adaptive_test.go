@@ -14,6 +14,7 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore/internal/policies"
 )
 
 var smtpGate = store.DownstreamGate("smtp")
@@ -378,5 +379,31 @@ func TestWithoutAdaptiveLimitsNothingIsAsked(t *testing.T) {
 	fields, err := client.HKeys(t.Context(), KeysOf(b.store.Partitions()[0]).State()).Result()
 	if err != nil || strings.Contains(" "+strings.Join(fields, " ")+" ", " na ") {
 		t.Errorf("the state has %v, %v", fields, err)
+	}
+}
+
+// TestWhatIsReducedIsReadAsThePolicyHasIt: who edits a policy that he does not know reads what is there, and a limit that triggers reduce is no
+// difference to it.
+func TestWhatIsReducedIsReadAsThePolicyHasIt(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	rate := store.Cap{Gate: store.DownstreamRateGate("pay"), Rate: admission.PerSecond(10), Limit: 10 * store.RateUnit, Least: store.RateUnit, Most: 10 * store.RateUnit, Loop: "pay-rate"}
+	u := store.PolicyUpdate{Version: 1, Text: []byte("{}"), Edit: "one", Caps: []store.Cap{movingCap(40, 5, 30), rate}}
+	check(t, y.store.PutPolicy(t.Context(), u))
+	want := policies.SettingsOf(&u)
+	for _, back := range []int{0, 20} {
+		_, err := y.store.Promote(t.Context(), "one", time.Minute)
+		check(t, err)
+		for gate, limit := range map[store.GateName]int{smtpGate: 10, rate.Gate: 5 * store.RateUnit} {
+			_, err = y.store.Adapt(t.Context(), store.Adapt{Owner: "one", Version: 1, Gate: gate, Limit: limit, Cause: "trigger slow", Back: min(2*limit, limit*back)})
+			check(t, err)
+		}
+		got, err := y.store.Stored(t.Context())
+		check(t, err)
+		for key := range want {
+			if key.Kind == policies.SettingGate && got[key] != want[key] {
+				t.Errorf("to come back to %d: %s is read as %q, want %q", back, key.Name, got[key], want[key])
+			}
+		}
 	}
 }

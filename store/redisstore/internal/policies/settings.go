@@ -342,12 +342,13 @@ func movingSetting(value, row string) string {
 	const name, own, least, most, limit = 0, 3, 4, 5, 6
 	parts := strings.SplitN(row, "|", limit+2)
 	inForce, of, shared := strings.Cut(value, "/")
-	burst, loop, rate := "", "", false
-	if len(parts) == limit+2 {
-		// Nobody but the policy and its loop sets a rate: burst~push~eased~loop.
-		if of := strings.SplitN(parts[name], "~", 4); len(of) == 4 {
-			burst, loop, rate = of[0], of[3], true
-		}
+	burst, loop, rate := "", parts[name], false
+	// Nobody but the policy and its loop sets a rate: burst~push~eased~loop. While triggers reduce a limit its loop is back~loop.
+	if of := strings.SplitN(loop, "~", 4); len(of) >= 4 {
+		burst, loop, rate = of[0], of[3], true
+	}
+	if _, reduced, is := strings.Cut(loop, "~"); is {
+		loop = reduced
 	}
 	if len(parts) < limit+2 || !rate && parts[limit] != inForce {
 		return value
@@ -358,7 +359,7 @@ func movingSetting(value, row string) string {
 	if rate {
 		return parts[own] + "~" + parts[least] + "~" + parts[most] + "|" + burst + of + "~" + loop
 	}
-	return parts[own] + "~" + parts[least] + "~" + parts[most] + of + "~" + parts[name]
+	return parts[own] + "~" + parts[least] + "~" + parts[most] + of + "~" + loop
 }
 
 // gateSetting is what the policy says of a gate, as the gate and its share tell: Cap.text. Of one that only counts it is no value of any,
