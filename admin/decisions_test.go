@@ -81,6 +81,20 @@ func TestAJobIsToldItsLimits(t *testing.T) {
 	}
 }
 
+// TestAJobIsToldTheLimitOfItsTenantsRecord from the first one on, which a server learns with its answer, and after each change of it.
+func TestAJobIsToldTheLimitOfItsTenantsRecord(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t, nil)
+	recording(p)
+	for i, burst := range []string{"7", "9"} {
+		p.want(http.StatusOK, "admin", ask{op: "PUT /api/v1/records/{tenant}", path: map[string]string{"tenant": "acme"}, header: http.Header{"If-Match": {"*"}}, body: `{"limit":{"tokens":1,"per":"24h","burst":` + burst + `}}`})
+		got := p.want(http.StatusCreated, "acme-admin", ask{op: "POST /api/v1/jobs", body: fmt.Sprintf(`{"tenant":"acme","queue":"mail","type":"t","id":"j%d"}`, i)})
+		if told := got.header.Get("Ratelimit-Policy"); told != `"acme";q=1;w=86400;headgate-burst=`+burst {
+			t.Errorf("of a record with a burst of %s a job is told %q", burst, told)
+		}
+	}
+}
+
 func TestPeeksAndRefusalsChargeNothing(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t, nil)

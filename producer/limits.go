@@ -178,6 +178,10 @@ func (p *Producer) Guess(tenant, queue, jobType string, burst admission.Tokens) 
 	return p.limits.costs.Guess(tenant, queue, jobType, burst)
 }
 
+// Policy returns the policy by which jobs are sent, as it was last read, with what is known of tenants' records: nil before the first job. It is not to
+// be changed.
+func (p *Producer) Policy() *policy.Compiled { return p.limits.snapshot.Load() }
+
 // guess gives jobs whose cost is to be learned one that no limit on their way refuses for good.
 func (l *limits) guess(entries []entry) {
 	for i := range entries {

@@ -15,6 +15,7 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/tally"
+	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/store"
 )
 
@@ -37,6 +38,11 @@ type Limiter interface {
 type costs interface {
 	Learn(tenant, queue, of string, actual admission.Tokens)
 	Guess(tenant, queue, of string, burst admission.Tokens) admission.Tokens
+}
+
+// policied knows the policy by which it sends jobs, nil before the first one; an Enqueuer that is one knows tenants' records by which it has sent theirs.
+type policied interface {
+	Policy() *policy.Compiled
 }
 
 // Config is what the handlers work with.

@@ -2,6 +2,7 @@ package api
 
 import (
 	"cmp"
+	"context"
 	"net/http"
 	"slices"
 	"time"
@@ -59,7 +60,7 @@ func (a *API) limitJob(r *route.Request, header http.Header, job *admission.Job,
 		outermost = admission.LevelTenant
 	}
 	var told []shown.Bucket
-	_ = a.limits.with(r.Context(), func(snapshot *policy.Compiled) error {
+	_ = a.withPolicyOfJobs(r.Context(), func(snapshot *policy.Compiled) error {
 		told = nil
 		class, known := snapshot.ClassNamed(job.Queue, job.Priority)
 		if !known {
@@ -85,6 +86,16 @@ func (a *API) limitJob(r *route.Request, header http.Header, job *admission.Job,
 		return nil
 	})
 	shown.SetRateLimitPolicy(header, told)
+}
+
+// withPolicyOfJobs calls do with the policy by which a job was sent just now, where the enqueuer has it.
+func (a *API) withPolicyOfJobs(ctx context.Context, do func(*policy.Compiled) error) error {
+	if enqueuer, is := a.config.Enqueuer.(policied); is {
+		if snapshot := enqueuer.Policy(); snapshot != nil {
+			return do(snapshot)
+		}
+	}
+	return a.limits.with(ctx, do)
 }
 
 // signal says how much a queue is pressed, and from HIGH on when to come back, where the policy has that measured.
