@@ -106,7 +106,7 @@ func TestAWaitIsOneEnqueuingOfManyAnswers(t *testing.T) {
 	t.Parallel()
 	store := open(t, redistest.Shared(t).Client(t))
 	var w witness
-	p := newProducer(t, store, producer.Config{Policy: limited(admission.PerSecond(20).WithBurst(1)), Observer: w.observer()})
+	p := newProducer(t, store, producer.Config{Policy: limited(admission.PerSecond(1).WithBurst(1)), Observer: w.observer()})
 	for _, id := range []string{"a", "b"} {
 		j := job("acme")
 		j.ID = id
