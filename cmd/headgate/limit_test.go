@@ -122,11 +122,13 @@ func TestATenantHasLimitsOfTypesOfItsOwn(t *testing.T) {
 		"explain scope acme:mail:type=report": "acme:mail:type=report has 5 of 5 tokens left and gets 5 tokens a second\n    rule:   override of acme:mail:type=report, /tenants/acme/queues/mail/type_limits/report = {",
 		"explain scope bolt:mail:type=report": "change: headgate limit set bolt:mail:type=report --tokens NUMBER --per DURATION",
 		"tenant show acme --json":             `"type_limits": {`,
-		"policy diff 1 3":                     "/tenants/acme/queues/mail/type_limits/report",
 	} {
 		if out := p.run(cli.ExitOK, line); !strings.Contains(out.stdout, want) {
 			t.Errorf("headgate %s: no %q in %s", line, want, out.stdout)
 		}
+	}
+	if out := p.run(cli.ExitNothing, "policy diff default"); !strings.Contains(out.stdout, "- /tenants/acme/queues/mail/type_limits/report/tokens 5") {
+		t.Errorf("%s", out.stdout)
 	}
 	for line, want := range map[string]string{
 		"tenant set acme --queue mail --tokens 5":                `invalid --queue "mail": allowed is it beside --type`,
