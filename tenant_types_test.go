@@ -82,6 +82,8 @@ func TestATenantsOwnLimitOfATypeIsInForceFromTheNextJobOn(t *testing.T) {
 			t.Errorf("no limit of its own, and refused by %s", by)
 		}
 	}
+	check(t, hg.Policy().ChangeRecord(t.Context(), "dot", headgate.Edit{}, func(r *policy.OwnLimits) { r.Queues["mail"].TypeLimits["d"] = aDay(1) }))
+	passes("as its record has it, changed in place", "dot", "d", 1)
 	ownTypes(t, hg, "dot", nil)
 	passes("as each tenant again", "dot", "c", 1)
 	passes("as each tenant again", "dot", "free", 1)

@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"strings"
 	"time"
 
 	"github.com/headgate/headgate/admission"
@@ -150,6 +151,9 @@ func isOfType(scope admission.Scope) bool { return queueOf(scope) != "" }
 
 // queueOf returns the scope of the queue of a type; empty for other scopes.
 func queueOf(scope admission.Scope) admission.Scope {
+	if !strings.Contains(string(scope), ":"+admission.TypeMark) { // Most are none.
+		return ""
+	}
 	tenant, queue, class, err := scope.Parts()
 	if _, ofType := class.JobType(); err != nil || !ofType {
 		return ""

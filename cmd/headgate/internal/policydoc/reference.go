@@ -41,7 +41,7 @@ and the first that is there holds:
 | 4 | its tier's in every queue | ` + "`tiers.gold.queues.*.limit` | `….priority_limits.high` | `….type_limits.report` | `….overflow`" + ` |
 | 5 | every queue's | ` + "`queues.*.each_tenant.limit` | `….each_tenant.priority_limits.high` | `….each_tenant.type_limits.report` | `queues.*.overflow`, or `overflows[\"*:*\"]`" + ` |
 
-Of limits of types in one place one by the type's name goes before ` + "`*`" + `, which is each type that is not named there. So what names the queue goes before ` + "`*`" + `, and of two that do, the one of the tier goes first. One that says that there is no limit (` + "`{\"enabled\": false}`" + `), or no
+So what names the queue goes before ` + "`*`" + `, and of two that do, the one of the tier goes first. In one place a type by its name goes before the ` + "`*`" + ` of types, which is each that is not named there. One that says that there is no limit (` + "`{\"enabled\": false}`" + `), or no
 bound (` + "`{\"policy\": \"none\"}`" + `), holds too, and ends the search. Figures are shared and tokens are not: each tenant has a bucket of its own in each queue, whatever says
 how large it is. The depth of a tenant over all its queues is bounded by ` + "`overflows[\"acme\"]`, else `tiers.gold.overflow`, else `overflows[\"*\"]`" + `. ` + "`headgate explain tenant`, `headgate explain scope` and `headgate limit get`" + ` name what decided.
 
