@@ -24,23 +24,25 @@ type Policies struct{ client *Client }
 // Policy returns what reads and changes the policy in force.
 func (c *Client) Policy() Policies { return Policies{c} }
 
-// Policy is the policy while it is changed. What Tier, TierQueue, Tenant, Queue and Downstream return is changed in place, and is made where it is
+// Policy is the policy while it is changed. What Tier, TierQueue, Tenant, TenantQueue, Queue and Downstream return is changed in place, and is made where it is
 // new. Document is the whole, for what has no method here.
 type Policy struct {
-	Document    *policy.Policy
-	tiers       map[string]*policy.Tier
-	tenants     map[string]*policy.Tenant
-	queues      map[string]*policy.Queue
-	downstreams map[string]*policy.Downstream
-	tierQueues  map[tierQueue]*policy.TierQueue
+	Document     *policy.Policy
+	tiers        map[string]*policy.Tier
+	tenants      map[string]*policy.Tenant
+	queues       map[string]*policy.Queue
+	downstreams  map[string]*policy.Downstream
+	tierQueues   map[inQueue]*policy.TierQueue
+	tenantQueues map[inQueue]*policy.TenantQueue
 }
 
-type tierQueue struct{ tier, queue string }
+// inQueue names a queue of a tier or a tenant.
+type inQueue struct{ of, queue string }
 
 func openPolicy(document *policy.Policy) *Policy {
 	return &Policy{
 		Document: document, tiers: map[string]*policy.Tier{}, tenants: map[string]*policy.Tenant{}, queues: map[string]*policy.Queue{},
-		downstreams: map[string]*policy.Downstream{}, tierQueues: map[tierQueue]*policy.TierQueue{},
+		downstreams: map[string]*policy.Downstream{}, tierQueues: map[inQueue]*policy.TierQueue{}, tenantQueues: map[inQueue]*policy.TenantQueue{},
 	}
 }
 
@@ -51,6 +53,16 @@ func entry[T any](open map[string]*T, in map[string]T, name string) *T {
 		open[name] = &value
 	}
 	return open[name]
+}
+
+// entryIn is entry of what somebody has in a queue.
+func entryIn[T any](open map[inQueue]*T, in map[string]T, of, queue string) *T {
+	at := inQueue{of, queue}
+	if open[at] == nil {
+		value := in[queue]
+		open[at] = &value
+	}
+	return open[at]
 }
 
 // put writes what was changed back.
@@ -74,17 +86,17 @@ func (p *Policy) Tier(name string) *policy.Tier {
 // TierQueue is what each tenant of a tier has in a queue; policy.Every is every queue for which nothing nearer is said. What each tenant has
 // in a queue, whatever its tier, is EachTenant of Queue.
 func (p *Policy) TierQueue(tier, queue string) *policy.TierQueue {
-	at := tierQueue{tier, queue}
-	if p.tierQueues[at] == nil {
-		in := p.Tier(tier).Queues[queue]
-		p.tierQueues[at] = &in
-	}
-	return p.tierQueues[at]
+	return entryIn(p.tierQueues, p.Tier(tier).Queues, tier, queue)
 }
 
 // Tenant is what one tenant has of its own.
 func (p *Policy) Tenant(name string) *policy.Tenant {
 	return entry(p.tenants, p.Document.Tenants, name)
+}
+
+// TenantQueue is what one tenant has of its own in a queue, beside the limits of its scopes there.
+func (p *Policy) TenantQueue(tenant, queue string) *policy.TenantQueue {
+	return entryIn(p.tenantQueues, p.Tenant(tenant).Queues, tenant, queue)
 }
 
 // Queue is what one queue has of its own, or policy.Every each queue that the policy does not name.
@@ -97,11 +109,10 @@ func (p *Policy) Downstream(name string) *policy.Downstream {
 
 func (p *Policy) close() policy.Policy {
 	for at, in := range p.tierQueues {
-		tier := p.Tier(at.tier)
-		if tier.Queues == nil {
-			tier.Queues = map[string]policy.TierQueue{}
-		}
-		tier.Queues[at.queue] = *in
+		put(map[string]*policy.TierQueue{at.queue: in}, &p.Tier(at.of).Queues)
+	}
+	for at, in := range p.tenantQueues {
+		put(map[string]*policy.TenantQueue{at.queue: in}, &p.Tenant(at.of).Queues)
 	}
 	put(p.tiers, &p.Document.Tiers)
 	put(p.tenants, &p.Document.Tenants)
@@ -224,7 +235,7 @@ func (p Policies) ChangeRecord(ctx context.Context, tenant string, edit Edit, ch
 	_, err := rollout.EditRecord(ctx, p.client.store, read, tenant, edit.inner(), func(r policy.OwnLimits) (policy.OwnLimits, error) {
 		own := policy.OwnLimits{Limit: r.Limit, Queues: maps.Clone(r.Queues)}
 		for name, in := range own.Queues {
-			in.PriorityLimits = maps.Clone(in.PriorityLimits)
+			in.PriorityLimits, in.TypeLimits = maps.Clone(in.PriorityLimits), maps.Clone(in.TypeLimits)
 			own.Queues[name] = in
 		}
 		change(&own)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 )
 
@@ -48,4 +49,71 @@ func TestLimitsOfTypesOverHTTP(t *testing.T) {
 	wantLeft(30)
 	p.want(http.StatusOK, "operator", ask{op: checkOp, body: `{"scope":"acme:mail","tokens":1000}`}) // It asks no type.
 	wantLeft(30)
+}
+
+// TestATenantsLimitsOfTypesOverHTTP: they are put with the tenant, at their scope or in its record, each before what each tenant has, and told where limits are.
+func TestATenantsLimitsOfTypesOverHTTP(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t, nil)
+	p.put("admin", ask{op: "PUT /api/v1/policy", body: `{"tenant_records":true,"tiers":{"standard":{"limit":{"enabled":false}}},"queues":{"mail":{"each_tenant":{"type_limits":{"*":{"tokens":1,"per":"24h","burst":3}}}}}}`})
+	job := func(tenant, jobType string, cost int) ask {
+		return ask{op: "POST /api/v1/jobs", body: fmt.Sprintf(`{"tenant":%q,"queue":"mail","type":%q,"cost":%d}`, tenant, jobType, cost)}
+	}
+	inForce := func(scope string) (burst any, path string) {
+		t.Helper()
+		config := p.want(http.StatusOK, "viewer", ask{op: "GET /api/v1/rate-limit/config/{scope}", path: map[string]string{"scope": scope}}).object(t)
+		force, _ := config["in_force"].(map[string]any)
+		rule, _ := config["rule"].(map[string]any)
+		path, _ = rule["path"].(string)
+		return force["burst"], path
+	}
+	for _, row := range []struct {
+		put   ask
+		scope string
+		burst float64
+		path  string
+	}{
+		{ask{op: "PUT /api/v1/tenants/{tenant}", path: map[string]string{"tenant": "acme"}, body: `{"queues":{"mail":{"type_limits":{"report":{"tokens":1,"per":"24h","burst":5}}}}}`}, "acme:mail:type=report", 5, "/tenants/acme/queues/mail/type_limits/report"},
+		{ask{op: "PUT /api/v1/rate-limit/config/{scope}", path: map[string]string{"scope": "acme:mail:type=*"}, body: `{"tokens":1,"per":"24h","burst":6}`}, "acme:mail:type=send", 6, "/tenants/acme/queues/mail/type_limits/*"},
+		{ask{op: "PUT /api/v1/rate-limit/config/{scope}", path: map[string]string{"scope": "acme:mail:type=a:b"}, body: `{"tokens":1,"per":"24h","burst":7}`}, "acme:mail:type=a:b", 7, "/tenants/acme/queues/mail/type_limits/a:b"},
+		{ask{op: "PUT /api/v1/records/{tenant}", path: map[string]string{"tenant": "bolt"}, body: `{"queues":{"mail":{"type_limits":{"report":{"tokens":1,"per":"24h","burst":8}}}}}`, header: http.Header{"If-None-Match": {"*"}}}, "bolt:mail:type=report", 8, "/queues/mail/type_limits/report"},
+	} {
+		if row.put.header != nil {
+			p.want(http.StatusOK, "operator", row.put)
+		} else {
+			p.put("operator", row.put)
+		}
+		if burst, path := inForce(row.scope); burst != row.burst || path != row.path {
+			t.Errorf("%s has %v at %s, want %v at %s", row.scope, burst, path, row.burst, row.path)
+		}
+		part := strings.SplitN(row.scope, ":", 3)
+		jobType := strings.TrimPrefix(part[2], "type=")
+		p.want(http.StatusCreated, "operator", job(part[0], jobType, int(row.burst)))
+		if got := p.want(http.StatusTooManyRequests, "operator", job(part[0], jobType, 1)).object(t); got["scope"] != row.scope {
+			t.Errorf("refused by %v, want %s", got["scope"], row.scope)
+		}
+	}
+	if burst, _ := inForce("acme:mail:type=*"); burst != 6.0 {
+		t.Errorf("each other type of acme has %v", burst)
+	}
+	tenant := p.want(http.StatusOK, "viewer", ask{op: "GET /api/v1/tenants/{tenant}", path: map[string]string{"tenant": "acme"}})
+	if !bytes.Contains(tenant.body, []byte(`"queues":{"mail":{"type_limits":{"*":{`)) {
+		t.Errorf("%s", tenant.body)
+	}
+	for _, bad := range []ask{
+		{op: "PUT /api/v1/tenants/{tenant}", path: map[string]string{"tenant": "acme"}, body: `{"queues":{"mail":{"type_limits":{"report":{"tokens":0,"per":"1s"}}}}}`},
+		{op: "PUT /api/v1/tenants/{tenant}", path: map[string]string{"tenant": "acme"}, body: `{"queues":{"mail":{"limit":{"tokens":1,"per":"1s"}}}}`},
+	} {
+		bad.header = from(p.inForce())
+		p.want(http.StatusBadRequest, "operator", bad)
+	}
+	config := "/api/v1/rate-limit/config/{scope}"
+	p.put("operator", ask{op: "DELETE " + config, path: map[string]string{"scope": "acme:mail:type=report"}})
+	if burst, path := inForce("acme:mail:type=report"); burst != 6.0 || path != "/tenants/acme/queues/mail/type_limits/*" {
+		t.Errorf("without its own acme has %v at %s", burst, path)
+	}
+	tried := p.want(http.StatusOK, "operator", ask{op: "POST /api/v1/records/{tenant}/dry-run", path: map[string]string{"tenant": "bolt"}, body: `{"queues":{"mail":{"type_limits":{"report":{"tokens":1,"per":"24h","burst":2}}}}}`})
+	if !bytes.Contains(tried.body, []byte(`/queues/mail/type_limits/report/burst`)) {
+		t.Errorf("%s", tried.body)
+	}
 }

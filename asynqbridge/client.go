@@ -86,7 +86,7 @@ func (c *Client) flush(ctx context.Context) {
 }
 
 // count counts what the buckets have decided on. Tokens that are refunded stay counted.
-func (c *Client) count(ctx context.Context, asked claim, queue string, verdict *admission.Verdict) {
+func (c *Client) count(ctx context.Context, path tally.Path, asked claim, verdict *admission.Verdict) {
 	one := tally.Sum{Tokens: asked.cost}
 	switch {
 	case verdict.Decision == admission.Admitted:
@@ -97,7 +97,7 @@ func (c *Client) count(ctx context.Context, asked claim, queue string, verdict *
 		return
 	}
 	c.counts.NoteAlone(func(add func(tally.Path, tally.Sum)) {
-		add(tally.Path{Tenant: asked.tenant, Queue: queue, Class: asked.class}, one)
+		add(path, one)
 	}, func() { c.flush(ctx) })
 }
 
@@ -144,20 +144,23 @@ func (c *Client) take(ctx context.Context, asked claim, queue, taskType string) 
 	ctx, cancel := context.WithTimeout(ctx, c.config.Timeout)
 	defer cancel()
 	var verdict admission.Verdict
+	var path tally.Path
 	err = c.limits.with(ctx, func(snapshot *policy.Compiled) error {
 		class, ok := snapshot.ClassNamed(queue, asked.class)
 		if !ok {
 			return &admission.FieldError{Field: "priority", Value: string(asked.class), Allowed: "a class of queue " + queue}
 		}
-		asked.class = class // A number from 0 to 10 is a name now.
-		ofType := snapshot.TypeLimit(asked.tenant, queue, taskType)
+		path = tally.Path{Tenant: asked.tenant, Queue: queue, Class: class} // A number from 0 to 10 is a name now.
+		if snapshot.CountsType(asked.tenant, queue, taskType) && admission.ValidateName("type", taskType, false) == nil {
+			path.Type = taskType
+		}
+		limits, ofType, record := snapshot.WayOfType(asked.tenant, queue, class, taskType)
 		if ofType != nil {
 			if err := admission.ValidateName("type", taskType, false); err != nil {
 				return err
 			}
 		}
 		var err error
-		limits, record := snapshot.WayFor(asked.tenant, queue, class)
 		verdict, receipt, err = c.store.Take(ctx, snapshot.Version(), store.Question{
 			Tenant: asked.tenant, Queue: queue, Class: class, Cost: asked.cost, Limits: limits, Record: record, TypeLimit: store.TypeLimitOf(taskType, ofType),
 		})
@@ -169,7 +172,7 @@ func (c *Client) take(ctx context.Context, asked claim, queue, taskType string) 
 	case err != nil:
 		return receipt, fmt.Errorf("ask headgate: %w", err)
 	}
-	c.count(ctx, asked, queue, &verdict)
+	c.count(ctx, path, asked, &verdict)
 	return receipt, verdict.Err()
 }
 

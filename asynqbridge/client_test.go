@@ -143,6 +143,18 @@ func limitTypes(t *testing.T, newSite siteOf) {
 	if _, err := c.EnqueueContext(ctx, asynq.NewTask("no name", nil, asynq.Queue("hook"))); err != nil {
 		t.Errorf("in a queue that has no limits of types: %v", err)
 	}
+	must(t, c.Close())
+	for scope, want := range map[admission.Scope][2]int64{"acme:mail:type=send": {2, 1}, "acme:mail": {3, 2}, "acme:hook:type=no name": {}} {
+		minutes, err := s.store.Minutes(t.Context(), scope)
+		must(t, err)
+		var got [2]int64
+		for _, m := range minutes {
+			got[0], got[1] = got[0]+m.Allowed, got[1]+m.Refused
+		}
+		if got != want {
+			t.Errorf("%s: %v were allowed and refused, want %v", scope, got, want)
+		}
+	}
 }
 
 func TestTheTenantIsOfTheOptionThenTheCtxThenTheHeader(t *testing.T) {

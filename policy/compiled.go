@@ -61,8 +61,8 @@ type Compiled struct {
 	// tiers are the names of all tiers, those that only a candidate has among them.
 	tiers []string
 	usage int
-	// typed says that some jobs have limits by their type.
-	typed bool
+	// typed says that some jobs have limits by their type, and observesTypes that some scopes of types are in observed.
+	typed, observesTypes bool
 	// records are what tenants have beside the policy, as far as it has learned; nil where it has none.
 	records *records
 	// anyDownstream is every downstream that nobody configured.
@@ -109,6 +109,9 @@ func (p Policy) Prepare() (*Compiled, error) {
 	c.observed = make(map[admission.Scope]bool, len(p.Observe))
 	for _, scope := range p.Observe {
 		c.observed[scope] = true
+		_, _, class, _ := scope.Parts()
+		_, ofType := class.JobType()
+		c.observesTypes = c.observesTypes || ofType
 	}
 	c.protecting = protecting(p.Adaptive)
 	c.resolve(p)
@@ -139,6 +142,10 @@ func (c *Compiled) resolve(p Policy) {
 	for name := range candidate.Tenants {
 		if tenant, ok := of(name).Tenants[name]; ok {
 			c.tenants[name] = new(of(name).viewOf(tenant))
+			for queue, in := range tenant.Queues {
+				c.typed = c.typed || len(in.TypeLimits) > 0
+				c.ownIn(name, queue).TypeLimits = in.TypeLimits
+			}
 		}
 	}
 	for scope := range candidate.QueueLimits {
@@ -166,30 +173,6 @@ func (c *Compiled) resolve(p Policy) {
 			c.maxRunning[scope] = most
 		}
 	}
-}
-
-// side is a policy as those have it who have it: who is in a roll-out, or the others. inTier are the limits of tiers in queues, which all
-// tenants of a tier share.
-type side struct {
-	Policy
-	inTier map[string]map[string]*EachTenant
-	typed  bool
-}
-
-func (p Policy) side() side {
-	s := side{Policy: p, inTier: map[string]map[string]*EachTenant{}}
-	for name, tier := range p.Tiers {
-		for queue, in := range tier.Queues {
-			if each := in.limits(); !each.empty() {
-				s.typed = s.typed || len(each.TypeLimits) > 0
-				if s.inTier[name] == nil {
-					s.inTier[name] = map[string]*EachTenant{}
-				}
-				s.inTier[name][queue] = &each
-			}
-		}
-	}
-	return s
 }
 
 // resolveEach fills in what is said of each tenant in queues, and of each tenant of a tier. p has the tiers of both sides.
@@ -221,20 +204,6 @@ func (c *Compiled) resolveEach(p Policy) {
 			c.tierBounds[name][queue] = in.Overflow
 		}
 	}
-}
-
-func (s *side) viewOf(tenant Tenant) tenantView {
-	tier := s.Tiers[tenant.Tier]
-	view := tenantView{
-		limit: tier.Limit, weights: make(Weights), maxRunning: cmp.Or(tenant.MaxRunning, tier.MaxRunning), dispatch: tenant.Dispatch,
-		tier: tenant.Tier, inTier: s.inTier[tenant.Tier],
-	}
-	if tenant.Limit != nil {
-		view.limit = *tenant.Limit
-	}
-	maps.Copy(view.weights, tier.Weights)
-	maps.Copy(view.weights, tenant.Weights)
-	return view
 }
 
 // ownIn returns what a tenant has of its own in a queue, to fill in, made when it is the first of its tenant and queue.
@@ -273,12 +242,17 @@ func (c *Compiled) LimitsFor(tenant, queue string, class admission.Priority) Lim
 // records.
 func (c *Compiled) WayFor(tenant, queue string, class admission.Priority) (Limits, int64) {
 	own, version := c.recordOf(tenant)
+	return c.wayBy(own, tenant, queue, class), version
+}
+
+// wayBy are the limits on a way of a tenant that has a record, nil for none.
+func (c *Compiled) wayBy(own *OwnLimits, tenant, queue string, class admission.Priority) Limits {
 	limits := c.limitsFor(tenant, queue, class)
 	if own != nil {
 		own.over(&limits, queue, class)
 	}
 	c.floor(&limits, tenant, queue)
-	return limits, version
+	return limits
 }
 
 // limitsFor is what the policy itself says.

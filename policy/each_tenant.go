@@ -33,6 +33,12 @@ type TierQueue struct {
 	Overflow Overflow
 }
 
+// TenantQueue is what one tenant has of its own in a queue, beside the limits of its scopes there.
+type TenantQueue struct {
+	// TypeLimits are as in EachTenant.
+	TypeLimits map[string]admission.Limit
+}
+
 func (q TierQueue) limits() EachTenant { return EachTenant{q.Limit, q.PriorityLimits, q.TypeLimits} }
 
 func (e *EachTenant) empty() bool {
@@ -48,7 +54,18 @@ func (e *EachTenant) at(level admission.Level, class admission.Priority) (limit 
 	if limit, said = e.PriorityLimits[class]; said || len(e.TypeLimits) == 0 {
 		return limit, said
 	}
-	limit, said = e.TypeLimits[e.typeName(class)]
+	if jobType, ok := class.JobType(); ok {
+		return e.ofType(jobType)
+	}
+	return limit, false
+}
+
+// ofType returns the limit of jobs of a type, and whether anything is said of it. It does not allocate.
+func (e *EachTenant) ofType(jobType string) (limit admission.Limit, said bool) {
+	if limit, said = e.TypeLimits[jobType]; said {
+		return limit, said
+	}
+	limit, said = e.TypeLimits[Every]
 	return limit, said
 }
 
@@ -76,30 +93,99 @@ func (e *EachTenant) path(level admission.Level, class admission.Priority) []str
 }
 
 // TypeLimit returns the limit of a tenant's jobs of a type in a queue, which they have beside those of LimitsFor; nil for none. It does not allocate where
-// the policy has none of any type.
+// neither the policy nor a record that is known has one of any type.
 func (c *Compiled) TypeLimit(tenant, queue, jobType string) *admission.Limit {
-	if !c.typed {
+	if !c.limitsTypes() {
 		return nil
 	}
-	rules := c.rulesIn(c.viewOf(tenant), queue)
-	limits := Limits{admission.LevelPriority: firstOf(&rules, admission.LevelPriority, admission.OfType(jobType))}
-	if of := &limits[admission.LevelPriority]; of.Disabled || of.Tokens == 0 {
+	own, _ := c.recordOf(tenant)
+	return c.typeLimit(own, tenant, queue, jobType)
+}
+
+// WayOfType is WayFor with what TypeLimit returns, all of it by the same version of the tenant's record.
+func (c *Compiled) WayOfType(tenant, queue string, class admission.Priority, jobType string) (Limits, *admission.Limit, int64) {
+	own, version := c.recordOf(tenant)
+	limits := c.wayBy(own, tenant, queue, class)
+	if !c.limitsTypes() {
+		return limits, nil, version
+	}
+	return limits, c.typeLimit(own, tenant, queue, jobType), version
+}
+
+// limitsTypes reports whether jobs of some type may have a limit.
+func (c *Compiled) limitsTypes() bool { return c.typed || c.recordsLimitTypes() }
+
+func (c *Compiled) recordsLimitTypes() bool { return c.records != nil && c.records.typed.Load() }
+
+// typeLimit is TypeLimit of a tenant that has a record, nil for none.
+func (c *Compiled) typeLimit(own *OwnLimits, tenant, queue, jobType string) *admission.Limit {
+	limit := c.typeRule(own, tenant, queue, jobType)
+	if limit.Disabled || limit.Tokens == 0 {
 		return nil
 	}
+	limits := Limits{admission.LevelPriority: limit}
 	c.floor(&limits, tenant, queue)
-	limit := limits[admission.LevelPriority]
+	limit = limits[admission.LevelPriority]
 	return &limit
+}
+
+// typeRule returns the first limit of a type that is said; the zero Limit for none.
+func (c *Compiled) typeRule(own *OwnLimits, tenant, queue, jobType string) admission.Limit {
+	if own != nil {
+		in := own.Queues[queue]
+		if limit, said := in.ofType(jobType); said {
+			return limit
+		}
+	}
+	for _, rule := range c.rulesIn(c.viewOf(tenant), queue) {
+		if rule == nil {
+			continue
+		}
+		if limit, said := rule.ofType(jobType); said {
+			return limit
+		}
+	}
+	return admission.Limit{}
+}
+
+// CountsType reports whether decisions on a tenant's jobs of a type in a queue are counted by type, too: where these have a limit, also one of a
+// candidate in shadow, and where their scope is observed. It does not allocate where there is none of any type.
+func (c *Compiled) CountsType(tenant, queue, jobType string) bool {
+	shadow := c.shadow != nil && c.shadow.typed
+	if !c.limitsTypes() && !shadow && !c.observesTypes {
+		return false
+	}
+	limited := func(by *Compiled, own *OwnLimits) bool {
+		limit := by.typeRule(own, tenant, queue, jobType)
+		return !limit.Disabled && limit.Tokens > 0
+	}
+	own, _ := c.recordOf(tenant)
+	return limited(c, own) || shadow && limited(c.shadow, own) ||
+		c.observesTypes && c.observed[admission.ScopeAt(admission.LevelPriority, tenant, queue, admission.OfType(jobType))]
 }
 
 // ShadowTypeLimit is TypeLimit of a candidate in shadow, for those of whom ShadowFor says that they are in.
 func (c *Compiled) ShadowTypeLimit(tenant, queue, jobType string) *admission.Limit {
-	return c.shadow.TypeLimit(tenant, queue, jobType)
+	if !c.shadow.typed && !c.recordsLimitTypes() {
+		return nil
+	}
+	own, _ := c.recordOf(tenant)
+	return c.shadow.typeLimit(own, tenant, queue, jobType)
+}
+
+func typeLimitsJSON(limits map[string]admission.Limit) map[string]limitJSON {
+	return convert(limits, func(_ string, l admission.Limit) limitJSON { return *newLimitJSON(l) })
+}
+
+// types returns what was written of limits of types, and adds what cannot be read. at is what the path to each field begins with.
+func (p *problems) types(at string, written map[string]limitJSON) map[string]admission.Limit {
+	return convert(written, func(jobType string, l limitJSON) admission.Limit { return l.limit(at+"type_limits."+jobType, p) })
 }
 
 func (e EachTenant) wire() eachTenantJSON {
 	w := eachTenantJSON{
 		PriorityLimits: convert(e.PriorityLimits, func(_ admission.Priority, l admission.Limit) limitJSON { return *newLimitJSON(l) }),
-		TypeLimits:     convert(e.TypeLimits, func(_ string, l admission.Limit) limitJSON { return *newLimitJSON(l) }),
+		TypeLimits:     typeLimitsJSON(e.TypeLimits),
 	}
 	if e.Limit != (admission.Limit{}) {
 		w.Limit = newLimitJSON(e.Limit)
@@ -118,9 +204,7 @@ func (w eachTenantJSON) eachTenant(at string, bad *problems) EachTenant {
 	e.PriorityLimits = convert(w.PriorityLimits, func(class admission.Priority, l limitJSON) admission.Limit {
 		return l.limit(at+"priority_limits."+string(class), bad)
 	})
-	e.TypeLimits = convert(w.TypeLimits, func(jobType string, l limitJSON) admission.Limit {
-		return l.limit(at+"type_limits."+jobType, bad)
-	})
+	e.TypeLimits = bad.types(at, w.TypeLimits)
 	return e
 }
 
@@ -185,15 +269,7 @@ func (p Policy) validateIn(bad *problems, at, queue string, e EachTenant) {
 	if e.Limit != (admission.Limit{}) {
 		bad.add(e.Limit.Validate(at + "limit"))
 	}
-	if n := len(e.TypeLimits); n > MaxTypeLimits {
-		bad.field(at+"type_limits", strconv.Itoa(n)+" types", "up to "+strconv.Itoa(MaxTypeLimits))
-	}
-	for _, jobType := range sortedKeys(e.TypeLimits) {
-		if jobType != Every {
-			bad.add(admission.ValidateName(at+"type_limits", jobType, false))
-		}
-		bad.add(e.TypeLimits[jobType].Validate(at + "type_limits." + jobType))
-	}
+	bad.typeLimits(at, e.TypeLimits)
 	if len(e.PriorityLimits) == 0 {
 		return
 	}
@@ -259,6 +335,9 @@ func (p Policy) LimitClause(level admission.Level, tenant, queue string, class a
 	if queue == "" || level == admission.LevelPriority && class == "" {
 		return Clause{}
 	}
+	if of := p.ownTypeClause(tenant, queue, class); level == admission.LevelPriority && of.Path != nil {
+		return of
+	}
 	section, base, side := "queue_limits", p.QueueLimits, p.candidateFor(tenant).QueueLimits
 	if level == admission.LevelPriority {
 		section, base, side = "priority_limits", p.PriorityLimits, p.candidateFor(tenant).PriorityLimits
@@ -281,6 +360,18 @@ func (p Policy) LimitClause(level admission.Level, tenant, queue string, class a
 		}
 		return nil
 	})
+}
+
+// ownTypeClause returns the rule of a tenant's own that decides the limit of a type; none for a class.
+func (p Policy) ownTypeClause(tenant, queue string, class admission.Priority) Clause {
+	jobType, ofType := class.JobType()
+	own, at := p.tenantRules(tenant)
+	in := EachTenant{TypeLimits: own.Queues[queue].TypeLimits}
+	if _, said := in.ofType(jobType); !ofType || !said {
+		return Clause{}
+	}
+	path := append([]string{"queues", queue}, in.path(admission.LevelPriority, class)...)
+	return Clause{"override of " + string(admission.ScopeAt(admission.LevelPriority, tenant, queue, class)), append(at, path...)}
 }
 
 // OverflowClause returns the rule that decides the bound of a tenant's depth in a queue.

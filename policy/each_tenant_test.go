@@ -273,25 +273,6 @@ func TestTypesThatMayHaveLimitsAreBounded(t *testing.T) {
 	}
 }
 
-func TestARecordHasNoLimitsOfTypes(t *testing.T) {
-	t.Parallel()
-	_, err := UnmarshalRecord([]byte(`{"queues": {"mail": {"type_limits": {"report": {"tokens": 1, "per": "1s"}}}}}`))
-	if err == nil || !strings.Contains(err.Error(), "queues.mail.type_limits 1 types: allowed is none") {
-		t.Errorf("a record takes limits of types: %v", err)
-	}
-	c := prepare(t, Policy{TenantRecords: true})
-	record, err := OwnLimits{}.WithLimit("acme:mail:type=report", &admission.Limit{Tokens: 1, Per: time.Second, Burst: 1})
-	if err == nil {
-		err = c.CheckRecord(record)
-	}
-	if err == nil || !strings.Contains(err.Error(), `queues.mail.priority_limits "type=report"`) {
-		t.Errorf("a record takes the limit of a scope of a type: %v", err)
-	}
-	if path, err := LimitPath("acme:mail:type=report"); err == nil {
-		t.Errorf("the limit of a type is put at %v", path)
-	}
-}
-
 func TestFaultsOfWhatEachTenantHas(t *testing.T) {
 	t.Parallel()
 	const standard = `"standard": {"limit": {"tokens": 1, "per": "1s", "burst": 1}}`
@@ -304,7 +285,13 @@ func TestFaultsOfWhatEachTenantHas(t *testing.T) {
 		{`{"queues": {"mail": {"each_tenant": {"type_limits": {"report": {"tokens": 0, "per": "1s", "burst": 1}}}}}}`, `queues.mail.each_tenant.type_limits.report.tokens 0: allowed is 1 to 1000000000 tokens`},
 		{`{"queues": {"*": {"each_tenant": {"type_limits": {"*": {"algorithm": "sliding_log", "tokens": 5000, "window": "1m"}}}}}}`, `queues.*.each_tenant.type_limits.*.tokens 5000`},
 		{`{"tiers": {` + standard + `, "gold": {"limit": {"enabled": false}, "queues": {"mail": {"type_limits": {"report": {"tokens": 1, "per": "1s", "burst": -2}}}}}}}`, `tiers.gold.queues.mail.type_limits.report.burst -2`},
-		{`{"observe": ["acme:mail:type=report"]}`, `observe "acme:mail:type=report": allowed is scopes of all, of tenants, queues and classes`},
+		{`{"observe": ["acme:mail:type=*"]}`, `"acme:mail:type=*": allowed is global, tenant, tenant:queue, tenant:queue:priority or tenant:queue:type=TYPE`},
+		{`{"tenants": {"ann": {"queues": {"*": {"type_limits": {"report": {"tokens": 1, "per": "1s"}}}}}}}`, `tenants.ann.queues "*": allowed is 1-128 bytes`},
+		{`{"tenants": {"ann": {"queues": {"mail": {"limit": {"tokens": 1, "per": "1s"}}}}}}`, `tenants.ann.queues.mail.limit (unknown): allowed is one of type_limits`},
+		{`{"tenants": {"ann": {"queues": {"mail": {"type_limits": {"a b": {"tokens": 1, "per": "1s"}}}}}}}`, `tenants.ann.queues.mail.type_limits "a b": allowed is 1-128 bytes of [A-Za-z0-9._:@/-]`},
+		{`{"tenants": {"ann": {"queues": {"mail": {"type_limits": {"report": {"tokens": 0, "per": "1s"}}}}}}}`, `tenants.ann.queues.mail.type_limits.report.tokens 0: allowed is 1 to 1000000000 tokens`},
+		{`{"tenants": {"ann": {"queues": {"mail": {"type_limits": {"*": {"tokens": 1, "per": "1s", "burst": 0}}}}}}}`, `tenants.ann.queues.mail.type_limits.*.burst 0`},
+		{`{"tiers": {` + standard + `}, "rollout": {"id": "a", "percent": 5, "rules": {"tenants": {"ann": {"queues": {"mail": {"type_limits": {"report": {"tokens": -1, "per": "1s"}}}}}}}}}`, `tenants.ann.queues.mail.type_limits.report.tokens -1`},
 		{`{"priority_limits": {"acme:mail:type=report": {"tokens": 1, "per": "1s", "burst": 1}}}`, `priority_limits "acme:mail:type=report": allowed is for a class of queue mail`},
 		{`{"queues": {"mail": {"each_tenant": {"priority_limits": {"hihg": {"tokens": 1, "per": "1s", "burst": 1}}}}}}`, `queues.mail.each_tenant.priority_limits "hihg": allowed is a class of queue mail: "high", "medium", "low"`},
 		{`{"queues": {"*": {"each_tenant": {"priority_limits": {"high": {"tokens": 1, "per": "1h", "burst": 0}}}}}}`, `queues.*.each_tenant.priority_limits.high.burst 0`},

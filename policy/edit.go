@@ -34,13 +34,8 @@ func (p Policy) At(path ...string) (json.RawMessage, error) {
 }
 
 // OwnLimit returns the JSON of the limit that the policy has for a scope itself, nil where it has none: what At returns at LimitPath,
-// without writing the whole. That of a type has none. A bad scope is a *headgate.FieldError.
+// without writing the whole. A bad scope is a *headgate.FieldError.
 func (p Policy) OwnLimit(scope admission.Scope) (json.RawMessage, error) {
-	if _, _, class, err := scope.Parts(); err == nil && class != "" {
-		if _, ofType := class.JobType(); ofType {
-			return nil, nil
-		}
-	}
 	if _, err := LimitPath(scope); err != nil {
 		return nil, err
 	}
@@ -58,7 +53,11 @@ func (p Policy) OwnLimit(scope admission.Scope) (json.RawMessage, error) {
 	case level == admission.LevelQueue:
 		limit, found = p.QueueLimits[scope]
 	case level == admission.LevelPriority:
-		limit, found = p.PriorityLimits[scope]
+		if limit, found = p.PriorityLimits[scope]; !found {
+			tenant, queue, class, _ := LimitParts(scope)
+			jobType, _ := class.JobType()
+			limit, found = p.Tenants[tenant].Queues[queue].TypeLimits[jobType]
+		}
 	}
 	if !found {
 		return nil, nil
@@ -98,16 +97,25 @@ func (p Policy) Edited(edits ...Patch) (Policy, error) {
 	}
 	next, err := Unmarshal(text)
 	for _, e := range edits {
-		if err == nil && len(e.Path) > 1 && e.Path[0] == "tenants" && next.Tenants[e.Path[1]].empty() {
-			delete(next.Tenants, e.Path[1])
+		if err == nil && len(e.Path) > 1 && e.Path[0] == "tenants" {
+			next.prune(e.Path[1])
 		}
 	}
 	return next, err
 }
 
+// prune takes away queues of a tenant of which nothing is said any more, and the tenant where that was all.
+func (p Policy) prune(tenant string) {
+	own := p.Tenants[tenant]
+	maps.DeleteFunc(own.Queues, func(_ string, in TenantQueue) bool { return len(in.TypeLimits) == 0 })
+	if own.empty() {
+		delete(p.Tenants, tenant)
+	}
+}
+
 // empty reports a tenant that has nothing of its own.
 func (t Tenant) empty() bool {
-	return cmp.Or(t.Tier, StandardTier) == StandardTier && t.Limit == nil && len(t.Weights) == 0 && t.MaxRunning == 0 && t.Dispatch == nil
+	return cmp.Or(t.Tier, StandardTier) == StandardTier && t.Limit == nil && len(t.Weights)+len(t.Queues) == 0 && t.MaxRunning == 0 && t.Dispatch == nil
 }
 
 // Merge returns the policy changed by a merge patch (RFC 7396): members of patch replace those of the policy's JSON, objects

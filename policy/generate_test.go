@@ -82,6 +82,7 @@ func drawPolicy(t *rapid.T) Policy {
 			if rapid.Bool().Draw(t, "own limit") {
 				tenant.Limit = new(drawLimit(t))
 			}
+			tenant.Queues = drawTenantQueues(t)
 			tenants[name] = tenant
 		}
 		for _, queue := range someQueues {
@@ -208,12 +209,29 @@ func drawIn(t *rapid.T) (e EachTenant) {
 			e.PriorityLimits[class] = drawLimit(t)
 		}
 	}
+	e.TypeLimits = drawTypeLimits(t)
+	return e
+}
+
+// drawTypeLimits draws limits by type; nil for none.
+func drawTypeLimits(t *rapid.T) (limits map[string]admission.Limit) {
 	for _, jobType := range []string{Every, "report", "a:b"} {
 		if rapid.IntRange(0, 3).Draw(t, "limit of type") == 0 {
-			e.TypeLimits = overlay(e.TypeLimits, map[string]admission.Limit{jobType: drawLimit(t)})
+			limits = overlay(limits, map[string]admission.Limit{jobType: drawLimit(t)})
 		}
 	}
-	return e
+	return limits
+}
+
+// drawTenantQueues draws what one tenant has of its own in queues.
+func drawTenantQueues(t *rapid.T) map[string]TenantQueue {
+	in := map[string]TenantQueue{}
+	for _, queue := range someQueues {
+		if limits := drawTypeLimits(t); limits != nil {
+			in[queue] = TenantQueue{limits}
+		}
+	}
+	return orNil(in)
 }
 
 // drawEachTenant draws what each tenant has in queues, and each tenant of a tier.
@@ -274,7 +292,7 @@ func drawRollout(t *rapid.T, p *Policy) *Rollout {
 	some := func(name string) bool { return rapid.Bool().Draw(t, name) }
 	if some("candidate's tenant") {
 		r.Rules.Tenants = map[string]Tenant{
-			rapid.SampledFrom(someTenants).Draw(t, "tenant"): {Weights: drawWeights(t), Limit: new(drawLimit(t)), MaxRunning: 5},
+			rapid.SampledFrom(someTenants).Draw(t, "tenant"): {Weights: drawWeights(t), Limit: new(drawLimit(t)), MaxRunning: 5, Queues: drawTenantQueues(t)},
 		}
 	}
 	if some("candidate's queue") {

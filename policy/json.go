@@ -71,6 +71,11 @@ type (
 		Weights    Weights    `json:"priority_weights,omitempty"`
 		MaxRunning int        `json:"max_running,omitempty"`
 		Dispatch   *limitJSON `json:"dispatch,omitempty"`
+
+		Queues map[string]tenantQueueJSON `json:"queues,omitempty"`
+	}
+	tenantQueueJSON struct {
+		TypeLimits map[string]limitJSON `json:"type_limits,omitempty"`
 	}
 	downstreamJSON struct {
 		MaxRunning int          `json:"max_running,omitempty"`

@@ -165,8 +165,8 @@ func TestUnmarshalQuotesWhatIsWrong(t *testing.T) {
 			`read policy: invalid limits (unknown): allowed is one of version, global, global_reserved, bypass, tiers, tenants, queue_limits, priority_limits, overflows, max_running, queues, ` +
 				`downstreams, any_downstream, adaptive, shedding, load, anomalies, triggers, semaphores, dimensions, observe, usage, tenant_records, rollout, dedup_window, $schema`,
 		},
-		{`{"tenants":{"acme":{"limt":{}}}}`, `read policy: invalid tenants.acme.limt (unknown): allowed is one of tier, limit, priority_weights, max_running, dispatch`},
-		{`{"rollout":{"rules":{"tenants":{"a\nb":{"":1}}}}}`, `read policy: invalid rollout.rules.tenants.a\nb. (unknown): allowed is one of tier, limit, priority_weights, max_running, dispatch`},
+		{`{"tenants":{"acme":{"limt":{}}}}`, `read policy: invalid tenants.acme.limt (unknown): allowed is one of tier, limit, priority_weights, max_running, dispatch, queues`},
+		{`{"rollout":{"rules":{"tenants":{"a\nb":{"":1}}}}}`, `read policy: invalid rollout.rules.tenants.a\nb. (unknown): allowed is one of tier, limit, priority_weights, max_running, dispatch, queues`},
 		{`{"queues":{"mail":{"classes":[{"name":"a","weight":1,"color":"red"}]}}}`, `read policy: invalid queues.mail.classes[].color (unknown): allowed is one of name, weight`},
 		{`{"global":{"Tokens":1}}`, `read policy: invalid global.Tokens (unknown): allowed is one of algorithm, tokens, window, anchor, zone, per, burst, rate_per_second, burst_capacity, enabled`},
 		{`{"any_downstream":{"Dispatch":{}}}`, `read policy: invalid any_downstream.Dispatch (unknown): allowed is one of max_running, dispatch, max_parked, breaker, max_retry_after`},

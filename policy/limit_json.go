@@ -244,15 +244,12 @@ func LimitPath(scope admission.Scope) ([]string, error) {
 	if scope.OfDimension() {
 		return dimensionPath(scope)
 	}
-	tenant, _, class, err := scope.Parts()
+	tenant, queue, class, err := LimitParts(scope)
 	if err != nil {
 		return nil, err
 	}
-	if _, ofType := class.JobType(); ofType {
-		return nil, &admission.FieldError{
-			Field: "scope", Value: strconv.Quote(string(scope)),
-			Allowed: "one of all, of a tenant, a queue or a class: the limit of a type is put in type_limits of each_tenant of its queue, or of a tier's queue",
-		}
+	if jobType, ofType := class.JobType(); ofType {
+		return []string{"tenants", tenant, "queues", queue, "type_limits", jobType}, nil
 	}
 	switch scope.Level() {
 	case admission.LevelGlobal:
@@ -264,6 +261,16 @@ func LimitPath(scope admission.Scope) ([]string, error) {
 	default:
 		return []string{"priority_limits", string(scope)}, nil
 	}
+}
+
+// LimitParts is Parts of the scope of a limit, which may also be "tenant:queue:type=*": that of each type that is not named.
+func LimitParts(scope admission.Scope) (tenant, queue string, class admission.Priority, err error) {
+	if in, every := strings.CutSuffix(string(scope), ":"+admission.TypeMark+Every); every {
+		if tenant, queue, class, err = admission.Scope(in).Parts(); err == nil && queue != "" && class == "" {
+			return tenant, queue, admission.OfType(Every), nil
+		}
+	}
+	return scope.Parts()
 }
 
 // LongestFill returns how long the slowest of the policy's buckets takes from empty to full, and twice as long as the longest window of
@@ -300,6 +307,9 @@ func (p Policy) LongestFill() time.Duration {
 	for _, tenant := range p.Tenants {
 		if tenant.Limit != nil {
 			see(*tenant.Limit)
+		}
+		for _, queue := range tenant.Queues {
+			in(EachTenant{TypeLimits: queue.TypeLimits})
 		}
 	}
 	for _, d := range p.Dimensions {
@@ -339,6 +349,9 @@ func (r OwnLimits) LongestFill() time.Duration {
 	for _, in := range r.Queues {
 		longest = max(longest, fillOf(in.Limit))
 		for _, l := range in.PriorityLimits {
+			longest = max(longest, fillOf(l))
+		}
+		for _, l := range in.TypeLimits {
 			longest = max(longest, fillOf(l))
 		}
 	}

@@ -104,6 +104,8 @@ type Tenant struct {
 	MaxRunning int
 	// Dispatch is how many of its jobs are dispatched a time, a token each; nil means no bound. Jobs wait for it.
 	Dispatch *admission.Limit
+	// Queues are what it has in single queues beside QueueLimits and PriorityLimits, by name.
+	Queues map[string]TenantQueue
 }
 
 // Queue is what one queue has of its own.
@@ -269,6 +271,10 @@ func (p Policy) withDefaults() Policy {
 	p.Tenants = maps.Clone(p.Tenants)
 	for name, tenant := range p.Tenants {
 		tenant.Tier, tenant.Limit, tenant.Dispatch = cmp.Or(tenant.Tier, StandardTier), ownBurst(tenant.Limit), ownBurst(tenant.Dispatch)
+		tenant.Queues = maps.Clone(tenant.Queues)
+		for queue, in := range tenant.Queues {
+			tenant.Queues[queue] = TenantQueue{withBursts(in.TypeLimits)}
+		}
 		p.Tenants[name] = tenant
 	}
 	p.MaxRunning, p.Downstreams = maps.Clone(p.MaxRunning), maps.Clone(p.Downstreams)

@@ -71,14 +71,12 @@ func (r *OwnLimits) over(limits *Limits, queue string, class admission.Priority)
 }
 
 // Path returns where the JSON of a record has the limit of a level on a way.
-func (OwnLimits) Path(level admission.Level, queue string, class admission.Priority) []string {
-	switch level {
-	case admission.LevelQueue:
-		return []string{"queues", queue, "limit"}
-	case admission.LevelPriority:
-		return []string{"queues", queue, "priority_limits", string(class)}
+func (r OwnLimits) Path(level admission.Level, queue string, class admission.Priority) []string {
+	if level < admission.LevelQueue {
+		return []string{"limit"}
 	}
-	return []string{"limit"}
+	in := r.Queues[queue]
+	return append([]string{"queues", queue}, in.path(level, class)...)
 }
 
 // RecordOf returns the record of a tenant as far as it is known, the zero OwnLimits for none.
@@ -91,7 +89,7 @@ func (c *Compiled) RecordOf(tenant string) OwnLimits {
 
 // WithLimit returns a copy of the record with another limit of a scope of its tenant; nil takes it away.
 func (r OwnLimits) WithLimit(scope admission.Scope, limit *admission.Limit) (OwnLimits, error) {
-	_, queue, class, err := scope.Parts()
+	_, queue, class, err := LimitParts(scope)
 	if err != nil {
 		return r, err
 	}
@@ -104,24 +102,34 @@ func (r OwnLimits) WithLimit(scope admission.Scope, limit *admission.Limit) (Own
 		r.Queues = map[string]EachTenant{}
 	}
 	in := r.Queues[queue]
-	if class == "" {
+	switch jobType, ofType := class.JobType(); {
+	case ofType:
+		in.TypeLimits = withLimit(in.TypeLimits, jobType, limit)
+	case class != "":
+		in.PriorityLimits = withLimit(in.PriorityLimits, class, limit)
+	default:
 		in.Limit = admission.Limit{}
 		if limit != nil {
 			in.Limit = *limit
-		}
-	} else {
-		in.PriorityLimits = maps.Clone(in.PriorityLimits)
-		if delete(in.PriorityLimits, class); limit != nil {
-			if in.PriorityLimits == nil {
-				in.PriorityLimits = map[admission.Priority]admission.Limit{}
-			}
-			in.PriorityLimits[class] = *limit
 		}
 	}
 	if r.Queues[queue] = in; in.empty() {
 		delete(r.Queues, queue)
 	}
 	return r, nil
+}
+
+// withLimit returns a copy of limits with another by a name; nil takes it away.
+func withLimit[K ~string](limits map[K]admission.Limit, name K, limit *admission.Limit) map[K]admission.Limit {
+	limits = maps.Clone(limits)
+	if delete(limits, name); limit == nil {
+		return limits
+	}
+	if limits == nil {
+		limits = map[K]admission.Limit{}
+	}
+	limits[name] = *limit
+	return limits
 }
 
 // MarshalRecord returns the record as JSON, bursts filled in; nil for one that says nothing. Equal records give equal bytes.
@@ -149,8 +157,8 @@ func checkRecordSize(text []byte) error {
 	return &admission.FieldError{Field: "record", Value: fmt.Sprintf("%d bytes", len(text)), Allowed: fmt.Sprintf("JSON of up to %d bytes", MaxRecordBytes)}
 }
 
-// UnmarshalRecord reads a record: {"limit": {"tokens": 50}, "queues": {"mail": {"limit": {…}, "priority_limits": {"low": {…}}}}}, each limit written
-// as in a policy. An empty text is the record that says nothing. Unknown and repeated names are refused. Every error matches headgate.ErrInvalid.
+// UnmarshalRecord reads a record: {"limit": {"tokens": 50}, "queues": {"mail": {"limit": {…}, "priority_limits": {"low": {…}}, "type_limits": {"report":
+// {…}}}}}, each limit written as in a policy. An empty text is the record that says nothing. Unknown and repeated names are refused. Every error matches headgate.ErrInvalid.
 func UnmarshalRecord(text []byte) (OwnLimits, error) {
 	if len(text) == 0 {
 		return OwnLimits{}, nil
@@ -193,9 +201,7 @@ func (r OwnLimits) validate() error {
 		for _, class := range sortedKeys(in.PriorityLimits) {
 			bad.add(in.PriorityLimits[class].Validate(at + "priority_limits." + string(class)))
 		}
-		if n := len(in.TypeLimits); n > 0 {
-			bad.field(at+"type_limits", strconv.Itoa(n)+" types", "none: limits of types of jobs stand in the policy, in each_tenant of a queue or in the queues of a tier")
-		}
+		bad.typeLimits(at, in.TypeLimits)
 	}
 	return errors.Join(bad...)
 }
@@ -227,6 +233,8 @@ func (c *Compiled) CheckRecord(r OwnLimits) error {
 type records struct {
 	known sync.Map
 	n     atomic.Int64
+	// typed says that one was known that limits types. It is set before that is known, and stays.
+	typed atomic.Bool
 }
 
 type knownRecord struct {
@@ -249,6 +257,11 @@ func (r *records) forget(tenant any) {
 
 // put remembers a record, and forgets another where there are too many: whichever comes first, since none is dearer than another.
 func (r *records) put(tenant string, own *knownRecord) {
+	for _, in := range own.Queues {
+		if len(in.TypeLimits) > 0 {
+			r.typed.Store(true)
+		}
+	}
 	if _, known := r.known.Swap(tenant, own); known || r.n.Add(1) <= mostRecords {
 		return
 	}

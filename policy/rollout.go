@@ -55,6 +55,44 @@ func (p Policy) Promoted() Policy {
 	return p
 }
 
+// side is a policy as those have it who have it: who is in a roll-out, or the others. inTier are the limits of tiers in queues, which all
+// tenants of a tier share.
+type side struct {
+	Policy
+	inTier map[string]map[string]*EachTenant
+	typed  bool
+}
+
+func (p Policy) side() side {
+	s := side{Policy: p, inTier: map[string]map[string]*EachTenant{}}
+	for name, tier := range p.Tiers {
+		for queue, in := range tier.Queues {
+			if each := in.limits(); !each.empty() {
+				s.typed = s.typed || len(each.TypeLimits) > 0
+				if s.inTier[name] == nil {
+					s.inTier[name] = map[string]*EachTenant{}
+				}
+				s.inTier[name][queue] = &each
+			}
+		}
+	}
+	return s
+}
+
+func (s *side) viewOf(tenant Tenant) tenantView {
+	tier := s.Tiers[tenant.Tier]
+	view := tenantView{
+		limit: tier.Limit, weights: make(Weights), maxRunning: cmp.Or(tenant.MaxRunning, tier.MaxRunning), dispatch: tenant.Dispatch,
+		tier: tenant.Tier, inTier: s.inTier[tenant.Tier],
+	}
+	if tenant.Limit != nil {
+		view.limit = *tenant.Limit
+	}
+	maps.Copy(view.weights, tier.Weights)
+	maps.Copy(view.weights, tenant.Weights)
+	return view
+}
+
 // overlay returns a copy of one map with the entries of another in it.
 func overlay[K comparable, V any](below, above map[K]V) map[K]V {
 	if len(above) == 0 {
@@ -236,6 +274,7 @@ func (r Rules) wire() rulesJSON {
 		Tenants: convert(r.Tenants, func(_ string, tenant Tenant) tenantJSON {
 			written := tenantJSON{
 				Limit: optional(tenant.Limit), Weights: tenant.Weights, MaxRunning: tenant.MaxRunning, Dispatch: optional(tenant.Dispatch),
+				Queues: convert(tenant.Queues, func(_ string, in TenantQueue) tenantQueueJSON { return tenantQueueJSON{typeLimitsJSON(in.TypeLimits)} }),
 			}
 			if tenant.Tier != StandardTier { // What it has without saying so is nothing of its own.
 				written.Tier = tenant.Tier
@@ -270,6 +309,9 @@ func (w rulesJSON) rules(at string, bad *problems) Rules {
 			return Tenant{
 				Tier: tenant.Tier, Limit: bad.limit(at+"tenants."+name+".limit", tenant.Limit), Weights: tenant.Weights,
 				MaxRunning: tenant.MaxRunning, Dispatch: bad.limit(at+"tenants."+name+".dispatch", tenant.Dispatch),
+				Queues: convert(tenant.Queues, func(queue string, in tenantQueueJSON) TenantQueue {
+					return TenantQueue{bad.types(at+"tenants."+name+".queues."+queue+".", in.TypeLimits)}
+				}),
 			}
 		}),
 		QueueLimits: convert(w.QueueLimits, limits("queue_limits.")), PriorityLimits: convert(w.PriorityLimits, limits("priority_limits.")),

@@ -94,6 +94,23 @@ func (p Policy) validateTenants(bad *problems) {
 			bad.add(tenant.Limit.Validate("tenants." + name + ".limit"))
 		}
 		bad.weights("tenants."+name, tenant.Weights)
+		for _, queue := range sortedKeys(tenant.Queues) {
+			bad.add(admission.ValidateName("tenants."+name+".queues", queue, true))
+			bad.typeLimits("tenants."+name+".queues."+queue+".", tenant.Queues[queue].TypeLimits)
+		}
+	}
+}
+
+// typeLimits checks limits of types of jobs.
+func (p *problems) typeLimits(at string, limits map[string]admission.Limit) {
+	if n := len(limits); n > MaxTypeLimits {
+		p.field(at+"type_limits", strconv.Itoa(n)+" types", "up to "+strconv.Itoa(MaxTypeLimits))
+	}
+	for _, jobType := range sortedKeys(limits) {
+		if jobType != Every {
+			p.add(admission.ValidateName(at+"type_limits", jobType, false))
+		}
+		p.add(limits[jobType].Validate(at + "type_limits." + jobType))
 	}
 }
 
@@ -130,12 +147,8 @@ func (p Policy) validateObserve(bad *problems) {
 		bad.field("observe", strconv.Itoa(n)+" scopes", "up to "+strconv.Itoa(MaxObserved))
 	}
 	for _, scope := range p.Observe {
-		_, _, class, err := scope.Parts()
-		if err != nil {
+		if _, _, _, err := scope.Parts(); err != nil {
 			bad.add(fmt.Errorf("observe: %w", err))
-		}
-		if _, ofType := class.JobType(); ofType {
-			bad.field("observe", strconv.Quote(string(scope)), "scopes of all, of tenants, queues and classes: decisions are not counted by type")
 		}
 	}
 }

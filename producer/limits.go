@@ -189,9 +189,8 @@ func (l *limits) guess(entries []entry) {
 		if e.job.Cost != admission.LearnedCost || e.err != nil {
 			continue
 		}
-		own, _ := l.snapshot.Load().WayFor(e.job.Tenant, e.job.Queue, e.job.Priority)
+		own, ofType, _ := l.snapshot.Load().WayOfType(e.job.Tenant, e.job.Queue, e.job.Priority, e.job.Type)
 		e.learned = true
-		ofType := l.snapshot.Load().TypeLimit(e.job.Tenant, e.job.Queue, e.job.Type)
 		e.job.Cost = l.costs.Guess(e.job.Tenant, e.job.Queue, e.job.Type, leastBurst(&own, ofType, len(l.store.Partitions())))
 	}
 }
@@ -244,11 +243,12 @@ func (f *flight) candidates(snapshot *policy.Compiled) ([]*entry, []store.Candid
 			}
 			own := &all[len(candidates)]
 			var record int64
-			*own, record = snapshot.WayFor(e.job.Tenant, e.job.Queue, e.job.Priority)
+			var ofType *admission.Limit
+			*own, ofType, record = snapshot.WayOfType(e.job.Tenant, e.job.Queue, e.job.Priority, e.job.Type)
 			e.err = nil
 			entries = append(entries, e)
 			from, over, tier := snapshot.PressureFor(e.job.Tenant, e.job.Queue, e.job.Priority)
-			candidates = append(candidates, store.Candidate{Job: &e.job, Class: class, Limits: own, TypeLimit: snapshot.TypeLimit(e.job.Tenant, e.job.Queue, e.job.Type), ShedFrom: from, ShedOverFrom: over, Tier: tier, Usage: snapshot.UsageTenants(), Doomed: snapshot.DoomedPercent(e.job.Queue), Record: record})
+			candidates = append(candidates, store.Candidate{Job: &e.job, Class: class, Limits: own, TypeLimit: ofType, ShedFrom: from, ShedOverFrom: over, Tier: tier, Usage: snapshot.UsageTenants(), Doomed: snapshot.DoomedPercent(e.job.Queue), Record: record})
 		}
 	}
 	return entries, candidates

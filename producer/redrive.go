@@ -181,14 +181,15 @@ func redriveCandidates(snapshot *policy.Compiled, options RedriveOptions, letter
 		for level := range limits {
 			limits[level].Disabled = true
 		}
+		var ofType *admission.Limit
 		if !options.WithoutLimits {
-			*limits, record = snapshot.WayFor(job.Tenant, job.Queue, job.Priority)
+			*limits, ofType, record = snapshot.WayOfType(job.Tenant, job.Queue, job.Priority, job.Type)
 		}
 		candidate, err := letter.Redrive(class, limits)
 		candidate.Record = record
 		if candidate.Free = options.WithoutLimits; !candidate.Free {
 			candidate.ShedFrom, candidate.ShedOverFrom, candidate.Tier = snapshot.PressureFor(job.Tenant, job.Queue, job.Priority)
-			candidate.TypeLimit = snapshot.TypeLimit(job.Tenant, job.Queue, job.Type)
+			candidate.TypeLimit = ofType
 			candidate.Usage = snapshot.UsageTenants()
 			candidate.Doomed = snapshot.DoomedPercent(job.Queue)
 		}

@@ -23,7 +23,8 @@ func (p *Producer) note(ctx context.Context, entries []*entry) {
 	if p.config.Uncounted {
 		return
 	}
-	if snapshot := p.limits.snapshot.Load(); snapshot != nil && snapshot.Watched() {
+	snapshot := p.limits.snapshot.Load()
+	if snapshot != nil && snapshot.Watched() {
 		p.counting.NoteJobs(func(add func(queue, tenant, id string)) {
 			for _, e := range entries {
 				if e.verdict.Decision == admission.Admitted {
@@ -43,7 +44,11 @@ func (p *Producer) note(ctx context.Context, entries []*entry) {
 			default:
 				continue
 			}
-			add(tally.Path{Tenant: e.job.Tenant, Queue: e.job.Queue, Class: e.job.Priority}, one)
+			path := tally.Path{Tenant: e.job.Tenant, Queue: e.job.Queue, Class: e.job.Priority}
+			if snapshot != nil && snapshot.CountsType(e.job.Tenant, e.job.Queue, e.job.Type) {
+				path.Type = e.job.Type
+			}
+			add(path, one)
 		}
 	}, func() {
 		p.counted(callback.Try(func() error { return p.Flush(ctx) })) // A hook of the client's may panic here too.

@@ -1,12 +1,14 @@
 package producer_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/internal/rollout"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
 )
@@ -121,5 +123,43 @@ func TestAJobHasNoTypeForItsClass(t *testing.T) {
 	j.Priority = admission.OfType("report")
 	if _, err := p.Enqueue(t.Context(), j); !errors.Is(err, admission.ErrInvalid) {
 		t.Errorf("a job of class %s: %v", j.Priority, err)
+	}
+}
+
+// TestTypesThatHaveALimitAreCounted beside their classes, for a dry run to go by: also those of a record, of a candidate in shadow and of a scope that is observed;
+// others are not.
+func TestTypesThatHaveALimitAreCounted(t *testing.T) {
+	t.Parallel()
+	s := open(t, redistest.Shared(t).Client(t))
+	own := ofTypes(map[string]admission.Limit{"report": daily(2), "free": {Disabled: true}})
+	own.TenantRecords, own.Observe = true, []admission.Scope{"acme:mail:type=watched"}
+	strict := own.Tiers[policy.StandardTier]
+	strict.Queues = map[string]policy.TierQueue{"mail": {TypeLimits: map[string]admission.Limit{"tried": daily(2)}}}
+	own.Rollout = &policy.Rollout{ID: "strict", Percent: 100, Shadow: true, Rules: policy.Rules{Tiers: map[string]policy.Tier{policy.StandardTier: strict}}}
+	put(t, s, own)
+	read := func(ctx context.Context) (rollout.Rules, error) { return rollout.ReadRules(ctx, s) }
+	_, err := rollout.EditRecord(t.Context(), s, read, "acme", rollout.Edit{Expected: rollout.AnyVersion}, func(policy.OwnLimits) (policy.OwnLimits, error) {
+		return policy.OwnLimits{Queues: map[string]policy.EachTenant{"mail": {TypeLimits: map[string]admission.Limit{"recorded": daily(3)}}}}, nil
+	})
+	must(t, err)
+	p := newProducer(t, s, producer.Config{})
+	for _, jobType := range []string{"report", "recorded", "tried", "watched", "free", "other"} {
+		for range 4 {
+			if _, err := p.Enqueue(t.Context(), typedJob("acme", jobType)); err != nil && !errors.Is(err, admission.ErrLimited) {
+				t.Fatal(err)
+			}
+		}
+	}
+	must(t, p.Flush(t.Context()))
+	for jobType, want := range map[string][2]int64{"report": {2, 2}, "recorded": {3, 1}, "tried": {4, 0}, "watched": {4, 0}, "free": {}, "other": {}} {
+		minutes, err := s.Minutes(t.Context(), admission.Scope("acme:mail:type="+jobType))
+		must(t, err)
+		var got [2]int64
+		for _, m := range minutes {
+			got[0], got[1] = got[0]+m.Allowed, got[1]+m.Refused
+		}
+		if got != want {
+			t.Errorf("of type %s %d were allowed and %d refused, want %v", jobType, got[0], got[1], want)
+		}
 	}
 }

@@ -145,3 +145,28 @@ func TestALimitIsNearUntilWellBelow(t *testing.T) {
 		t.Errorf("of a minute of nothing %q", got)
 	}
 }
+
+// TestATypeIsNearItsLimit as a class is: by its own bucket, beside which those above have plenty.
+func TestATypeIsNearItsLimit(t *testing.T) {
+	t.Parallel()
+	daily := admission.Limit{Tokens: 1000, Per: 24 * time.Hour, Burst: 1000}
+	s, n := nearBy(t, func(p *policy.Policy) {
+		p.Tenants = map[string]policy.Tenant{"acme": {Queues: map[string]policy.TenantQueue{"mail": {TypeLimits: map[string]admission.Limit{"report": daily, "send": daily}}}}}
+	})
+	by := inForce(t, s)
+	for jobType, cost := range map[string]admission.Tokens{"report": 900, "send": 700} {
+		q := store.Question{Tenant: "acme", Queue: "mail", Class: admission.High, Cost: cost}
+		limits, ofType, record := by.WayOfType("acme", "mail", admission.High, jobType)
+		q.Limits, q.Record, q.TypeLimit = limits, record, store.TypeLimitOf(jobType, ofType)
+		if granted, _, err := s.Check(t.Context(), by.Version(), false, []store.Question{q}); err != nil || !granted {
+			t.Fatalf("%v of type %s: %v", granted, jobType, err)
+		}
+	}
+	counted := map[admission.Scope]store.Minute{}
+	for _, scope := range []admission.Scope{"acme", "acme:mail", "acme:mail:high", "acme:mail:type=report", "acme:mail:type=send", "acme:mail:type=other"} {
+		counted[scope] = store.Minute{Allowed: 1}
+	}
+	if got := told(t, s, n, counted); got != "acme:mail:type=report 90" {
+		t.Errorf("near are %s", got)
+	}
+}

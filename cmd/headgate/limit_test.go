@@ -21,7 +21,7 @@ func TestLimitCommands(t *testing.T) {
 			t.Errorf("%s: %s", line, out.stdout)
 		}
 	}
-	for _, scope := range []string{"global", "acme", "acme:mail", "acme:mail:high"} {
+	for _, scope := range []string{"global", "acme", "acme:mail", "acme:mail:high", "acme:mail:type=report", "acme:mail:type=*"} {
 		set := p.object(cli.ExitOK, "limit set "+scope+" --tokens 7 --per 90s --burst 9 --reason launch")
 		own, _ := set["own"].(map[string]any)
 		if own["tokens"] != 7.0 || own["per"] != "1m30s" || own["burst"] != 9.0 {
@@ -77,8 +77,11 @@ func TestLimitCommands(t *testing.T) {
 		t.Errorf("%s", out.stdout)
 	}
 	for line, want := range map[string]string{
-		"limit":                                                                    "",
-		"limit get a:b:c:d":                                                        "invalid scope",
+		"limit":                                 "",
+		"limit get a:b:c:d":                     "invalid scope",
+		"limit set acme:mail:type=ü --tokens 5": "invalid scope",
+		"limit set acme:mail:high:type=* --tokens 5":                               "invalid scope",
+		"limit set acme:type=report --tokens 5":                                    "invalid scope",
 		"limit set acme":                                                           "invalid --tokens 0: allowed is 1 to 1000000000; for no limit --off",
 		"limit set acme --tokens 1 --off":                                          "invalid --off true: allowed is it or --tokens, not both",
 		"limit set acme --tokens 1 --per 0":                                        "invalid --per 0s: allowed is 1ms to 744h0m0s",
@@ -101,6 +104,54 @@ func TestLimitCommands(t *testing.T) {
 		if out := p.run(code, line); !strings.Contains(out.stderr, want) {
 			t.Errorf("headgate %s: %s", line, out.stderr)
 		}
+	}
+}
+
+// TestATenantHasLimitsOfTypesOfItsOwn, set by scope or by part, before what each tenant has, told wherever limits are, and taken away with the rest.
+func TestATenantHasLimitsOfTypesOfItsOwn(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t)
+	p.run(cli.ExitOK, "queue set mail --each-tenant 2 --type report")
+	p.run(cli.ExitOK, "limit set acme:mail:type=report --tokens 5 --reason launch")
+	p.run(cli.ExitOK, "tenant set acme --queue mail --type * --tokens 7")
+	for line, want := range map[string]string{
+		"limit get acme:mail:type=report":     "acme:mail:type=report gets 5 tokens a second and holds 5, its own limit\n",
+		"limit get acme:mail:type=send":       "acme:mail:type=send gets 7 tokens a second and holds 7, override of acme:mail:type=send\n",
+		"limit get bolt:mail:type=report":     "bolt:mail:type=report gets 2 tokens a second and holds 2, default of queue mail\n",
+		"limit get acme:mail:type=*":          "acme:mail:type=* gets 7 tokens a second and holds 7, its own limit\n",
+		"explain scope acme:mail:type=report": "acme:mail:type=report has 5 of 5 tokens left and gets 5 tokens a second\n    rule:   override of acme:mail:type=report, /tenants/acme/queues/mail/type_limits/report = {",
+		"explain scope bolt:mail:type=report": "change: headgate limit set bolt:mail:type=report --tokens NUMBER --per DURATION",
+		"tenant show acme --json":             `"type_limits": {`,
+	} {
+		if out := p.run(cli.ExitOK, line); !strings.Contains(out.stdout, want) {
+			t.Errorf("headgate %s: no %q in %s", line, want, out.stdout)
+		}
+	}
+	if out := p.run(cli.ExitNothing, "policy diff default"); !strings.Contains(out.stdout, "- /tenants/acme/queues/mail/type_limits/report/tokens 5") {
+		t.Errorf("%s", out.stdout)
+	}
+	for line, want := range map[string]string{
+		"tenant set acme --queue mail --tokens 5":                `invalid --queue "mail": allowed is it beside --type`,
+		"tenant set acme --type report --tokens 5":               `invalid --type "report": allowed is it beside --queue`,
+		"tenant set acme --type report --queue mail":             `invalid --type "report": allowed is it beside --tokens or --off`,
+		"tenant set acme --type a --queue * --tokens 5":          `invalid tenants.acme.queues "*"`,
+		"tenant set acme --type ü --queue mail --tokens 5":       `invalid tenants.acme.queues.mail.type_limits "ü"`,
+		"tenant set acme --type a --queue mail --tokens 5 --off": "it or --tokens, not both",
+	} {
+		if out := p.run(cli.ExitUsage, line); !strings.Contains(out.stderr, want) {
+			t.Errorf("headgate %s: %s", line, out.stderr)
+		}
+	}
+	p.run(cli.ExitOK, "limit delete acme:mail:type=report")
+	if out := p.run(cli.ExitOK, "limit get acme:mail:type=report"); !strings.Contains(out.stdout, "gets 7 tokens a second and holds 7, override of acme:mail:type=report") {
+		t.Errorf("%s", out.stdout)
+	}
+	p.run(cli.ExitOK, "tenant unset acme queues")
+	if out := p.run(cli.ExitOK, "limit get acme:mail:type=report"); !strings.Contains(out.stdout, "gets 2 tokens a second and holds 2, default of queue mail") {
+		t.Errorf("%s", out.stdout)
+	}
+	if out := p.run(cli.ExitOK, "tenant list"); out.stdout != "" {
+		t.Errorf("%s", out.stdout)
 	}
 }
 

@@ -89,7 +89,6 @@ func TestQueuesTiersAndDownstreamsAreSetByPart(t *testing.T) {
 		"queue set mail --each-tenant 5 --class high --type a":     `invalid --type "a": allowed is it or --class, not both`,
 		"queue set mail --each-tenant 5 --type ü":                  `invalid queues.mail.each_tenant.type_limits "ü": allowed is 1-128 bytes`,
 		"tier set basic --queue mail --type a --overflow none":     `invalid --type "a": allowed is it beside --tokens or --off`,
-		"limit set acme:mail:type=a --tokens 5":                    `invalid scope "acme:mail:type=a": allowed is one of all, of a tenant, a queue or a class`,
 		"queue set * --max-running 5":                              "invalid queues.*.max_running 5",
 		"tier set basic --class high --tokens 5":                   `invalid --queue (none): allowed is a queue or *`,
 		"tier set basic --queue mail --weight high=5":              `no --weight beside it`,

@@ -40,10 +40,21 @@ func TestRecordCommands(t *testing.T) {
 	p.run(cli.ExitOK, "record set acme:mail:low --off")
 	p.run(cli.ExitOK, "record set acme:mail --tokens 1000 --window 24h --zone Europe/Berlin")
 	p.run(cli.ExitOK, "record set acme:mail:low --none")
+	p.run(cli.ExitOK, "record set acme:mail:type=report --tokens 5 --reason contract")
+	p.run(cli.ExitOK, "record set acme:mail:type=* --off")
+	p.run(cli.ExitOK, "record set acme:mail:type=gone --tokens 5")
+	p.run(cli.ExitOK, "record set acme:mail:type=gone --none")
 	for line, told := range map[string]string{
-		"limit get acme":               "acme gets 7 tokens an hour and holds 9, by its record",
-		"limit get acme:mail":          "acme:mail gets 1000 tokens a day, new at 00:00 in Europe/Berlin, by its record",
-		"explain scope acme":           "record of tenant acme",
+		"limit get acme":      "acme gets 7 tokens an hour and holds 9, by its record",
+		"limit get acme:mail": "acme:mail gets 1000 tokens a day, new at 00:00 in Europe/Berlin, by its record",
+		"explain scope acme":  "record of tenant acme",
+
+		"limit get acme:mail:type=report":                       "acme:mail:type=report gets 5 tokens a second and holds 5, by its record",
+		"limit get acme:mail:type=gone":                         "acme:mail:type=gone has no limit, by its record",
+		"explain scope acme:mail:type=report":                   "record of tenant acme, /queues/mail/type_limits/report = {",
+		"record set acme:mail:type=report --tokens 6 --dry-run": "would change in 2 values",
+		"record set acme:mail:type=report --none --dry-run":     "would change in 3 values",
+		"record export":                `"type_limits":{"*":{"enabled":false},"report":{"tokens":5,"per":"1s","burst":5}}`,
 		"record list --name-prefix ac": "acme",
 		"tenant show acme --json":      `"record": {`,
 		"audit --json":                 `"tenant_record"`,
@@ -72,6 +83,8 @@ func TestRecordCommands(t *testing.T) {
 		"record delete --all --dry-run":                 "one TENANT, not --all",
 		"record set acme:mail:vip --tokens 7 --dry-run": "a class of queue mail",
 		"record set global --tokens 7":                  "headgate limit set global",
+		"record set acme:mail:type=ü --tokens 7":        "invalid scope",
+		"record set acme:mail:low:type=* --tokens 7":    "invalid scope",
 		"record set acme":                               "for no limit --off",
 		"record set acme --none --off":                  "it, --off or --tokens",
 		"record set acme:mail:vip --tokens 7":           "a class of queue mail",

@@ -16,6 +16,7 @@ func eachTenant(ctx context.Context, hg *headgate.Client) error {
 		p.Queue("llm").EachTenant.Limit = headgate.PerMinute(20).WithBurst(5)
 		p.Queue("mail").EachTenant.TypeLimits = map[string]headgate.Limit{"welcome": headgate.PerMinute(10).WithBurst(5)} // by type of job
 		p.Tier("gold").Limit = headgate.PerSecond(500).WithBurst(1000)
+		p.TenantQueue("acme", "mail").TypeLimits = map[string]headgate.Limit{"welcome": headgate.PerMinute(60).WithBurst(30)}
 		p.TierQueue("gold", "llm").Limit = headgate.PerMinute(120).WithBurst(30)
 		p.TierQueue("gold", "llm").Overflow = policy.Overflow{Policy: policy.Reject, MaxJobs: 5000}
 		p.Queue(policy.Every).EachTenant.Limit = headgate.PerSecond(50).WithBurst(100) // in each queue of which nothing nearer is said

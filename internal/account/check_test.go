@@ -27,8 +27,10 @@ func checkRows() []row {
 			s.check(err)
 			return s.grants(known[0].Version)
 		}},
-		{"an edit of a tenant's record, beside 10", "tenant_record", 1, func(s *site) func() func() { return s.edits(10) }},
-		{"an edit of a record, beside 10,000", "tenant_record", 1, func(s *site) func() func() { return s.edits(10_000) }},
+		{"an edit of a tenant's record, beside 10", "tenant_record", 1, func(s *site) func() func() { return s.edits(10, `{"limit":{"tokens":%d}}`) }},
+		{"an edit of a record, beside 10,000", "tenant_record", 1, func(s *site) func() func() { return s.edits(10_000, `{"limit":{"tokens":%d}}`) }},
+		{"an edit of a limit by type of a record, beside 10", "tenant_record", 1, func(s *site) func() func() { return s.edits(10, typedRecord) }},
+		{"the same beside 10,000", "tenant_record", 1, func(s *site) func() func() { return s.edits(10_000, typedRecord) }},
 	}
 }
 
@@ -77,15 +79,18 @@ func (s *site) records(from, n int) {
 	s.check(s.aside.HSet(s.Context(), parts[0].Conn().Partition.Records(), fields...).Err())
 }
 
-// edits changes the record of one tenant, whose bucket is there, beside those of others.
-func (s *site) edits(others int) func() func() {
+// typedRecord is a record with a limit by type of job.
+const typedRecord = `{"queues":{"mail":{"type_limits":{"report":{"tokens":%d,"per":"1s","burst":5}}}}}`
+
+// edits changes the record of one tenant, whose bucket is there, beside those of others. Each is a number in text.
+func (s *site) edits(others int, text string) func() func() {
 	s.records(1000, others)
 	n := 0
 	return func() func() {
 		n++
 		return func() {
 			_, err := s.store.PutRecord(s.Context(), store.RecordEdit{
-				Tenant: tenantName(1), Text: fmt.Appendf(nil, `{"limit":{"tokens":%d}}`, n), Changes: []byte("[]"), LongestFill: time.Minute, By: store.Intervention{Author: "ada"},
+				Tenant: tenantName(1), Text: fmt.Appendf(nil, text, n), Changes: []byte("[]"), LongestFill: time.Minute, By: store.Intervention{Author: "ada"},
 			})
 			s.check(err)
 		}

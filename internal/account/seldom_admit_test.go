@@ -7,6 +7,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
 	"github.com/headgate/headgate/store"
 )
@@ -53,7 +54,26 @@ func seldomAdmitRows() []row {
 			}})
 			return s.adorned(admission.PlaceReady, func(j *admission.Job) { j.Downstream = "api+acme" })
 		}},
+		{"Enqueue of a type that has a limit, a slot is free", "admit: straight", 1, func(s *site) func() func() {
+			s.limitTypes(ample)
+			return s.enqueues(admission.PlaceReady, "")
+		}},
+		{"Enqueue, refused by the limit of its type", "admit: path, refusal_of", 1, func(s *site) func() func() {
+			s.limitTypes(admission.Limit{Tokens: 1, Per: 24 * time.Hour, Burst: 1})
+			s.enqueue(s.urgent(0))
+			return s.refusals("")
+		}},
 	}
+}
+
+// limitTypes gives the first tenant a limit of its own for each type of its jobs.
+func (s *site) limitTypes(limit admission.Limit) {
+	s.Helper()
+	p := limits()
+	p.Tenants = map[string]policy.Tenant{tenantName(0): {Queues: map[string]policy.TenantQueue{queue: {TypeLimits: map[string]admission.Limit{policy.Every: limit}}}}}
+	var err error
+	s.producer, err = producer.New(s.store, producer.Config{Policy: &p, Timeout: time.Minute, Uncounted: true})
+	s.check(err)
 }
 
 // putPolicy stores the first version of the policy, and gives the producer the same.

@@ -274,9 +274,6 @@ func (r *rules) bucket(level admission.Level, q *store.Question, answer *store.A
 		return Reason{}, err
 	}
 	reason := Reason{Kind: KindLimit, Text: string(scope) + " has no limit", Rule: rule, Change: "headgate limit set " + string(scope) + " --tokens NUMBER --per DURATION"}
-	if jobType, ofType := q.Class.JobType(); ofType && level == admission.LevelPriority {
-		reason.Change = fmt.Sprintf("headgate queue set %s --each-tenant NUMBER --each-tenant-per DURATION --type %s", q.Queue, jobType)
-	}
 	if limit.Disabled {
 		return reason, nil
 	}

@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"strings"
 	"time"
 
 	"github.com/headgate/headgate/admission"
@@ -78,27 +79,54 @@ func newReplay(compiled *policy.Compiled) *replay {
 type part struct {
 	// refused is by the scope and those below it, passed by neither; share is the part of what asks that the scope passes.
 	refused, passed, share float64
+	// classes is, of a queue, the part of what its types pass that its classes do.
+	classes float64
 }
 
-// minute replays one. Levels are the scopes that were counted in it, by level.
+// minute replays one. Levels are the scopes that were counted in it, by level. A job asks its type beside its class, and of which classes the jobs of a
+// type were nobody has counted: what the types of a queue refuse is taken evenly from its classes, and what these refuse evenly from the types.
 func (r *replay) minute(m *store.Recorded, levels *[admission.Levels][]admission.Scope) {
 	parts := make(map[admission.Scope]*part, len(m.Scopes))
-	below := map[admission.Scope]float64{}
+	types, below := map[admission.Scope]float64{}, map[admission.Scope]float64{}
+	for _, scope := range levels[admission.LevelPriority] {
+		if isOfType(scope) {
+			p := r.through(scope, admission.LevelPriority, m, 0)
+			parts[scope] = p
+			queue, _ := parent(scope)
+			types[queue] += p.refused
+		}
+	}
 	for level := admission.LevelPriority; level >= admission.LevelGlobal; level-- {
 		for _, scope := range levels[level] {
-			count := m.Scopes[scope]
-			p := &part{refused: below[scope]}
-			asks := max(0, float64(count.Tokens)-p.refused)
-			p.passed, p.share = r.ask(scope, level, m, asks, meanCost(count))
-			p.refused += asks - p.passed
-			parts[scope] = p
-			if above, ok := parent(scope); ok {
-				below[above] += p.refused
+			if isOfType(scope) {
+				continue
+			}
+			above, ok := parent(scope)
+			tokens, before := float64(m.Scopes[scope].Tokens), below[scope]
+			switch level {
+			case admission.LevelPriority:
+				before = tokens * partOf(types[above], float64(m.Scopes[above].Tokens))
+			case admission.LevelQueue:
+				before += types[scope]
+			}
+			p := r.through(scope, level, m, before)
+			if level == admission.LevelQueue {
+				p.classes = 1 - partOf(below[scope], tokens-types[scope])
+			}
+			if parts[scope] = p; !ok {
+				continue
+			}
+			below[above] += p.refused
+			if level == admission.LevelPriority {
+				below[above] -= before // It is among what the types refuse.
 			}
 		}
 	}
 	for scope, p := range parts {
 		passed := p.passed
+		if queue := parts[queueOf(scope)]; queue != nil {
+			passed *= queue.classes
+		}
 		for above, ok := parent(scope); ok; above, ok = parent(above) {
 			if a := parts[above]; a != nil {
 				passed *= a.share
@@ -106,6 +134,39 @@ func (r *replay) minute(m *store.Recorded, levels *[admission.Levels][]admission
 		}
 		r.allowed[scope] += passed
 	}
+}
+
+// through asks the limit of a scope for what was not refused before.
+func (r *replay) through(scope admission.Scope, level admission.Level, m *store.Recorded, before float64) *part {
+	count := m.Scopes[scope]
+	asks := max(0, float64(count.Tokens)-before)
+	p := &part{refused: before, classes: 1}
+	p.passed, p.share = r.ask(scope, level, m, asks, meanCost(count))
+	p.refused += asks - p.passed
+	return p
+}
+
+// isOfType reports whether a scope is that of a type of jobs.
+func isOfType(scope admission.Scope) bool { return queueOf(scope) != "" }
+
+// queueOf returns the scope of the queue of a type; empty for other scopes.
+func queueOf(scope admission.Scope) admission.Scope {
+	if !strings.Contains(string(scope), ":"+admission.TypeMark) { // Most are none.
+		return ""
+	}
+	tenant, queue, class, err := scope.Parts()
+	if _, ofType := class.JobType(); err != nil || !ofType {
+		return ""
+	}
+	return admission.ScopeAt(admission.LevelQueue, tenant, queue, "")
+}
+
+// partOf is the part of a whole, 0 to 1; that of nothing is 0.
+func partOf(of, whole float64) float64 {
+	if whole <= 0 {
+		return 0
+	}
+	return min(1, of/whole)
 }
 
 // ask asks the limit of a scope.

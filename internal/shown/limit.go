@@ -83,7 +83,7 @@ type LimitReserved struct {
 
 // ReadLimitConfig shows the limit of a scope, by the policy in force, and its shares. A bad scope is a *headgate.FieldError.
 func ReadLimitConfig(ctx context.Context, s store.Deployment, current policy.Policy, compiled *policy.Compiled, scope admission.Scope) (LimitConfig, error) {
-	if tenant, _, _, err := scope.Parts(); err == nil {
+	if tenant, _, _, err := policy.LimitParts(scope); err == nil {
 		if err := store.LearnRecord(ctx, s, compiled, tenant); err != nil {
 			return LimitConfig{}, err
 		}
@@ -116,7 +116,7 @@ func LimitConfigOf(current policy.Policy, compiled *policy.Compiled, scope admis
 	if scope.OfDimension() {
 		return v, v.ofDimension(&current, compiled)
 	}
-	tenant, queue, class, err := scope.Parts()
+	tenant, queue, class, err := policy.LimitParts(scope)
 	if err != nil {
 		return v, err
 	}

@@ -14,6 +14,8 @@ import (
 const (
 	// maxPaths is how many ways are counted between two flushes; of those beyond only the sum of all is.
 	maxPaths = 10_000
+	// maxTyped is how many of these are of a type of jobs, which is a caller's word; those beyond are counted without it.
+	maxTyped = 1000
 	// flushEvery is how often the counts are stored, and lastFlush how long the last flush may take.
 	flushEvery = time.Second
 	lastFlush  = 2 * time.Second
@@ -26,6 +28,7 @@ type Tally struct {
 		running int  // calls of Run
 		armed   bool // a timer of NoteAlone ends with a flush
 		paths   map[Path]Sum
+		typed   int // paths of a type
 		names   names
 	}
 }
@@ -34,6 +37,8 @@ type Tally struct {
 type Path struct {
 	Tenant, Queue string
 	Class         admission.Priority
+	// Type is that of a job where decisions are counted by it, too (policy.Compiled.CountsType); empty else.
+	Type string
 }
 
 // Sum is what was decided.
@@ -137,6 +142,11 @@ func (t *Tally) addLocked(p Path, one Sum) {
 	if t.mu.paths == nil {
 		t.mu.paths = make(map[Path]Sum)
 	}
+	if _, known := t.mu.paths[p]; !known && p.Type != "" {
+		if t.mu.typed++; t.mu.typed > maxTyped {
+			p.Type = ""
+		}
+	}
 	if _, known := t.mu.paths[p]; !known && len(t.mu.paths) >= maxPaths {
 		p = Path{}
 	}
@@ -156,7 +166,7 @@ func (t *Tally) take(watched bool) (map[Path]Sum, map[string]fresh) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	taken := t.mu.paths
-	t.mu.paths = nil
+	t.mu.paths, t.mu.typed = nil, 0
 	if !watched {
 		t.mu.names = names{}
 		return taken, nil
@@ -201,7 +211,7 @@ func (t *Tally) flush(ctx context.Context, s store.Deployment, snapshot *policy.
 	return fmt.Errorf("counts of %d ways are lost: %w", len(taken), err)
 }
 
-// scopeCounts sums up by scope, at every level of each way, and by queue, where the policy has rates watched.
+// scopeCounts sums up by scope, at every level of each way and by the type of its jobs, and by queue, where the policy has rates watched.
 func scopeCounts(taken map[Path]Sum, told map[string]fresh, snapshot *policy.Compiled) []store.ScopeCount {
 	sums, queues, watched := map[admission.Scope]Sum{}, map[string]Sum{}, snapshot.Watched()
 	for p, s := range taken {
@@ -210,6 +220,10 @@ func scopeCounts(taken map[Path]Sum, told map[string]fresh, snapshot *policy.Com
 		}
 		for level := admission.LevelGlobal; level <= p.Level(); level++ {
 			scope := admission.ScopeAt(level, p.Tenant, p.Queue, p.Class)
+			sums[scope] = sums[scope].plus(s)
+		}
+		if p.Type != "" {
+			scope := admission.ScopeAt(admission.LevelPriority, p.Tenant, p.Queue, admission.OfType(p.Type))
 			sums[scope] = sums[scope].plus(s)
 		}
 	}

@@ -69,6 +69,7 @@ func (w *walk) scale() {
 // owned is what a tenant has of its own beside the policy.
 type owned struct {
 	limits  [admission.Levels]admission.Limit
+	types   [2]admission.Limit
 	version int64
 }
 
@@ -102,7 +103,8 @@ func (w *walk) record() {
 		for level := admission.LevelTenant; level < admission.Levels; level++ {
 			own.limits[level] = w.drawLimit()
 		}
-		e.Text = fmt.Appendf(nil, "%v", own.limits)
+		own.types = w.drawOwn()
+		e.Text = fmt.Appendf(nil, "%v %v", own.limits, own.types)
 	}
 	send := func() (version int64, text string) {
 		reply := w.replied(fmt.Sprintf("record of %s: %q", tenant, e.Text), func(s store.Partition) redistest.Reply {
@@ -365,6 +367,9 @@ func (w *walk) drawLimits() {
 	}
 	for i := range w.typed.limits {
 		w.typed.limits[i] = w.drawLimit()
+	}
+	for i := range w.typed.own {
+		w.typed.own[i] = w.drawOwn()
 	}
 	global, percent := w.limits[0][admission.LevelGlobal], pick(w, "kept", []int{0, 0, 25, 60})
 	kept := global.Keeping(percent)

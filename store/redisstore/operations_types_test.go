@@ -11,15 +11,34 @@ import (
 // walkTypes are the types of jobs. Each has a limit of its own, or none.
 var walkTypes = []string{"t", "u:v"}
 
-// typedLimits are limits by type, and how far they are cut by limits of a tenant.
+// typedLimits are limits by type of all tenants and those that some have of their own, where the zero one says nothing, and how far they are cut by limits of
+// a tenant.
 type typedLimits struct {
 	limits [2]admission.Limit
+	own    [3][2]admission.Limit
 	floors [3][2]int
 }
 
-// ofType is the limit of jobs of a type, nil for none.
+// drawOwn draws limits by type that a tenant has of its own: others, none, or what all have.
+func (w *walk) drawOwn() (own [2]admission.Limit) {
+	for i := range own {
+		if w.number("a type of its own", 0, 1) == 1 {
+			own[i] = w.drawLimit()
+		}
+	}
+	return own
+}
+
+// ofType is the limit of jobs of a type, nil for none: that of the tenant's record, its own in the policy, or that of all.
 func (w *walk) ofType(tenant, jobType string) *admission.Limit {
-	limit := w.typed.limits[slices.Index(walkTypes, jobType)]
+	at := slices.Index(walkTypes, jobType)
+	limit := w.typed.limits[at]
+	if own := w.typed.own[max(0, slices.Index(walkTenants, tenant))%len(w.typed.own)][at]; own != (admission.Limit{}) {
+		limit = own
+	}
+	if own := w.owned[tenant].types[at]; own != (admission.Limit{}) {
+		limit = own
+	}
 	if limit.Disabled || limit.Tokens == 0 {
 		return nil
 	}

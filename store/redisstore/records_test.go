@@ -136,6 +136,45 @@ func TestTokensOutliveAChangeOfARecord(t *testing.T) {
 	}
 }
 
+// TestTokensOfATypeOutliveAChangeOfARecord as those of its tenant do (law L1): what was taken stays so, time before the change counts by the slower of both rates,
+// and what came in after it by the new one.
+func TestTokensOfATypeOutliveAChangeOfARecord(t *testing.T) {
+	t.Parallel()
+	y := newOwnedYard(t)
+	slow, fast := admission.Limit{Tokens: 1, Per: 24 * time.Hour, Burst: 100}, admission.PerSecond(10).WithBurst(100)
+	question := func(limit admission.Limit, cost admission.Tokens) store.Question {
+		q := y.question("acme", cost)
+		q.Limits[admission.LevelTenant], q.Queue = admission.Limit{Disabled: true}, "mail"
+		q.Class, q.TypeLimit = admission.Medium, &store.TypeLimit{Type: "report", Limit: &limit}
+		return q
+	}
+	wantLeft := func(limit admission.Limit, want admission.Tokens) {
+		t.Helper()
+		q := question(limit, 1)
+		q.Class, q.Limits[admission.LevelPriority], q.TypeLimit = admission.OfType("report"), limit, nil
+		_, answers, err := y.store.Check(t.Context(), 0, true, []store.Question{q})
+		check(t, err)
+		if left := answers[0].Left[admission.LevelPriority].Tokens(); left != want {
+			t.Errorf("%d tokens are left, want %d", left, want)
+		}
+	}
+	_, err := y.ask(question(slow, 100))
+	check(t, err)
+	y.store.SetTime(timeAt(t, "2027-01-01T12:00:05Z"))
+	check(t, y.put("acme", fast, 0))
+	wantLeft(fast, 0)
+	y.store.SetTime(timeAt(t, "2027-01-01T12:00:07Z"))
+	wantLeft(fast, 20)
+	if answers, err := y.ask(question(fast, 21)); err != nil || answers[0].Verdict.Scope != "acme:mail:type=report" {
+		t.Errorf("21 of 20: %+v, %v", answers, err)
+	}
+	_, err = y.ask(question(fast, 15))
+	check(t, err)
+	y.store.SetTime(timeAt(t, "2027-01-01T12:00:09Z"))
+	check(t, y.put("acme", slow, 0))
+	wantLeft(slow, 5) // Two seconds at 10 a second, and the lowered rate counts for them.
+}
+
 // TestEditsOfARecord: an edit names the version that it was made from, the same again is none, and the audit has each.
 func TestEditsOfARecord(t *testing.T) {
 	t.Parallel()

@@ -206,7 +206,7 @@ func bindScope(r *route.Request, scope admission.Scope) error {
 		_, err := r.Bind(string(admission.Global))
 		return err
 	}
-	tenant, _, _, err := scope.Parts()
+	tenant, _, _, err := policy.LimitParts(scope)
 	if err != nil {
 		return err
 	}

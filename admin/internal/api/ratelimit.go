@@ -77,10 +77,11 @@ func (a *API) limitJob(r *route.Request, header http.Header, job *admission.Job,
 				shown.SetRateLimit(header, []shown.Bucket{bucket}, verdict.RetryAfter)
 			}
 		}
-		for level, limit := range snapshot.LimitsFor(job.Tenant, job.Queue, class) {
+		limits, ofType, _ := snapshot.WayOfType(job.Tenant, job.Queue, class, job.Type)
+		for level, limit := range limits {
 			tell(admission.Level(level), class, limit)
 		}
-		if ofType := snapshot.TypeLimit(job.Tenant, job.Queue, job.Type); ofType != nil {
+		if ofType != nil {
 			tell(admission.LevelPriority, admission.OfType(job.Type), *ofType)
 		}
 		return nil

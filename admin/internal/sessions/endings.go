@@ -140,10 +140,10 @@ func (a *Sessions) tell(ctx context.Context, s session, held *leased, f store.Fi
 	cost := f.Spent.Cost
 	err = a.config.With(ctx, func(now *policy.Compiled) error {
 		class, _ := now.ClassAt(held.Job.Queue, held.Class)
-		way, record := now.WayFor(held.Job.Tenant, held.Job.Queue, class)
+		way, ofType, record := now.WayOfType(held.Job.Tenant, held.Job.Queue, class, held.Job.Type)
 		limits := [admission.Levels]admission.Limit(way)
 		f.Queue, f.Spent = held.Job.Queue, &store.Spent{Cost: cost, Class: class, Limits: &limits, Version: now.Version(), Usage: now.UsageTenants(), Record: record}
-		f.Spent.TypeLimit = store.TypeLimitOf(held.Job.Type, now.TypeLimit(held.Job.Tenant, held.Job.Queue, held.Job.Type))
+		f.Spent.TypeLimit = store.TypeLimitOf(held.Job.Type, ofType)
 		ends, more, err = held.part.Finish(ctx, s.pool, s.worker, []store.Finish{f})
 		return err
 	})

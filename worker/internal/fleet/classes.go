@@ -58,11 +58,11 @@ func (c *Classes) Name(queue string, class int) admission.Priority {
 func (c *Classes) Spent(f *store.Finish, class int, jobType string) *store.Spent {
 	now := c.policy.Load()
 	name, _ := now.ClassAt(f.Queue, class)
-	way, record := now.WayFor(f.Key.Tenant, f.Queue, name)
+	way, ofType, record := now.WayOfType(f.Key.Tenant, f.Queue, name, jobType)
 	limits := [admission.Levels]admission.Limit(way)
 	return &store.Spent{
 		Cost: f.Spent.Cost, Class: name, Limits: &limits, Version: now.Version(), Usage: now.UsageTenants(), Record: record,
-		TypeLimit: store.TypeLimitOf(jobType, now.TypeLimit(f.Key.Tenant, f.Queue, jobType)),
+		TypeLimit: store.TypeLimitOf(jobType, ofType),
 	}
 }
 

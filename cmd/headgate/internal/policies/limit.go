@@ -26,8 +26,8 @@ import (
 // NewLimit returns the command headgate limit.
 func NewLimit() *cobra.Command {
 	var o cli.Operator
-	c := cli.Parent("limit", "Show, set or take away the limit of one scope", `A scope is global, a tenant, tenant:queue or tenant:queue:priority; of one type of job, for get alone, tenant:queue:type=TYPE; or of a dimension that the policy declares:
-+user for each of its values, +user@premium for those of tenants of a tier, +user:123 for one. Each edit is a version of the whole policy (see headgate policy), and producers follow it within a second.
+	c := cli.Parent("limit", "Show, set or take away the limit of one scope", `A scope is global, a tenant, tenant:queue or tenant:queue:priority; of one type of job tenant:queue:type=TYPE, and with type=* of each type of the tenant of which it has none;
+or of a dimension that the policy declares: +user for each of its values, +user@premium for those of tenants of a tier, +user:123 for one. Each edit is a version of the whole policy (see headgate policy), and producers follow it within a second.
 
 Exit codes: 0 done, 1 a failure, 2 a wrong command line, 3 the scope has no limit of its own.`,
 		`  headgate limit get acme --redis localhost:6379
@@ -36,6 +36,7 @@ Exit codes: 0 done, 1 a failure, 2 a wrong command line, 3 the scope has no limi
   headgate limit set +user:123 --tokens 10 --per 1s --redis localhost:6379
   headgate limit set acme --algorithm sliding_window --tokens 500 --window 1m --redis localhost:6379
   headgate limit set acme:mail:low --off --redis localhost:6379
+  headgate limit set acme:mail:type=report --tokens 5 --redis localhost:6379
   headgate limit delete acme --reason "contract is over" --redis localhost:6379
   headgate limit scale all 0.5 --for 10m --reason "db on fire" --redis localhost:6379
   headgate limit top --sort refused --redis localhost:6379`)
@@ -219,8 +220,8 @@ func newLimitDelete(o *cli.Operator) *cobra.Command {
 	var reason string
 	c := &cobra.Command{
 		Use: "delete SCOPE", Aliases: []string{"unset"}, Short: "Take a scope's own limit away", Args: cli.OneArg("SCOPE"),
-		Long: `Takes the limit of a scope away that is its own. A tenant then has that of its tier, a queue or a
-class of a tenant what its tier or the queue has for each tenant, if either has.`,
+		Long: `Takes the limit of a scope away that is its own. A tenant then has that of its tier, a queue, a class or a
+type of a tenant what its tier or the queue has for each tenant, if either has.`,
 		Example: `  headgate limit delete acme --reason "contract is over" --redis localhost:6379`,
 		RunE: func(c *cobra.Command, args []string) error {
 			return o.With(c, func(ctx context.Context, s store.Deployment) error {

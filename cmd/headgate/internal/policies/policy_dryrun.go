@@ -26,8 +26,8 @@ func newPolicyDryRun(o *cli.Operator) *cobra.Command {
 		Long: fmt.Sprintf(`Makes all checks of set, tells what would change, and replays what was asked for in the last
 hour, admitted or refused, through the limits in force and through those of FILE, in both cases
 beside the records that tenants have (headgate record). Nothing is changed. What was asked for is counted by the minute, of the %d scopes with the most and of
-those in the policy's "observe"; the coverage is the part of all of it whose tenants were
-counted. The estimate takes it to be spread evenly over its minute, buckets to be full an hour
+those in the policy's "observe", of types of jobs where these have a limit; the coverage is the part
+of all of it whose tenants were counted. The estimate takes it to be spread evenly over its minute, buckets to be full an hour
 ago, and who is refused not to come again. Amounts are tokens. The table has the %d scopes for
 which most would change, --json all.`, store.TopScopes, forecastRows),
 		Args:    cli.OneArg("FILE or default"),

@@ -226,6 +226,45 @@ func inQueueSettings() []setting {
 	return []setting{limit, overflow, in}
 }
 
+// typeSettings are the limit of a tenant, which is one of a type of its jobs in a queue where --queue and --type name these, and what says these.
+func typeSettings() (limit, ofType setting) {
+	var queue, jobType string
+	var given *pflag.FlagSet
+	limit = limitSetting()
+	edits := limit.edits
+	inQueue := func() bool { return given.Changed("queue") || given.Changed("type") }
+	limit.edits = func() ([]policy.Patch, error) {
+		if inQueue() { // The other setting tells.
+			return nil, nil
+		}
+		return edits()
+	}
+	return limit, setting{
+		word: "queues", field: []string{"queues"}, flags: []string{"type", "queue"},
+		add: func(flags *pflag.FlagSet) {
+			given = flags
+			flags.StringVar(&queue, "queue", "", "`QUEUE` in which --tokens or --off are of jobs of --type")
+			flags.StringVar(&jobType, "type", "", "`TYPE` whose jobs in --queue the limit is of, or * for each type of which the tenant has none there")
+		},
+		edits: func() ([]policy.Patch, error) {
+			for _, beside := range []struct{ one, value, other string }{{"queue", queue, "type"}, {"type", jobType, "queue"}} {
+				if given.Changed(beside.one) && !given.Changed(beside.other) {
+					return nil, cli.FieldError(beside.one, strconv.Quote(beside.value), "it beside --"+beside.other)
+				}
+			}
+			if !changed(given, limit.flags) {
+				return nil, cli.FieldError("type", strconv.Quote(jobType), "it beside --tokens or --off")
+			}
+			all, err := edits()
+			if err != nil {
+				return nil, err
+			}
+			all[0].Path = []string{"queues", queue, "type_limits", jobType}
+			return all, nil
+		},
+	}
+}
+
 // changed reports whether one of some flags was given.
 func changed(given *pflag.FlagSet, flags []string) bool {
 	return slices.ContainsFunc(flags, given.Changed)

@@ -73,22 +73,24 @@ func newRecordSet(o *cli.Operator) *cobra.Command {
 	var none, dry bool
 	c := &cobra.Command{
 		Use: "set SCOPE (--tokens NUMBER | --off | --none)", Short: "Set one limit of a tenant's record", Args: cli.OneArg("SCOPE"),
-		Long: `Sets the limit of a tenant, of tenant:queue or of tenant:queue:priority in the tenant's record, and leaves
-the others there as they are. --dry-run makes all checks, tells what would change in the record and, as
+		Long: `Sets the limit of a tenant, of tenant:queue, of tenant:queue:priority or of tenant:queue:type=TYPE in the
+tenant's record, and leaves the others there as they are. TYPE is a type of job, or * for each type of which
+the record says nothing there. --dry-run makes all checks, tells what would change in the record and, as
 headgate policy dry-run does, what would have become of what the tenant asked for in the last hour, and
 stores nothing.`,
 		Example: `  headgate record set acme --tokens 100 --per 1s --burst 200 --reason "new contract" --redis localhost:6379
   headgate record set acme:mail --off --redis localhost:6379
+  headgate record set acme:mail:type=report --tokens 5 --redis localhost:6379
   headgate record set acme --tokens 50 --per 1s --dry-run --redis localhost:6379
   headgate record set acme:mail --none --redis localhost:6379`,
 		RunE: func(c *cobra.Command, args []string) error {
 			scope := admission.Scope(args[0])
-			tenant, _, _, err := scope.Parts()
+			tenant, _, _, err := policy.LimitParts(scope)
 			if err != nil {
 				return cli.Usage(err)
 			}
 			if tenant == "" {
-				return cli.FieldError("scope", args[0], "a tenant, tenant:queue or tenant:queue:priority; for the limit of all headgate limit set global")
+				return cli.FieldError("scope", args[0], "a tenant, tenant:queue, tenant:queue:priority or tenant:queue:type=TYPE; for the limit of all headgate limit set global")
 			}
 			limit, err := f.limit(none)
 			if err != nil {

@@ -20,7 +20,7 @@ import (
 func NewTenant() *cobra.Command {
 	var o cli.Operator
 	c := cli.Parent("tenant", "Show or change what a tenant has of its own", `A tenant has a tier, which says what its limit and its weights are, and may have a limit, weights, a
-number of jobs that run at a time and a rate of dispatches of its own. Each edit is a version of the
+number of jobs that run at a time, a rate of dispatches and limits by type of job of its own. Each edit is a version of the
 whole policy (see headgate policy), and all processes follow it within a second.
 
 Exit codes: 0 done, 1 a failure, 2 a wrong command line, 3 the policy has nothing like that.`,
@@ -88,12 +88,13 @@ func showTenant(ctx context.Context, o *cli.Operator, c *cobra.Command, store st
 var tenantPart = part{
 	noun: "tenant", path: shown.TenantPath,
 	settings: func() []setting {
+		limit, ofType := typeSettings()
 		return []setting{
-			textSetting("tier", "tier", "`TIER` of the policy, such as premium"), limitSetting(), weightsSetting(), maxRunningSetting("its "),
-			dispatchSetting("headgate tenant unset TENANT dispatch"),
+			textSetting("tier", "tier", "`TIER` of the policy, such as premium"), limit, weightsSetting(), maxRunningSetting("its "),
+			dispatchSetting("headgate tenant unset TENANT dispatch"), ofType,
 		}
 	},
-	lost: "The tier's then apply, and of a tenant without a tier those of standard. Its jobs stay, and limits of\nits queues and priorities (headgate limit) too.",
+	lost: "The tier's then apply, and of a tenant without a tier those of standard. Its jobs stay, and limits of\nits queues and priorities (headgate limit) too; queues are its limits by type of job.",
 	show: func(ctx context.Context, o *cli.Operator, c *cobra.Command, s store.Deployment, name string) error {
 		return showTenant(ctx, o, c, s, name)
 	},
@@ -104,6 +105,7 @@ func newTenantSet(o *cli.Operator) *cobra.Command {
 changed class by class.`, `  headgate tenant set acme --tier premium --redis localhost:6379
   headgate tenant set acme --tokens 100 --per 1s --burst 50 --weight high=5 --reason "new contract" --redis localhost:6379
   headgate tenant set acme --off --redis localhost:6379
+  headgate tenant set acme --queue mail --type report --tokens 5 --redis localhost:6379
   headgate tenant set acme --max-running 20 --dispatch 600 --dispatch-per 1m --redis localhost:6379`)
 }
 

@@ -34,14 +34,14 @@ and the first that is there holds:
 
 | | | limit | of a class | of a type | depth |
 | --- | --- | --- | --- | --- | --- |
-| 0 | its record's | ` + "`queues.mail.limit`, or `limit` at the tenant | `queues.mail.priority_limits.high`" + ` | none | none |
-| 1 | the tenant's own | ` + "`queue_limits[\"acme:mail\"]` | `priority_limits[\"acme:mail:high\"]` | none | `overflows[\"acme:mail\"]`" + ` |
+| 0 | its record's | ` + "`queues.mail.limit`, or `limit` at the tenant | `queues.mail.priority_limits.high` | `queues.mail.type_limits.report`" + ` | none |
+| 1 | the tenant's own | ` + "`queue_limits[\"acme:mail\"]` | `priority_limits[\"acme:mail:high\"]` | `tenants.acme.queues.mail.type_limits.report` | `overflows[\"acme:mail\"]`" + ` |
 | 2 | its tier's in the queue | ` + "`tiers.gold.queues.mail.limit` | `….priority_limits.high` | `….type_limits.report` | `….overflow`" + ` |
 | 3 | the queue's | ` + "`queues.mail.each_tenant.limit` | `….each_tenant.priority_limits.high` | `….each_tenant.type_limits.report` | `queues.mail.overflow`" + ` |
 | 4 | its tier's in every queue | ` + "`tiers.gold.queues.*.limit` | `….priority_limits.high` | `….type_limits.report` | `….overflow`" + ` |
 | 5 | every queue's | ` + "`queues.*.each_tenant.limit` | `….each_tenant.priority_limits.high` | `….each_tenant.type_limits.report` | `queues.*.overflow`, or `overflows[\"*:*\"]`" + ` |
 
-So what names the queue goes before ` + "`*`" + `, and of two that do, the one of the tier goes first. One that says that there is no limit (` + "`{\"enabled\": false}`" + `), or no
+So what names the queue goes before ` + "`*`" + `, and of two that do, the one of the tier goes first. In one place a type by its name goes before the ` + "`*`" + ` of types, which is each that is not named there. One that says that there is no limit (` + "`{\"enabled\": false}`" + `), or no
 bound (` + "`{\"policy\": \"none\"}`" + `), holds too, and ends the search. Figures are shared and tokens are not: each tenant has a bucket of its own in each queue, whatever says
 how large it is. The depth of a tenant over all its queues is bounded by ` + "`overflows[\"acme\"]`, else `tiers.gold.overflow`, else `overflows[\"*\"]`" + `. ` + "`headgate explain tenant`, `headgate explain scope` and `headgate limit get`" + ` name what decided.
 
@@ -53,7 +53,7 @@ stored by itself, so an edit costs nine commands of Redis with ten tenants and w
 ` + "```json\n" + `{"limit": {"tokens": 100, "per": "1s", "burst": 200}, "queues": {"mail": {"limit": {"tokens": 20, "per": "1s"}, "priority_limits": {"low": {"enabled": false}}}}}
 ` + "```" + `
 
-It has limits alone, written [as in the policy](#limit), of the tenant, of 64 queues at most and of their classes, in 8 KiB; each takes the place of whatever the policy says at that scope, also where
+It has limits alone, written [as in the policy](#limit), of the tenant, of 64 queues at most and of their classes and types of jobs, in 8 KiB; each takes the place of whatever the policy says at that scope, also where
 that says nothing, and what the record leaves out is as the policy says. Tier, weights, caps and depths stay in the policy. ` + "`headgate record set`, `get`, `list`, `export` and `import`, `PUT /api/v1/records/{tenant}`" + `
 and in Go ` + "`hg.Policy().ChangeRecord`" + ` edit one; an edit is in force from the next job on, and in limiters, which have tokens on lease and remember refusals, half a second later where they are asked for others too, else a second. An edit may name the version of the record that it was
 made from (` + "`If-Match`" + `), and the audit has each, of an import one entry for all. A producer, a limiter or a worker knows the records of those tenants that it serves, 65,536 at most: one that it does not

@@ -67,3 +67,30 @@ func zero(fields ...string) thing {
 	}
 	return thing{"properties": properties}
 }
+
+// typeLimits are limits by type of job.
+var typeLimits = field{"type_limits", named{keys: jobType, value: limit}, "as of `limit`, type by type", "Limits of its jobs of one type (`Job.Type`) there, up to 1,000 types; `*` is each type that is not named, and each of them has a bucket of its own. A job pays there beside the queue's limit and that of its class. [Limits by type](guides/limits-and-tiers.md#limits-by-type-of-job) tells how."}
+
+// eachFields are what is said of each tenant in a queue.
+var eachFields = []field{
+	{"limit", limit, "what is said less nearly ([which one holds](#which-one-holds))", "Limit of the tenant's jobs in the queue. `{\"enabled\": false}` says that there is none."},
+	{"priority_limits", named{keys: className, value: limit}, "as of `limit`, class by class", "Limits of its jobs of one class there. A job pays there beside the queue's limit."},
+	typeLimits,
+}
+
+// ruleFields are what a policy, and a candidate, say of tenants.
+func ruleFields(tiers named, noTiers string) []field {
+	return []field{
+		{"tiers", tiers, noTiers, "Tiers: defaults for the tenants that are in them. `standard` has to be among them: it is the tier of each tenant that names none."},
+		{"tenants", named{keys: tenantName, value: of("tenant")}, "every tenant is in tier `standard`", "Tenants that have something of their own."},
+		{"queue_limits", named{keys: inQueue, value: limit}, "no limits", "Limits of one tenant's jobs in one queue, each by both names, instead of what `each_tenant` of the queue or `queues` of its tier say. A job pays there beside its tenant's limit. A queue over all tenants has no limit; its `max_running` bounds what it runs at a time."},
+		{"priority_limits", named{keys: inClass, value: limit}, "no limits", "Limits of one class of one tenant's jobs in one queue. A job pays there beside the queue's limit."},
+		{
+			"overflows",
+			named{keys: bounded, value: of("overflow")},
+			"the `overflow` of queues alone",
+			"Bounds of waiting jobs: of one tenant in one queue, instead of its tier's and the queue's; of each tenant in each queue that has none (`*:*`); of a tenant over all its queues, instead of its tier's; of each other tenant whose tier has none (`*`).",
+		},
+		{"max_running", named{keys: inQueue, value: whole{low: 1, high: policy.MaxMaxRunning}}, "the `max_running_per_tenant` of queues alone", "Most jobs of one tenant in one queue that workers hold at a time, over all workers."},
+	}
+}

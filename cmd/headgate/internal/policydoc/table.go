@@ -36,7 +36,7 @@ var (
 	inClass       = name{`^` + part + `:` + part + `:` + part + `$`, noTenant, "`tenant:queue:class`"}
 	bounded       = name{`^(\*|\*:\*|` + part + `(:` + part + `)?)$`, noTenant, "`tenant:queue`, `*:*`, `tenant` or `*`"}
 	moved         = name{`^(global|(downstream|queue) ` + part + `)$`, "", "`downstream NAME`, `global` or `queue NAME`"}
-	anyScope      = name{`^` + part + `(:` + part + `){0,2}$`, `^global:`, "`global`, `tenant`, `tenant:queue` or `tenant:queue:class`"}
+	anyScope      = name{`^` + part + `(:` + part + `){0,2}$|^` + part + `:` + part + `:type=[A-Za-z0-9._:@/-]{1,128}$`, `^global:`, "`global`, `tenant`, `tenant:queue`, `tenant:queue:class` or `tenant:queue:type=TYPE`"}
 	limit         = of("limit")
 	rate          = without{limit, "window"}
 	window        = name{`^(` + admission.WindowMonth + `|` + spanPattern[1:len(spanPattern)-1] + `)$`, "", "1s to 31 days (744h) in whole seconds, or `month`"}
@@ -72,7 +72,7 @@ var objects = []object{
 			field{"load", of("load"), "nobody tells", "Has workers tell how busy they are, for `headgate load` and its history. `{}` is enough."},
 			field{"semaphores", named{keys: semaphoreName, value: of("semaphore")}, fmt.Sprintf("%d permits of each", policy.DefaultSemaphoreMax), fmt.Sprintf("Semaphores, up to %d: limits of what is done at a time outside of jobs. By name, `TENANT:NAME` for one of a tenant; `*` is each that is not named, `TENANT:*` each of a tenant. [Semaphores](guides/semaphores.md) tells how.", policy.MaxSemaphores)},
 			field{"dimensions", named{keys: dimensionName, value: of("dimension")}, "none", fmt.Sprintf("Limits beside the hierarchy, up to %d by name: of each user, address, route or model that a check names, which passes if its way and all of them have the tokens. [Limits of HTTP servers](guides/http.md#users-addresses-routes-dimensions) tells how.", policy.MaxDimensions)},
-			field{"observe", list{0, policy.MaxObserved, anyScope}, "none", "Scopes whose decisions are always counted; others are while they are among the busiest."},
+			field{"observe", list{0, policy.MaxObserved, anyScope}, "none", "Scopes whose decisions are always counted; others are while they are among the busiest, those of types of jobs where these have a limit."},
 			field{"usage", of("usage"), "none is kept", "Usage is kept by tenant, queue and day (UTC), for 35 days: `headgate usage` shows it. `{}` is enough. What this costs is told in [costs](guides/costs.md#usage)."},
 			field{"tenant_records", toggle{}, "`false`", "Lets single tenants have limits beside the policy, each in a record of its own, before what the policy says: `headgate record`. It stays `true` while there are any. [Records of tenants](#records-of-tenants)."},
 			field{"rollout", of("rollout"), "none", "A candidate that is in force for a part of the tenants. `headgate policy rollout` writes it."},
@@ -130,7 +130,12 @@ var objects = []object{
 			{"priority_weights", weights, "those of its tier, class by class", weightsDoc},
 			{"max_running", running, "that of its tier", "Most jobs of the tenant that workers hold at a time, over all workers. Others wait."},
 			{"dispatch", rate, "no bound", "How many of its jobs are handed to workers in a time, a token each whatever they cost. Others wait; none is refused for it."},
+			{"queues", named{keys: anyName, value: of("tenant_queue")}, "what its tier and queues say", "What it has in single queues, beside `queue_limits` and `priority_limits`."},
 		},
+	},
+	{
+		name: "tenant_queue", title: "tenant_queue", doc: "What one tenant has of its own in a queue. Limits of the queue and of its classes are in `queue_limits` and `priority_limits`.",
+		fields: []field{typeLimits},
 	},
 	{
 		name: "queue", title: "queue", doc: "What one queue has of its own.",
@@ -419,28 +424,4 @@ var objects = []object{
 		doc:    "What a candidate says of tenants. It may not change the weights and `max_running` of tier `standard`, an `overflow` of tiers, nor `*` and `*:*` of `overflows`, which Redis knows for all unnamed tenants together.",
 		fields: ruleFields(named{keys: tierName, value: of("tier")}, "as in force"),
 	},
-}
-
-// eachFields are what is said of each tenant in a queue.
-var eachFields = []field{
-	{"limit", limit, "what is said less nearly ([which one holds](#which-one-holds))", "Limit of the tenant's jobs in the queue. `{\"enabled\": false}` says that there is none."},
-	{"priority_limits", named{keys: className, value: limit}, "as of `limit`, class by class", "Limits of its jobs of one class there. A job pays there beside the queue's limit."},
-	{"type_limits", named{keys: jobType, value: limit}, "as of `limit`, type by type", "Limits of its jobs of one type (`Job.Type`) there, up to 1,000 types; `*` is each type that is not named, and each of them has a bucket of its own. A job pays there beside the queue's limit and that of its class. [Limits by type](guides/limits-and-tiers.md#limits-by-type-of-job) tells how."},
-}
-
-// ruleFields are what a policy, and a candidate, say of tenants.
-func ruleFields(tiers named, noTiers string) []field {
-	return []field{
-		{"tiers", tiers, noTiers, "Tiers: defaults for the tenants that are in them. `standard` has to be among them: it is the tier of each tenant that names none."},
-		{"tenants", named{keys: tenantName, value: of("tenant")}, "every tenant is in tier `standard`", "Tenants that have something of their own."},
-		{"queue_limits", named{keys: inQueue, value: limit}, "no limits", "Limits of one tenant's jobs in one queue, each by both names, instead of what `each_tenant` of the queue or `queues` of its tier say. A job pays there beside its tenant's limit. A queue over all tenants has no limit; its `max_running` bounds what it runs at a time."},
-		{"priority_limits", named{keys: inClass, value: limit}, "no limits", "Limits of one class of one tenant's jobs in one queue. A job pays there beside the queue's limit."},
-		{
-			"overflows",
-			named{keys: bounded, value: of("overflow")},
-			"the `overflow` of queues alone",
-			"Bounds of waiting jobs: of one tenant in one queue, instead of its tier's and the queue's; of each tenant in each queue that has none (`*:*`); of a tenant over all its queues, instead of its tier's; of each other tenant whose tier has none (`*`).",
-		},
-		{"max_running", named{keys: inQueue, value: whole{low: 1, high: policy.MaxMaxRunning}}, "the `max_running_per_tenant` of queues alone", "Most jobs of one tenant in one queue that workers hold at a time, over all workers."},
-	}
 }
