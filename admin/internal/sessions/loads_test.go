@@ -1,0 +1,139 @@
+package sessions
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/load"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/internal/rollout"
+	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/producer"
+	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
+)
+
+// TestNothingIsKeptOfSessionsWhileNobodyAsks: no session is remembered, and what its calls bring costs no allocation.
+func TestNothingIsKeptOfSessionsWhileNobodyAsks(t *testing.T) {
+	a := &Sessions{}
+	l, s, cpu := &leased{}, session{worker: "w"}, 40.0
+	each := testing.AllocsPerRun(100, func() {
+		_ = a.due(t.Context(), s, Busy{CPU: &cpu})
+		a.hand(s, l, false, time.Time{})
+		a.cameBack(t.Context(), s, l, time.Second, store.EndedDone)
+		a.loads.forget("w")
+	})
+	if each > 0 || a.loads.mu.sessions != nil {
+		t.Errorf("%v allocations, %v", each, a.loads.mu.sessions)
+	}
+	a.loads.asked(time.Second)
+	if a.loads.of("w") == nil {
+		t.Error("it is asked, and nothing is kept")
+	}
+	a.loads.asked(0)
+	if a.loads.of("w") != nil || a.loads.mu.sessions != nil {
+		t.Error("something is kept though nobody asks any more")
+	}
+}
+
+// TestSessionsThatAreNotHeardOfAreForgotten, so that what is kept is bounded.
+func TestSessionsThatAreNotHeardOfAreForgotten(t *testing.T) {
+	t.Parallel()
+	var l loads
+	l.asked(time.Second)
+	for i := range 1000 {
+		l.of(fmt.Sprint("w", i)).heard = time.Now().Add(-2 * forgetAfter)
+	}
+	if n := len(l.mu.sessions); n > 200 {
+		t.Errorf("%d sessions are remembered of which nobody hears", n)
+	}
+}
+
+// TestWhatASessionHoldsIsWhatIsToldOfIt where its jobs come back to other servers: what Redis says that it holds counts, and no more is remembered than
+// a session may have.
+func TestWhatASessionHoldsIsWhatIsToldOfIt(t *testing.T) {
+	t.Parallel()
+	one := &told{}
+	running := func() int64 {
+		t.Helper()
+		s, err := load.Parse(one.text(time.Now()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.Queues["mail"].Running
+	}
+	now := time.Now()
+	name := func(i int) string { return (&leased{Lease: store.Lease{Token: fmt.Sprint(i, "-0")}}).name() }
+	for i := range mostInHand + 100 {
+		one.hands(name(i), handed{queue: "mail", at: now.Add(time.Duration(i))})
+	}
+	if n := running(); n != mostInHand {
+		t.Errorf("%d jobs are remembered, want %d", n, mostInHand)
+	}
+	if _, known := one.takes(name(99)); known {
+		t.Error("one of the oldest is remembered still")
+	}
+	if _, known := one.takes(name(100)); !known {
+		t.Error("the oldest that there may be is not remembered")
+	}
+	late := leased{Lease: store.Lease{Token: fmt.Sprint(mostInHand+50, "-0")}}
+	one.holds([]leased{late}, now.Add(mostInHand+90))
+	if n := running(); n != 1+10 { // What was handed out since that was read, too.
+		t.Errorf("%d jobs are in hand, want the one that is held and ten", n)
+	}
+}
+
+// askedYard is one of a deployment whose policy has workers tell how busy they are.
+func askedYard(t *testing.T) *yard {
+	t.Helper()
+	s, err := redisstore.Open(t.Context(), redistest.Shared(t).Client(t), redisstore.Config{Prefix: redistest.Prefix(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules := policy.Unlimited()
+	rules.Load = &policy.LoadRules{Every: time.Second}
+	if _, err := rollout.Put(t.Context(), s, rules, rollout.Edit{Author: "ada", Reason: "test", Expected: rollout.AnyVersion}); err != nil {
+		t.Fatal(err)
+	}
+	return &yard{t, New(Config{Store: s}), s}
+}
+
+// TestAnotherServerKnowsWhenAJobWasTaken: one that did not hand it out goes by its lease, and one that hands out again what is held
+// counts no second beginning.
+func TestAnotherServerKnowsWhenAJobWasTaken(t *testing.T) {
+	t.Parallel()
+	y := askedYard(t)
+	other := &yard{tb: t, store: y.store, sessions: New(y.sessions.config)}
+	s := called[sessionView](y, y.sessions.register, "", `{"queues":[{"queue":"mail"}],"slots":2}`)
+	to, err := producer.New(y.store, producer.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := to.EnqueueBatch(t.Context(), []admission.Job{admission.NewJob("acme", "mail", "welcome", nil), admission.NewJob("acme", "mail", "welcome", nil)}); err != nil {
+		t.Fatal(err)
+	}
+	var jobs []leaseView
+	for end := time.Now().Add(time.Minute); len(jobs) < 2 && time.Now().Before(end); {
+		jobs = append(jobs, called[leasesView](y, y.sessions.lease, s.Worker, `{"max":2,"wait":"1s"}`).Jobs...)
+	}
+	taken := time.Now()
+	for time.Since(taken) < 50*time.Millisecond { // So that it shows which time is meant.
+		called[extendedView](y, y.sessions.extend, s.Worker, "")
+	}
+	called[leasesView](other, other.sessions.lease, s.Worker, `{"max":2,"held":true}`)
+	ending := func(job leaseView) string {
+		return fmt.Sprintf(`{"tenant":%q,"id":%q,"token":%q}`, job.Tenant, job.ID, job.Token)
+	}
+	called[endedView](other, other.sessions.complete, s.Worker, ending(jobs[0]))
+	third := &yard{tb: t, store: y.store, sessions: New(y.sessions.config)}
+	called[extendedView](third, third.sessions.extend, s.Worker, "")
+	called[endedView](third, third.sessions.complete, s.Worker, ending(jobs[1]))
+	for name, at := range map[string]*yard{"handed out again": other, "of another server": third} {
+		runs := at.sessions.loads.of(s.Worker).counts.Sample(time.Now(), load.Unknown, nil).Queues["mail"]
+		if runs.Ended != 1 || runs.Took < 50*time.Millisecond || runs.Waited(1) >= 0 {
+			t.Errorf("a job that was %s: %+v", name, runs)
+		}
+	}
+}
