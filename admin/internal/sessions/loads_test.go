@@ -86,9 +86,9 @@ func TestWhatASessionHoldsIsWhatIsToldOfIt(t *testing.T) {
 }
 
 // askedYard is one of a deployment whose policy has workers tell how busy they are.
-func askedYard(t *testing.T) *yard {
+func askedYard(t *testing.T, partitions int) *yard {
 	t.Helper()
-	s, err := redisstore.Open(t.Context(), redistest.Shared(t).Client(t), redisstore.Config{Prefix: redistest.Prefix(t)})
+	s, err := redisstore.Open(t.Context(), redistest.Shared(t).Client(t), redisstore.Config{Prefix: redistest.Prefix(t), Partitions: partitions})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +104,7 @@ func askedYard(t *testing.T) *yard {
 // counts no second beginning.
 func TestAnotherServerKnowsWhenAJobWasTaken(t *testing.T) {
 	t.Parallel()
-	y := askedYard(t)
+	y := askedYard(t, 1)
 	other := &yard{tb: t, store: y.store, sessions: New(y.sessions.config)}
 	s := called[sessionView](y, y.sessions.register, "", `{"queues":[{"queue":"mail"}],"slots":2}`)
 	to, err := producer.New(y.store, producer.Config{})
@@ -135,5 +135,50 @@ func TestAnotherServerKnowsWhenAJobWasTaken(t *testing.T) {
 		if runs.Ended != 1 || runs.Took < 50*time.Millisecond || runs.Waited(1) >= 0 {
 			t.Errorf("a job that was %s: %+v", name, runs)
 		}
+	}
+}
+
+// TestASessionIsToldOfOnceForAllPartitions: what it runs of each of them is in one word, in the first.
+func TestASessionIsToldOfOnceForAllPartitions(t *testing.T) {
+	t.Parallel()
+	const partitions = 3
+	y := askedYard(t, partitions)
+	to, err := producer.New(y.store, producer.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := called[sessionView](y, y.sessions.register, "", `{"queues":[{"queue":"mail"},{"queue":"hook"}],"slots":9}`)
+	for i := range partitions {
+		for range 2 {
+			if _, err := to.Enqueue(t.Context(), admission.NewJob(y.tenantIn(i, "t"), "mail", "welcome", nil)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	ended := map[string]bool{}
+	for end := time.Now().Add(time.Minute); len(ended) < partitions && time.Now().Before(end); {
+		for _, job := range called[leasesView](y, y.sessions.lease, s.Worker, `{"max":9,"wait":"1s"}`).Jobs {
+			if !ended[job.Tenant] { // The other one of each stays in hand.
+				called[endedView](y, y.sessions.complete, s.Worker, fmt.Sprintf(`{"tenant":%q,"id":%q,"token":%q,"ran":"2s"}`, job.Tenant, job.ID, job.Token))
+				ended[job.Tenant] = true
+			}
+		}
+	}
+	var all []store.WorkerLoad
+	var told load.Sample
+	for end := time.Now().Add(time.Minute); (len(all) == 0 || told.Queues["mail"].Running < partitions) && time.Now().Before(end); {
+		called[leasesView](y, y.sessions.lease, s.Worker, `{"max":9,"wait":"100ms","cpu":50}`)
+		if all, err = y.store.WorkerLoads(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if len(all) > 0 {
+			if told, err = load.Parse(all[0].Text); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	mail := told.Queues["mail"]
+	if _, serves := told.Queues["hook"]; len(all) != 1 || !serves || mail.Ended != partitions || mail.Running != partitions || told.CPU != .5 || told.Memory >= 0 {
+		t.Errorf("%d tell: %+v", len(all), told)
 	}
 }

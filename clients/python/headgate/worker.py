@@ -264,6 +264,7 @@ class Worker:
                 if current:
                     self._lost()
             except HeadgateError as error:
+                usage = None  # A server of before takes no such body.
                 _log.warning("the lease is not renewed: %s", error)
 
     def _finish(self) -> None:

@@ -359,6 +359,7 @@ export class Worker {
       this.#usage = extended.load_ms ? this.#usage ?? new Usage() : undefined; // It is measured while the policy asks.
       this.#cancel(extended.cancelled);
     } catch (error) {
+      this.#usage = undefined; // A server of before takes no such body.
       if (error instanceof Conflict && this.#session === session) this.#lost();
       else this.#log.warn(`headgate: the lease is not renewed: ${error.message}`);
     }
