@@ -2,6 +2,8 @@ package sessions
 
 import (
 	"fmt"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -180,5 +182,58 @@ func TestASessionIsToldOfOnceForAllPartitions(t *testing.T) {
 	mail := told.Queues["mail"]
 	if _, serves := told.Queues["hook"]; len(all) != 1 || !serves || mail.Ended != partitions || mail.Running != partitions || told.CPU != .5 || told.Memory >= 0 {
 		t.Errorf("%d tell: %+v", len(all), told)
+	}
+}
+
+// TestTellingTakesNoCallOfItsOwn: what is told goes with the heartbeats that there are. A server that does not know which queues a session serves asks once.
+func TestTellingTakesNoCallOfItsOwn(t *testing.T) {
+	t.Parallel()
+	server := redistest.Shared(t)
+	proxy, prefix := redistest.NewProxy(t, server.Addr()), redistest.Prefix(t)
+	s, err := redisstore.Open(t.Context(), proxy.Client(t), redisstore.Config{Prefix: prefix})
+	if err != nil {
+		t.Fatal(err)
+	}
+	y := &yard{t, New(Config{Store: s}), s}
+	worker := called[sessionView](y, y.sessions.register, "", `{"queues":[{"queue":"mail"}]}`).Worker
+	var others atomic.Int64
+	proxy.Decide(func(c redistest.Command) redistest.Action {
+		if !c.IsScript() || !strings.HasSuffix(c.Args[0], "_heartbeat") && !strings.HasSuffix(c.Args[0], "_promote") { // It does what is due where nobody else does.
+			others.Add(1)
+		}
+		return redistest.Action{}
+	})
+	extend := func() extendedView {
+		return called[extendedView](y, y.sessions.extend, worker, `{"cpu":50}`)
+	}
+	for range 10 {
+		extend()
+	}
+	if n := others.Load(); n != 0 {
+		t.Errorf("%d calls more while nobody asks", n)
+	}
+	rules := policy.Unlimited()
+	rules.Load = &policy.LoadRules{Every: time.Second}
+	if _, err := rollout.Put(t.Context(), s, rules, rollout.Edit{Author: "ada", Reason: "test", Expected: rollout.AnyVersion}); err != nil {
+		t.Fatal(err)
+	}
+	key := redisstore.Keys(s).Load(worker)
+	client := server.Client(t)
+	told := func() (text string) {
+		for end, was := time.Now().Add(time.Minute), client.Get(t.Context(), key).Val(); text == "" || text == was; {
+			extend()
+			if text = client.Get(t.Context(), key).Val(); time.Now().After(end) {
+				t.Fatal("nothing is told")
+			}
+		}
+		return text
+	}
+	told()
+	before := others.Load()
+	for range 2 {
+		told()
+	}
+	if n := others.Load() - before; n != 0 {
+		t.Errorf("%d calls more to tell", n)
 	}
 }
