@@ -128,9 +128,11 @@ func (s *Scheduler) adapt(ctx context.Context) {
 			if version == 0 { // There is nothing to do by this policy but to end what triggers of the one before did.
 				version = compiled.Version()
 			}
+			before := to.triggers
 			to, known = duties{loopsOf(compiled, to.loops), gaugesOf(compiled, to.gauges), diaryOf(compiled, to.diary), sentryOf(compiled, to.sentry), triggersOf(compiled, to.triggers)}, version
+			before.letGo(to.loops)
 			s.adapting.watching.Store(to.sentry != nil)
-			if to.triggers != nil {
+			if to.triggers != nil && len(to.triggers.all) > 0 {
 				s.adapting.pulling.Store(true)
 			}
 		}

@@ -39,7 +39,8 @@ type trigger struct {
 // renewEvery is how often what a trigger does is done anew, so that it lasts.
 const renewEvery = store.TriggerLife / 3
 
-// triggersOf returns the triggers of a policy: those that are there already, where the policy says the same of them. nil is none, and none to end.
+// triggersOf returns the triggers of a policy: those that are there already, where the policy says the same of them. nil is none, and none to end: who knows of
+// none (nil) has yet to look, since one before may have died as it ended them.
 func triggersOf(compiled *policy.Compiled, known *triggers) *triggers {
 	to := &triggers{}
 	for _, named := range compiled.Triggers() {
@@ -53,7 +54,7 @@ func triggersOf(compiled *policy.Compiled, known *triggers) *triggers {
 		}
 		to.all = append(to.all, t)
 	}
-	if len(to.all) == 0 && (known == nil || len(known.all) == 0 && known.begun) {
+	if len(to.all) == 0 && known != nil && len(known.all) == 0 && known.begun {
 		return nil
 	}
 	return to
@@ -79,6 +80,15 @@ func (to *triggers) cuts(of *policy.Moving) (cut control.Cut, ok bool) {
 		}
 	}
 	return control.Strongest(cuts)
+}
+
+// letGo has limits looked at now that triggers reduced by the policy before: one that went with it leaves no limit reduced until its loop looks by itself.
+func (to *triggers) letGo(loops []*loop) {
+	for _, l := range loops {
+		if _, cutting := to.cuts(&l.Moving); cutting {
+			l.next = time.Time{}
+		}
+	}
 }
 
 // level is how much a queue is taken to be pressed at least.
@@ -154,9 +164,10 @@ func (s *Scheduler) carry(ctx context.Context, to *triggers, t *trigger, version
 // resume goes on from what is noted: those that act still do, and what is no more of the policy ends.
 func (s *Scheduler) resume(ctx context.Context, to *triggers, version int64) error {
 	noted, err := s.store.Triggers(ctx)
-	if err != nil {
+	if err != nil || len(noted) == 0 {
 		return err
 	}
+	s.adapting.pulling.Store(true)
 	now, err := s.store.Time(ctx)
 	if err != nil {
 		return err

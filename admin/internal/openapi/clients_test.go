@@ -162,7 +162,7 @@ func TestPythonsTypesAreTheDescriptions(t *testing.T) {
 		}
 	}
 	python := source(t, "python/headgate/client.py")
-	for _, name := range []string{"NewJob", "Completion", "Failure", "Release", "NewSession", "NewLeases", "Check", "Reserve", "Commit", "CancelReservation"} { // What is sent.
+	for _, name := range []string{"NewJob", "Completion", "Failure", "Release", "NewSession", "NewLeases", "Extension", "Check", "Reserve", "Commit", "CancelReservation"} { // What is sent.
 		for member := range schemas[name].(object)["properties"].(object) {
 			if !strings.Contains(python, `"`+member+`"`) {
 				t.Errorf("the client never sends %s of %s", member, name)

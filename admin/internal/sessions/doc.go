@@ -5,5 +5,6 @@
 //	leases    hands jobs out, waiting for them if it is asked to                   taking, retry
 //	endings   complete, fail, release
 //	outcomes  what that says of the downstream, for the fleet's circuit breaker    gates
+//	loads     how busy sessions are, told as a worker in Go tells of itself
 //	shares    how the slots of a session go to the partitions
 package sessions

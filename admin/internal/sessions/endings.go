@@ -118,6 +118,7 @@ func (a *Sessions) finish(r *route.Request, s session, held *leased, f store.Fin
 		return "", err
 	}
 	a.returnProbe(r.Context(), s, held)
+	a.cameBack(r.Context(), s, held, f.Ran, ends[0])
 	if ends[0] != store.EndedLost && ends[0] != store.EndedCancelled {
 		moved = c.after(r.Context()) || moved
 	}

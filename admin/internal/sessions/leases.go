@@ -15,6 +15,8 @@ import (
 
 // NewLeases asks for jobs.
 type NewLeases struct {
+	Busy
+
 	Max  int    `json:"max"`
 	Wait string `json:"wait"`
 	Held bool   `json:"held"`
@@ -59,13 +61,17 @@ func (a *Sessions) lease(r *route.Request) (*route.Answer, error) {
 		}
 		wait = min(wait, s.lease/2, timeLeft(r.Context())/2)
 	}
-	p, err := a.beat(r.Context(), s)
+	p, err := a.beat(r.Context(), s, ask.Busy)
 	if err != nil {
 		return nil, err
 	}
+	began := time.Now()
 	leases, away, err := a.take(r.Context(), s, p.answered, max(ask.Max, 1), wait, ask.Held)
 	if err != nil {
 		return nil, err
+	}
+	if ask.Held && !away && p.away == nil && len(leases) < max(ask.Max, 1) { // These are all.
+		a.loads.of(s.worker).holds(leases, began)
 	}
 	jobs, err := a.handOut(r.Context(), s, leases, ask.Held)
 	if err != nil {
@@ -102,6 +108,7 @@ func (a *Sessions) handOut(ctx context.Context, s session, leases []leased, held
 			return nil, err
 		}
 		if ok {
+			a.hand(s, l, held, clocks[l.part])
 			jobs = append(jobs, leaseViewOf(&l.Lease, a.tokenOf(l.index, l.Token)))
 		}
 	}

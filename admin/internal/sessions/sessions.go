@@ -45,6 +45,8 @@ type Sessions struct {
 	// parts are the partitions, and shares how the slots of sessions go to them.
 	parts  []store.Partition
 	shares shares
+	// loads is what is told of how busy sessions are.
+	loads loads
 }
 
 // New returns the handlers.
@@ -196,6 +198,7 @@ func (a *Sessions) deregister(r *route.Request) (*route.Answer, error) {
 	if err == nil && !held.Load() {
 		err = admission.ErrLeaseLost
 	}
+	a.loads.forget(s.worker)
 	if err != nil {
 		return nil, err
 	}
@@ -221,22 +224,34 @@ type pulse struct {
 	answered  []int
 	away      error
 	cancelled []cancellationView
+	// load is how often the policy has workers tell how busy they are, zero for never.
+	load time.Duration
 }
 
-// beat renews the lease of a session, and tells which of its jobs were cancelled. Where no scheduler lives it does the
+// beat renews the lease of a session of which its client says how busy its process is, tells how busy it is where that is due, and which of its jobs were cancelled. Where no scheduler lives it does the
 // work of one, so that workers over HTTP need no other process. A lease that is lost anywhere is lost. The error is nil if any
 // partition has answered.
-func (a *Sessions) beat(ctx context.Context, s session) (pulse, error) {
+func (a *Sessions) beat(ctx context.Context, s session, busy Busy) (pulse, error) {
+	told := a.due(ctx, s, busy)
 	beats, errs := make([]store.Beat, len(a.parts)), make([]error, len(a.parts))
 	_ = a.config.Store.Each(func(i int, part store.Partition) error {
-		beats[i], errs[i] = part.Heartbeat(ctx, s.worker, s.lease, "")
+		text := ""
+		if i == 0 {
+			text = told
+		}
+		beats[i], errs[i] = part.Heartbeat(ctx, s.worker, s.lease, text)
 		if errs[i] == nil {
 			a.promote(ctx, part, s.worker, beats[i].Promote)
 		}
 		return errs[i]
 	})
 	p := pulse{cancelled: []cancellationView{}, away: errors.Join(errs...)}
+	if errs[0] == nil {
+		p.load = beats[0].Load
+		a.loads.asked(p.load)
+	}
 	if errors.Is(p.away, admission.ErrLeaseLost) {
+		a.loads.forget(s.worker)
 		return p, admission.ErrLeaseLost
 	}
 	for i := range beats {
@@ -274,17 +289,22 @@ func (a *Sessions) promote(ctx context.Context, part store.Partition, owner stri
 type extendedView struct {
 	LeaseMs   float64            `json:"lease_ms"`
 	Cancelled []cancellationView `json:"cancelled"`
+	LoadMs    float64            `json:"load_ms,omitempty"`
 }
 
 // extend fails where a partition is away: the lease of what the session holds there is not renewed.
 func (a *Sessions) extend(r *route.Request) (*route.Answer, error) {
+	var busy Busy
+	if err := r.Decode(&busy); err != nil {
+		return nil, err
+	}
 	s, err := a.sessionOf(r)
 	if err != nil {
 		return nil, err
 	}
-	p, err := a.beat(r.Context(), s)
+	p, err := a.beat(r.Context(), s, busy)
 	if err = cmp.Or(err, p.away); err != nil {
 		return nil, err
 	}
-	return route.OK(extendedView{shown.Millis(s.lease), p.cancelled}), nil
+	return route.OK(extendedView{shown.Millis(s.lease), p.cancelled, shown.Millis(p.load)}), nil
 }

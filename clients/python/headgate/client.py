@@ -254,9 +254,13 @@ class Client:
         got, retry_after = self._call("POST", _session(worker, "leases"), body, safe=False, timeout=self._timeout + wait)
         return cast(Leases, got), retry_after or 0.0
 
-    def extend(self, worker: str) -> Extended:
-        """Renew the leases of all that a session holds."""
-        return cast(Extended, self._call("POST", _session(worker, "extend"))[0])
+    def extend(self, worker: str, *, cpu: Optional[float] = None, memory: Optional[float] = None) -> Extended:
+        """Renew the leases of all that a session holds.
+
+        cpu and memory are what this process uses of its processors and of its memory, in percent, where the last answer had a load_ms.
+        """
+        used = {name: percent for name, percent in (("cpu", cpu), ("memory", memory)) if percent is not None}
+        return cast(Extended, self._call("POST", _session(worker, "extend"), used or None)[0])
 
     def complete(
         self,

@@ -144,9 +144,13 @@ class Leases(_Leases, total=False):
     partial: bool
 
 
-class Extended(TypedDict):
+class _Extended(TypedDict):
     lease_ms: float
     cancelled: List[Dict[str, str]]
+
+
+class Extended(_Extended, total=False):
+    load_ms: float
 
 
 class Ended(TypedDict):

@@ -13,6 +13,7 @@ from typing import Any, Callable, Dict, Mapping, Optional
 from .client import Client
 from .errors import Conflict, HeadgateError
 from .types import Lease
+from .usage import Usage
 
 _log = logging.getLogger("headgate")
 _HELD_EVERY = 60.0  # seconds between two questions for jobs that the session holds and this process does not know
@@ -246,20 +247,24 @@ class Worker:
             self._client.complete(*at, ran=ran, result=job._result, keep_result=job._keep, cost=job._cost)
 
     def _extend(self, ended: threading.Event) -> None:
-        """Renew the lease of the session three times as often as it ends."""
+        """Renew the lease of the session three times as often as it ends, and tell how busy this process is while the policy asks."""
+        usage: Optional[Usage] = None
         while not ended.wait(self._lease / 3):
             with self._changed:
                 session = self._session
             if session is None:
                 continue
             try:
-                self._cancel(self._client.extend(session)["cancelled"])
+                extended = self._client.extend(session, **(usage.sample() if usage else {}))
+                usage = (usage or Usage()) if "load_ms" in extended else None
+                self._cancel(extended["cancelled"])
             except Conflict:
                 with self._changed:
                     current = self._session == session
                 if current:
                     self._lost()
             except HeadgateError as error:
+                usage = None  # A server of before takes no such body.
                 _log.warning("the lease is not renewed: %s", error)
 
     def _finish(self) -> None:

@@ -1,4 +1,4 @@
-import type { AcquireSemaphore, BatchResult, CancelReservation, Check, Commit, Completion, Decision, Ended, Extended, ExtendSemaphore, Failure, Fault, Leases, Lease, NewJob, NewLeases, NewSession, NoPermit, Permit, Release, Reservation, Reserve, Session, Settled, Verdict } from "./types.d.ts";
+import type { AcquireSemaphore, BatchResult, CancelReservation, Check, Commit, Completion, Decision, Ended, Extended, ExtendSemaphore, Extension, Failure, Fault, Leases, Lease, NewJob, NewLeases, NewSession, NoPermit, Permit, Release, Reservation, Reserve, Session, Settled, Verdict } from "./types.d.ts";
 
 export type * from "./types.d.ts";
 
@@ -64,7 +64,8 @@ export declare class Client {
   deregister(worker: string): Promise<void>;
   /** Takes jobs. It is not sent again: after a call without an answer ask once with held. retryAfter is in seconds. */
   lease(worker: string, asked?: NewLeases): Promise<Leases & { retryAfter?: number }>;
-  extend(worker: string): Promise<Extended>;
+  /** Renews the leases of all that a session holds. used is what this process uses, in percent, where the last answer had a load_ms. */
+  extend(worker: string, used?: Extension): Promise<Extended>;
   complete(worker: string, ending: Completion): Promise<Ended>;
   fail(worker: string, ending: Failure): Promise<Ended>;
   release(worker: string, ending: Release): Promise<Ended>;

@@ -1,5 +1,7 @@
 // Client and worker for Headgate's HTTP API, by fetch alone. The types are in headgate.d.ts, the bodies in types.d.ts.
 
+import os from "node:os";
+
 const prefix = "urn:headgate:problem:";
 const firstBackoff = 100, longestBackoff = 5_000, longestWait = 30_000; // ms
 const heldEvery = 60_000; // ms between two questions for jobs that the session holds and this process does not know
@@ -130,8 +132,8 @@ export class Client {
     return { ...value, retryAfter };
   }
 
-  async extend(worker) {
-    return (await this.#call("POST", session(worker, "extend"))).value;
+  async extend(worker, used) {
+    return (await this.#call("POST", session(worker, "extend"), used)).value;
   }
 
   async complete(worker, ending) {
@@ -229,9 +231,23 @@ export class Job {
   cancel() { this.#cancelled.abort(); }
 }
 
+/** Measures this process, from one sample to the next. */
+class Usage {
+  #spent = process.cpuUsage(); #at = performance.now();
+
+  /** How much of its processors and of its memory this process uses, in percent, of the container's where it has a limit. */
+  sample() {
+    const { user, system } = process.cpuUsage(this.#spent), wall = performance.now() - this.#at;
+    this.#spent = process.cpuUsage(); this.#at = performance.now();
+    const limit = process.constrainedMemory?.() || Infinity; // Without a limit some versions say 0, some more than there is.
+    const percent = (part) => Math.round(Math.min(100 * part, 100) * 100) / 100;
+    return { cpu: percent((user + system) / 1000 / Math.max(wall, 1) / (os.availableParallelism?.() ?? os.cpus().length)), memory: percent(process.memoryUsage.rss() / Math.min(limit, os.totalmem())) };
+  }
+}
+
 /** Runs handlers for the jobs of some queues until it is stopped. */
 export class Worker {
-  #client; #asked; #slots; #lease; #wait; #drain; #log; #handlers; #stopping = new AbortController(); #jobs = new Map(); #session; #freed = () => {};
+  #client; #asked; #slots; #lease; #wait; #drain; #log; #handlers; #stopping = new AbortController(); #jobs = new Map(); #session; #usage; #freed = () => {};
 
   constructor(client, { queues, handlers, slots = 1, lease = 15, strict = false, wait = 2, drain = 25, log = console }) {
     this.#client = client;
@@ -339,8 +355,11 @@ export class Worker {
     const session = this.#session;
     if (!session) return;
     try {
-      this.#cancel((await this.#client.extend(session)).cancelled);
+      const extended = await this.#client.extend(session, this.#usage?.sample());
+      this.#usage = extended.load_ms ? this.#usage ?? new Usage() : undefined; // It is measured while the policy asks.
+      this.#cancel(extended.cancelled);
     } catch (error) {
+      this.#usage = undefined; // A server of before takes no such body.
       if (error instanceof Conflict && this.#session === session) this.#lost();
       else this.#log.warn(`headgate: the lease is not renewed: ${error.message}`);
     }

@@ -170,6 +170,15 @@ export type ExtendSemaphore = {
 export type Extended = {
   cancelled: Cancellations;
   lease_ms: number;
+  /** How often the policy in force has workers tell how busy they are; absent where it has no `load` */
+  load_ms?: number;
+};
+
+export type Extension = {
+  /** How much of its processors the worker's process uses, or its container. It counts where the policy has a `load`, as long as the session calls, 300 s at most; what is not said is not known */
+  cpu?: Used;
+  /** The same of memory */
+  memory?: Used;
 };
 
 export type Failure = {
@@ -261,9 +270,13 @@ export type NewJob = {
 };
 
 export type NewLeases = {
+  /** How much of its processors the worker's process uses, or its container. It counts where the policy has a `load`, as long as the session calls, 300 s at most; what is not said is not known */
+  cpu?: Used;
   /** Hand out again what the session holds */
   held?: boolean;
   max?: number;
+  /** The same of memory */
+  memory?: Used;
   /** Up to 5s; by default not at all */
   wait?: Duration;
 };
@@ -399,6 +412,8 @@ export type Time = string;
 export type Token = string;
 
 export type Tokens = number;
+
+export type Used = number;
 
 export type Verdict = {
   /** It went beside the limits of its queue and class by bypass of the policy */

@@ -7,7 +7,6 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/guard"
 	"github.com/headgate/headgate/internal/load"
 	"github.com/headgate/headgate/store"
@@ -18,10 +17,10 @@ import (
 // the worker's first partition.
 type Teller struct {
 	logger zerolog.Logger
-	queues []store.QueueWeight
-	// windows are nil while nobody asks.
-	windows atomic.Pointer[windows]
-	mu      struct {
+	queues []string
+	// counts are nil while nobody asks.
+	counts atomic.Pointer[load.Counts]
+	mu     struct {
 		sync.Mutex
 
 		// held is what each partition has in hand.
@@ -38,7 +37,10 @@ type Teller struct {
 
 // New returns a Teller of a worker that serves these queues. sampler measures its process; nil is the house's own.
 func New(logger zerolog.Logger, queues []store.QueueWeight, sampler guard.Sampler) *Teller {
-	t := &Teller{logger: logger, queues: queues, own: sampler}
+	t := &Teller{logger: logger, own: sampler}
+	for _, q := range queues {
+		t.queues = append(t.queues, q.Queue)
+	}
 	t.mu.held = map[int]*inhand.Held{}
 	return t
 }
@@ -50,26 +52,17 @@ func (t *Teller) Holds(partition int, held *inhand.Held) {
 	t.mu.held[partition] = held
 }
 
-// windows are how runs began and ended by queue and by downstream.
-type windows struct{ queues, downstreams load.Window }
-
 // Began counts a run that begins, so long after its job was admitted, while somebody asks.
 func (t *Teller) Began(queue string, wait time.Duration) {
-	if w := t.windows.Load(); w != nil {
-		w.queues.Began(time.Now(), queue, wait)
+	if c := t.counts.Load(); c != nil {
+		c.Began(time.Now(), queue, wait)
 	}
 }
 
 // Ended counts a run that completed or failed, while somebody asks. A job without a downstream has "".
 func (t *Teller) Ended(queue, downstream string, took time.Duration, failed bool) {
-	w := t.windows.Load()
-	if w == nil {
-		return
-	}
-	now := time.Now()
-	w.queues.Ended(now, queue, took, failed)
-	if service, _ := admission.ServiceOf(downstream); service != "" {
-		w.downstreams.Ended(now, service, took, failed)
+	if c := t.counts.Load(); c != nil {
+		c.Ended(time.Now(), queue, downstream, took, failed)
 	}
 }
 
@@ -83,12 +76,12 @@ func (t *Teller) Asked(every time.Duration, now time.Time) {
 	}
 	t.every = every
 	if every == 0 {
-		t.windows.Store(nil)
+		t.counts.Store(nil)
 		t.sampler = nil
 		return
 	}
-	if t.windows.Load() == nil {
-		t.windows.Store(&windows{})
+	if t.counts.Load() == nil {
+		t.counts.Store(&load.Counts{})
 	}
 	if t.sampler == nil {
 		if t.sampler = t.own; t.sampler == nil {
@@ -105,30 +98,15 @@ func (t *Teller) Due(now time.Time) string {
 		return ""
 	}
 	t.next = now.Add(t.every)
-	of := t.windows.Load()
-	s := load.Sample{Use: t.use(now), Queues: of.queues.Sum(now), Downstreams: of.downstreams.Sum(now)}
-	for _, q := range t.queues {
-		if _, ran := s.Queues[q.Queue]; !ran {
-			s.Queues[q.Queue] = load.Runs{} // Those of which nothing ran, too.
-		}
-	}
+	s := t.counts.Load().Sample(now, t.use(now), t.queues)
 	t.mu.Lock()
 	for _, held := range t.mu.held {
 		for of, n := range held.Counts() {
-			addRunning(s.Queues, of.Queue, n)
-			if service, _ := admission.ServiceOf(of.Downstream); service != "" {
-				addRunning(s.Downstreams, service, n)
-			}
+			s.AddRunning(of.Queue, of.Downstream, n)
 		}
 	}
 	t.mu.Unlock()
 	return s.Text()
-}
-
-func addRunning(of map[string]load.Runs, name string, n int64) {
-	runs := of[name]
-	runs.Running += n
-	of[name] = runs
 }
 
 // use measures the process. That it cannot is logged once.
