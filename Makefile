@@ -247,6 +247,12 @@ BREAKFLAGS ?= -sound -table docs/BREAKS.md
 dispatch-rate: deps ## Let a dispatch rate find what a receiver takes that answers 429 above 40 a second, then 20, then 40 again. A minute.
 	HEADGATE_DISPATCH_RATE=1 $(GO) test ./worker -run '^TestADispatchFindsTheRateOfItsReceiver$$' -count 1 -v
 
+# How long `make semaphores` goes on.
+SEMAPHORETIME ?= 1m
+.PHONY: semaphores
+semaphores: deps ## Have 64 processes take permits for SEMAPHORETIME, a minute unless told otherwise, while some are killed, stopped or cut off and the clock of Redis is set back.
+	HEADGATE_SEMAPHORE_SOAK=$(SEMAPHORETIME) $(GO) test ./limiter -run '^TestSixtyFourProcessesHoldNoMoreThanTheLimit$$' -count 1 -v -timeout 24h
+
 .PHONY: big
 big: deps ## Load 1,000,000 jobs, 300,000 lanes and 20,000 tenants with caps, and fail where a call of the API or of any command holds Redis up for 5 ms. Some minutes; on a quiet machine.
 	MALLOC_CONF=dirty_decay_ms:-1,muzzy_decay_ms:-1 HEADGATE_BIG=100 $(GO) test $(TESTCOMPILE) ./admin ./cmd/headgate -run 'TestNothingHoldsRedisUp|TestNoCommandHoldsRedisUp' -p 1 -count 1 -v -timeout 30m

@@ -18,10 +18,11 @@ import (
 
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/redisstore"
 )
 
-// semaphoreVariable makes a process of this test binary clients of a semaphore: "URL PREFIX LEASE".
+// semaphoreVariable makes a process of this test binary so many clients of a semaphore: "PREFIX LEASE CLIENTS URL".
 const semaphoreVariable = "HEADGATE_SEMAPHORE_CHILD"
 
 const (
@@ -41,7 +42,8 @@ func semaphorePolicy(most int) *policy.Policy {
 // it lost its permits.
 func hold(at string) int {
 	var url, prefix, text string
-	_, _ = fmt.Sscan(at, &url, &prefix, &text)
+	var clients int
+	_, _ = fmt.Sscan(at, &prefix, &text, &clients, &url)
 	lease, err := time.ParseDuration(text)
 	if err != nil {
 		return 1
@@ -60,7 +62,7 @@ func hold(at string) int {
 		return 1
 	}
 	var group sync.WaitGroup
-	for range semaphoreClients {
+	for range clients {
 		group.Go(func() {
 			for ctx.Err() == nil {
 				holdOnce(ctx, l.Semaphore("gpu").WithLease(lease))
@@ -118,16 +120,16 @@ func TestProcessesHoldNoMoreThanTheLimit(t *testing.T) {
 			s, err := redisstore.Connect(t.Context(), url, redisstore.Config{Prefix: prefix})
 			check(t, err)
 			t.Cleanup(func() { _ = s.Close() })
-			f := &holders{t: t, at: url + " " + prefix + " " + c.lease.String(), working: map[string]*work{}}
+			f := newHolders(t, prefix, c.lease, semaphoreClients)
 			for range semaphoreChildren {
-				f.spawn()
+				f.spawn(url)
 			}
 			f.until(50)
 			clock.Step(t, c.step)
 			f.until(100)
 			if c.lease < 2*time.Second {
 				f.kill(0)
-				f.spawn()
+				f.spawn(url)
 				f.pause(1, c.lease+200*time.Millisecond)
 				f.until(150)
 				f.kill(2)
@@ -141,13 +143,88 @@ func TestProcessesHoldNoMoreThanTheLimit(t *testing.T) {
 			if c.lease > 2*time.Second {
 				return
 			}
-			l := start(t, s, Config{Policy: semaphorePolicy(semaphoreMax), Timeout: patient})
-			ctx, cancel := context.WithTimeout(t.Context(), patient)
-			defer cancel()
-			p, err := l.Semaphore("gpu").Acquire(ctx, semaphoreMax)
-			check(t, err)
-			check(t, p.Release(ctx))
+			allComeBack(t, s)
 		})
+	}
+}
+
+// allComeBack waits for all permits, and returns how long that took.
+func allComeBack(t *testing.T, s store.Deployment) time.Duration {
+	t.Helper()
+	began := time.Now()
+	l := start(t, s, Config{Policy: semaphorePolicy(semaphoreMax), Timeout: patient})
+	ctx, cancel := context.WithTimeout(t.Context(), patient)
+	defer cancel()
+	p, err := l.Semaphore("gpu").Acquire(ctx, semaphoreMax)
+	check(t, err)
+	took := time.Since(began)
+	check(t, p.Release(ctx))
+	return took
+}
+
+// semaphoreSoak is how long TestSixtyFourProcessesHoldNoMoreThanTheLimit goes on: make semaphores sets it.
+const semaphoreSoak = "HEADGATE_SEMAPHORE_SOAK"
+
+// TestSixtyFourProcessesHoldNoMoreThanTheLimit: of 64 processes of a client each some are killed and replaced, some stopped for longer than a lease, eight
+// cut off from Redis for longer than one again and again, while the time of Redis is set back. At no moment those at work have more permits than there are,
+// and all are back a second after the leases of those who were killed at last.
+func TestSixtyFourProcessesHoldNoMoreThanTheLimit(t *testing.T) {
+	long, err := time.ParseDuration(os.Getenv(semaphoreSoak))
+	if err != nil {
+		t.Skip("it is for make semaphores")
+	}
+	const processes, apart, lease = 64, 8, 1500 * time.Millisecond
+	clock := redistest.NewClock(t, 0)
+	server := redistest.Start(t, redistest.Options{Clock: clock})
+	proxy := redistest.NewProxy(t, server.Addr())
+	prefix := redistest.Prefix(t)
+	near, far := "redis://"+server.Addr(), "redis://"+proxy.Addr()
+	s, err := redisstore.Connect(t.Context(), near, redisstore.Config{Prefix: prefix})
+	check(t, err)
+	t.Cleanup(func() { _ = s.Close() })
+	f := newHolders(t, prefix, lease, 1)
+	for i := range processes {
+		f.spawn(map[bool]string{true: near, false: far}[i >= apart])
+	}
+	f.until(100)
+	kills, stops, cuts, steps := 0, 0, 0, 0
+	for began := time.Now(); time.Since(began) < long; {
+		switch one := apart + rand.IntN(len(f.children)-apart); rand.IntN(4) { //nolint:gosec // a test's own
+		case 0:
+			if f.killed[one] == 0 {
+				f.kill(one)
+				f.spawn(near)
+				kills++
+			}
+		case 1:
+			if f.killed[one] == 0 && f.paused[one][0] == 0 {
+				f.pause(one, lease+200*time.Millisecond)
+				stops++
+			}
+		case 2:
+			proxy.Decide(func(redistest.Command) redistest.Action { return redistest.Action{Cut: redistest.CutBefore} })
+			proxy.Sever()
+			time.Sleep(lease + 200*time.Millisecond) //nolint:forbidigo // how long they are cut off
+			proxy.Decide(nil)
+			cuts++
+		default:
+			clock.Step(t, -time.Duration(rand.IntN(3600))*time.Second) //nolint:gosec // a test's own
+			steps++
+		}
+		f.mu.Lock()
+		begun := len(f.all)
+		f.mu.Unlock()
+		f.until(begun + 10)
+	}
+	for i := range f.children {
+		f.kill(i)
+	}
+	f.group.Wait()
+	f.assert()
+	took := allComeBack(t, s)
+	t.Logf("%d kills, %d stops, %d times cut off, %d steps of the clock; all permits were back %s after the last kill", kills, stops, cuts, steps, took)
+	if took > lease+time.Second {
+		t.Errorf("all permits were back after %s, want %s at most", took, lease+time.Second)
 	}
 }
 
@@ -167,9 +244,15 @@ type holders struct {
 	news    chan struct{}
 }
 
-func (f *holders) spawn() {
+func newHolders(t *testing.T, prefix string, lease time.Duration, clients int) *holders {
+	t.Helper()
+	return &holders{t: t, at: fmt.Sprintf("%s %s %d ", prefix, lease, clients), working: map[string]*work{}}
+}
+
+// spawn starts a process that works by the Redis at a URL.
+func (f *holders) spawn(url string) {
 	child := exec.CommandContext(f.t.Context(), os.Args[0])
-	child.Env = append(os.Environ(), semaphoreVariable+"="+f.at)
+	child.Env = append(os.Environ(), semaphoreVariable+"="+f.at+url)
 	_, err := child.StdinPipe() // It ends with this process.
 	check(f.t, err)
 	out, err := child.StdoutPipe()
