@@ -2,6 +2,7 @@ package admin_test
 
 import (
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -59,4 +60,44 @@ func TestACheckIsChargedForItsDimensions(t *testing.T) {
 			p.want(http.StatusOK, "operator", ask{op: checkOp, body: `{"scope":"probe","tokens":45,"also":{"user":"123"}}`})
 		})
 	}
+}
+
+// TestAReservationIsOfItsDimensions: over HTTP it takes its estimate of each, and its id alone settles all.
+func TestAReservationIsOfItsDimensions(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t, nil)
+	day := `{"tokens":1,"per":"24h","burst":`
+	p.put("admin", ask{op: "PUT /api/v1/policy", body: `{"tenants":{"acme":{"limit":` + day + `100}}},"dimensions":{"user":{"limit":` + day + `50}},"ip":{"limit":` + day + `70},"by":["/24","/64"]}}}`})
+	reserve := func(tokens int) ask {
+		return ask{op: "POST /api/v1/rate-limit/reserve", body: `{"scope":"acme","reservation":"call","tokens":` + strconv.Itoa(tokens) + `,"also":{"user":"123","ip":"203.0.113.7"}}`}
+	}
+	left := func(what string, acme, user, ip int) {
+		t.Helper()
+		got := p.want(http.StatusOK, "operator", ask{op: checkOp, body: `{"scope":"acme","peek":true,"also":{"user":"123","ip":"203.0.113.8"}}`})
+		for scope, n := range map[string]int{"acme": acme, "+user:123": user, "+ip:203.0.113.0/24": ip} {
+			if want := `"scope":"` + scope + `","tokens_left":` + strconv.Itoa(n); !strings.Contains(string(got.body), want) {
+				t.Errorf("%s: %s is not in %s", what, want, got.body)
+			}
+		}
+	}
+	for _, again := range []string{"false", "true"} {
+		got := p.want(http.StatusOK, "operator", reserve(40))
+		for _, want := range []string{`"scope":"+user:123","tokens_left":10`, `"scope":"+ip:203.0.113.0/24","tokens_left":30`, `"again":` + again} {
+			if !strings.Contains(string(got.body), want) {
+				t.Errorf("%s is not in %s", want, got.body)
+			}
+		}
+	}
+	left("reserved", 60, 10, 30)
+	p.want(http.StatusConflict, "operator", ask{op: "POST /api/v1/rate-limit/reserve", body: `{"scope":"acme","reservation":"call","tokens":40,"also":{"user":"123"}}`})
+	p.want(http.StatusOK, "operator", ask{op: "POST /api/v1/rate-limit/commit", body: `{"scope":"acme","reservation":"call","tokens":15}`})
+	left("committed", 85, 35, 55)
+	refused := p.want(http.StatusTooManyRequests, "operator", ask{op: "POST /api/v1/rate-limit/reserve", body: `{"scope":"acme","tokens":36,"also":{"user":"123"}}`})
+	if !strings.Contains(string(refused.body), `"refused_by":"+user:123"`) || refused.header.Get("Retry-After") == "" {
+		t.Errorf("%v %s", refused.header, refused.body)
+	}
+	if got := p.want(http.StatusBadRequest, "acme-admin", reserve(1)); !strings.Contains(string(got.body), "a credential of one tenant") {
+		t.Errorf("%s", got.body)
+	}
+	left("refused", 85, 35, 55)
 }

@@ -221,14 +221,34 @@ func (w *walk) take() {
 		w.ofJobs(some)
 		q = some[0]
 	}
-	reply := w.replied(fmt.Sprintf("take %+v", q), func(s store.Partition) redistest.Reply {
-		verdict, receipt, err := s.Take(w.ctx, w.version, q)
+	var beside []store.Question
+	if !q.OfDimension() {
+		beside = w.beside(&q)
+	}
+	reply := w.replied(fmt.Sprintf("take %+v beside %+v", q, beside), func(s store.Partition) redistest.Reply {
+		verdict, receipt, err := s.Take(w.ctx, w.version, q, beside...)
 		return redistest.Replied(verdict, receipt, err)
 	})
 	verdict, _ := reply.Values[0].(admission.Verdict)
 	if receipt, _ := reply.Values[1].(store.Taken); verdict.Decision == admission.Admitted {
 		w.takings = append(w.takings, receipt)
 	}
+}
+
+// beside draws what is asked of dimensions beside a question, for as many tokens, most often nothing.
+func (w *walk) beside(q *store.Question) (all []store.Question) {
+	if w.number("beside", 0, 2) < 2 {
+		return nil
+	}
+	seen := map[string]bool{}
+	for range w.number("dimensions", 1, 2) {
+		if one := w.ofDimension(); !seen[one.Tenant] {
+			seen[one.Tenant] = true
+			one.Cost, one.Limits[admission.LevelGlobal] = q.Cost, q.Limits[admission.LevelGlobal]
+			all = append(all, one)
+		}
+	}
+	return all
 }
 
 // reserve takes tokens under one of few ids, which have taken some already now and then.
@@ -239,9 +259,10 @@ func (w *walk) reserve() {
 		r.Ref = ""
 		return redistest.Replied(answer, r, ref, err)
 	}
+	beside := w.beside(&q)
 	send := func() redistest.Reply {
-		return w.replied(fmt.Sprintf("reserve %s of %+v", id, q), func(s store.Partition) redistest.Reply {
-			return answered(s.Reserve(w.ctx, version, id, q))
+		return w.replied(fmt.Sprintf("reserve %s of %+v beside %+v", id, q, beside), func(s store.Partition) redistest.Reply {
+			return answered(s.Reserve(w.ctx, version, id, q, beside...))
 		})
 	}
 	w.resend = func() { send() }

@@ -64,6 +64,11 @@ func besideFor(snapshot *policy.Compiled, asked []question) (beside dimensions, 
 	return beside, nil
 }
 
+// alsoOfAll is the error of dimensions that are asked for by who is bound to a tenant.
+func alsoOfAll(n int) error {
+	return &admission.FieldError{Field: "also", Value: strconv.Itoa(n) + " dimensions", Allowed: "none for a credential of one tenant: they are common to all"}
+}
+
 // checkAll asks the store for the questions of a call and those of dimensions. Where these are in several partitions nothing but a peek can ask for them
 // without a limiter, which undoes what one of them refuses.
 func (a *API) checkAll(ctx context.Context, version int64, peek bool, questions []store.Question, beside *dimensions) (granted bool, answers []store.Answer, err error) {
