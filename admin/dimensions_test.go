@@ -1,12 +1,15 @@
 package admin_test
 
 import (
+	"context"
 	"net/http"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/headgate/headgate/admin"
+	"github.com/headgate/headgate/store"
 )
 
 // TestACheckIsChargedForItsDimensions, by the limiter and without one: the answer has their buckets, and a refusal names the one that refuses.
@@ -100,4 +103,37 @@ func TestAReservationIsOfItsDimensions(t *testing.T) {
 		t.Errorf("%s", got.body)
 	}
 	left("refused", 85, 35, 55)
+}
+
+// TestAServerCountsValuesWhereLimitsAreWarnedOf: one without a limiter, too; a peek takes nothing, and is not counted.
+func TestAServerCountsValuesWhereLimitsAreWarnedOf(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t, func(c *admin.Config) { c.Limiter = nil })
+	p.put("admin", ask{op: "PUT /api/v1/policy", body: `{"anomalies":{"warn_at":0.8},"dimensions":{"user":{"limit":{"tokens":10,"per":"24h","burst":10}}}}`})
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	_, ended := p.listen(ctx)
+	now, err := p.store.Time(t.Context())
+	must(t, err)
+	soon(t, "a server that counts", func() bool {
+		p.want(http.StatusOK, "operator", ask{op: checkOp, body: `{"scope":"probe","tokens":1}`})
+		return p.counted("probe") != (decided{})
+	})
+	for _, call := range []string{`"tokens":4`, `"tokens":5`, `"tokens":1,"peek":true`} {
+		p.want(http.StatusOK, "operator", ask{op: checkOp, body: `{"scope":"acme",` + call + `,"also":{"user":"123"}}`})
+	}
+	p.want(http.StatusTooManyRequests, "operator", ask{op: checkOp, body: `{"scope":"acme","tokens":2,"also":{"user":"123"}}`})
+	p.want(http.StatusOK, "operator", ask{op: "POST /api/v1/rate-limit/reserve", body: `{"scope":"acme","tokens":1,"also":{"user":"123"}}`})
+	stop()
+	must(t, <-ended)
+	var sum store.Minute
+	for minute := range 3 {
+		all, err := p.store.Nearby(t.Context(), now.Add(time.Duration(minute)*time.Minute))
+		must(t, err)
+		m := all["+user:123"]
+		sum.Allowed, sum.Refused, sum.Tokens = sum.Allowed+m.Allowed, sum.Refused+m.Refused, sum.Tokens+m.Tokens
+	}
+	if want := (store.Minute{Allowed: 3, Refused: 1, Tokens: 12}); sum != want {
+		t.Errorf("%+v are counted, want %+v", sum, want)
+	}
 }

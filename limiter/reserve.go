@@ -23,7 +23,7 @@ type Reservation struct{ *reservation }
 
 type reservation struct {
 	limiter *Limiter
-	route   route
+	class   admission.Priority // as it was asked for: it may be a number
 	id      string
 	taken   store.Taken
 
@@ -32,6 +32,11 @@ type reservation struct {
 		settled bool
 		told    admission.Tokens // the most that parts have, answered or not
 	}
+}
+
+// route is the way that was asked for.
+func (r *reservation) route() route {
+	return route{r.taken.Question.Tenant, r.taken.Question.Queue, r.class}
 }
 
 // reserveAttempts is how many policies a call may find to be stale one after the other.
@@ -84,7 +89,7 @@ func (l *Limiter) Reserve(ctx context.Context, r Request) (Reservation, error) {
 	if v := verdictOf(&verdict); !v.Admitted {
 		return Reservation{}, v.Err()
 	}
-	return Reservation{&reservation{limiter: l, route: at, id: "r-" + rand.Text(), taken: taken}}, nil
+	return Reservation{&reservation{limiter: l, class: at.class, id: "r-" + rand.Text(), taken: taken}}, nil
 }
 
 // besideOf returns the questions of a request's dimensions, without their cost. Where one is not declared the policy is looked for again.
@@ -181,7 +186,7 @@ func (r Reservation) commit(ctx context.Context, actual admission.Tokens, begun 
 	}
 	r.mu.settled = true
 	if begun {
-		r.limiter.costs.Learn(r.route.tenant, r.route.queue, "", actual) // Of any class: urgent work costs what other work does.
+		r.limiter.costs.Learn(r.taken.Question.Tenant, r.taken.Question.Queue, "", actual) // Of any class: urgent work costs what other work does.
 	}
 	return stands(done)
 }
@@ -222,7 +227,7 @@ func (r Reservation) tell(ctx context.Context, cost admission.Tokens, call func(
 	}
 	err = r.limiter.with(ctx, func(inForce *policy.Compiled) error {
 		taken := r.taken
-		if taken.Question, err = questionOf(inForce, r.route, r.taken.Question.Cost); err != nil {
+		if taken.Question, err = questionOf(inForce, r.route(), r.taken.Question.Cost); err != nil {
 			return err
 		}
 		if r.taken.Question.Usage == 0 { // It was not counted.

@@ -264,6 +264,9 @@ const (
 	TopScopes = 1000
 	// CountedFor is how long a minute is kept.
 	CountedFor = time.Hour
+	// CountedValues is how many values of dimensions are counted in a partition, those that use most of their limits, for NearbyFor.
+	CountedValues = 256
+	NearbyFor     = 4 * time.Minute
 )
 
 // ScopeCount is what a process has seen of a scope.
@@ -275,6 +278,8 @@ type ScopeCount struct {
 	Queue string
 	// Tenants and Jobs are names that the queue had, "tenant" and "tenant:id": those that may make a difference to Distincts.
 	Tenants, Jobs []string
+	// OfLimit says that Scope is of a dimension, and how many millionths of its limit Tokens are, 1 and more: it is counted apart, for Nearby alone, and ranked by that.
+	OfLimit int64
 	// Watched says that Rates are read: it is noted when scopes make room for others.
 	Watched bool
 	// Allowed and Refused are jobs, and checks without one; Tokens is what they asked for together.

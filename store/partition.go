@@ -211,6 +211,9 @@ type Buckets interface {
 	CountedScopes(ctx context.Context) (n int64, err error)
 	// Rates returns what was decided in the minute that has a time in it, empty for one that is not kept. It is read in portions.
 	Rates(ctx context.Context, minute time.Time) (Rates, error)
+	// Nearby returns what was decided in the minute that has a time in it of values of dimensions that used most of their limits, and of the buckets that values share:
+	// up to CountedValues in a partition, where the policy says when a limit is nearly used. A command.
+	Nearby(ctx context.Context, minute time.Time) (map[admission.Scope]Minute, error)
 	// RateHistory returns what was decided of queues in the days that are kept, unknown where the policy has nobody keep it: a command a day.
 	RateHistory(ctx context.Context, queues ...string) (RateHistory, error)
 	// Distincts returns how many different names a queue had, of all queues for "", where the policy has anomalies.

@@ -427,6 +427,13 @@ func (p *Partition) Rates(_ context.Context, minute time.Time) (r store.Rates, e
 	return r, nil
 }
 
+// Nearby returns what was decided of values of dimensions in a minute, as store.Partition.Nearby.
+func (p *Partition) Nearby(_ context.Context, minute time.Time) (all map[admission.Scope]store.Minute, err error) {
+	all = map[admission.Scope]store.Minute{}
+	p.read(func(m *model, _ int64) { maps.Copy(all, m.counts.Values(minute.Unix()/60)) })
+	return all, nil
+}
+
 // Distincts returns how many different names queues had, as store.Partition.Distincts.
 func (p *Partition) Distincts(_ context.Context, queue string) (all map[string]store.Distinct, err error) {
 	p.read(func(m *model, now int64) { all = m.counts.Distincts(now, queue) })

@@ -9,6 +9,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/shown"
+	"github.com/headgate/headgate/internal/tally"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/store"
 )
@@ -123,6 +124,24 @@ func (d *dimensions) show(made *decision) {
 				view.WaitMs = &wait
 			}
 		}
+	}
+}
+
+// note counts what was asked of dimensions, where the policy has limits told of that are nearly used.
+func (d *dimensions) note(made *decision, add func(tally.Path, tally.Sum)) {
+	if len(d.answers) < len(d.questions) || made.peek || made.policy.WarnAt() == 0 {
+		return
+	}
+	for i := range d.questions {
+		q, one := &d.questions[i], tally.Sum{Refused: 1, Tokens: d.questions[i].Cost}
+		if made.view.Allowed {
+			one.Allowed, one.Refused = 1, 0
+		}
+		at := tally.Path{Tenant: q.Tenant, Queue: q.Queue}
+		if d.answers[i].Shared {
+			at.Queue = ""
+		}
+		add(at, one)
 	}
 }
 
