@@ -130,6 +130,9 @@ func (l *Limiter) allOrNone(ctx context.Context, requests []Request, own int) (T
 	}
 	if made.Source != Blind { // Else those who answered have counted.
 		home.countTogether(ctx, &made, home.ways.findAll(requests[:own]), group{own: own})
+		for i := range shares {
+			shares[i].noteValues(ctx, &made)
+		}
 	}
 	return made, nil
 }
@@ -141,6 +144,33 @@ type share struct {
 	own      int
 	of       []int
 	standing standing
+}
+
+// one is what each of the requests counts.
+func (t *Together) one() uint64 {
+	if t.Admitted {
+		return oneAdmitted
+	}
+	return oneRefused
+}
+
+// noteValues counts those of dimensions in the partition that has them.
+func (s *share) noteValues(ctx context.Context, made *Together) {
+	for k := s.own; k < len(s.requests); k++ {
+		if w := s.part.ways.find(&s.requests[k]); w != nil && w.warned() {
+			s.part.note(ctx, w, made.one(), made.Questions[s.of[k]].Cost)
+		}
+	}
+}
+
+// noteAll counts a check that all of its ways have decided by themselves.
+func (l *Limiter) noteAll(ctx context.Context, ways []*way, one uint64, cost admission.Tokens) {
+	l.note(ctx, ways[0], one, cost)
+	for _, w := range ways[1:] {
+		if w.warned() {
+			l.note(ctx, w, one, cost)
+		}
+	}
 }
 
 // sharesOf divides requests among partitions, in the order in which they are to be asked: one that is known to refuse, those of which Redis knows, and
@@ -295,7 +325,7 @@ func (l *Limiter) takeAll(ctx context.Context, ways []*way, cost admission.Token
 	if l.counts.byLease != nil {
 		l.counts.byLease.Add(1)
 	}
-	l.note(ctx, ways[0], oneAdmitted, cost)
+	l.noteAll(ctx, ways, oneAdmitted, cost)
 	v.Admitted, v.Source = true, Leased
 	for _, w := range ways {
 		var one Verdict
@@ -330,7 +360,7 @@ func (l *Limiter) refusesAll(ctx context.Context, ways []*way, now breaker.Insta
 		if l.counts.byDenial != nil {
 			l.counts.byDenial.Add(1)
 		}
-		l.note(ctx, ways[0], oneRefused, cost)
+		l.noteAll(ctx, ways, oneRefused, cost)
 		a.denial.tell(v, a.scope.told(), a.wait)
 		return true
 	}

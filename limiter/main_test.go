@@ -25,6 +25,9 @@ func TestMain(m *testing.M) {
 	if at := os.Getenv(childVariable); at != "" {
 		os.Exit(spend(at))
 	}
+	if at := os.Getenv(reserveVariable); at != "" {
+		os.Exit(reserveAndCommit(at))
+	}
 	if at := os.Getenv(semaphoreVariable); at != "" {
 		os.Exit(hold(at))
 	}

@@ -19,7 +19,7 @@ type Request struct {
 	// Cost is 1 to headgate.MaxCost tokens; zero means 1, and of a Reserve what work of this kind has cost of late.
 	Cost admission.Tokens
 	// Also are up to MaxAlso dimensions of the request, each of another name that the policy declares: it is admitted if its way and all of them have
-	// the tokens, and takes them of all or of none. Reserve takes none.
+	// the tokens, and takes them of all or of none. Reserve takes its cost of each, and Commit corrects each.
 	Also []Dimension
 	// Remaining asks to be told what is left where the request is admitted: in Verdict Scope, TokensLeft, Burst and Rate. A check that
 	// Redis answers has some 20 bytes more for it; one by lease takes some 10 ns longer.

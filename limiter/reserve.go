@@ -23,7 +23,7 @@ type Reservation struct{ *reservation }
 
 type reservation struct {
 	limiter *Limiter
-	route   route
+	class   admission.Priority // as it was asked for: it may be a number
 	id      string
 	taken   store.Taken
 
@@ -34,18 +34,23 @@ type reservation struct {
 	}
 }
 
+// route is the way that was asked for.
+func (r *reservation) route() route {
+	return route{r.taken.Question.Tenant, r.taken.Question.Queue, r.class}
+}
+
 // reserveAttempts is how many policies a call may find to be stale one after the other.
 const reserveAttempts = 3
 
-// Reserve takes the tokens of a request, all or none, as an estimate, until Commit tells what the work has cost or Cancel that it did not
+// Reserve takes the tokens of a request, of its way and of all its dimensions or of none, as an estimate, until Commit tells what the work has cost or Cancel that it did not
 // begin. Where the request has no cost the estimate is learned: nine in ten of the last 32 costs that this Limiter was told of the tenant and its
 // queue were not above it, at first it is 1,000 tokens, and it is never above the least burst on the way. What was not told within store.RefundWindow stands as it was reserved. A refusal is a *headgate.RefusedError. It always asks Redis,
 // whatever is on lease, waits for it up to Config.Timeout, and does not go by Config.Outage: while Redis is away it returns that error, and
 // where store.InDoubt is true of it the tokens may have been taken.
 func (l *Limiter) Reserve(ctx context.Context, r Request) (Reservation, error) {
 	at, learned := r.route(), r.Cost == 0
-	if len(r.Also) > 0 || r.beside() {
-		return Reservation{}, &admission.FieldError{Field: "also", Value: strconv.Itoa(len(r.Also)) + " dimensions", Allowed: "none: a reservation is of the limits on its way"}
+	if r.beside() { // No caller's tenant.
+		return Reservation{}, admission.ValidateTenant(r.Tenant)
 	}
 	if err := errors.Join(at.validate(), checkEstimate(r.Cost)); err != nil {
 		return Reservation{}, err
@@ -62,11 +67,20 @@ func (l *Limiter) Reserve(ctx context.Context, r Request) (Reservation, error) {
 		if err != nil {
 			return err
 		}
+		beside, err := l.besideOf(ctx, inForce, &r)
+		if err != nil {
+			return err
+		}
 		if learned {
-			question.Cost = l.costs.Guess(at.tenant, at.queue, "", (*policy.Limits)(&question.Limits).LeastBurst(len(l.store.Partitions())))
+			least := (*policy.Limits)(&question.Limits).LeastBurst(len(l.store.Partitions()))
+			question.Cost = l.costs.Guess(at.tenant, at.queue, "", store.LeastBurst(least, beside))
 			r.Cost = question.Cost
 		}
-		verdict, taken, err = l.store.Take(ctx, inForce.Version(), question)
+		for i := range beside {
+			beside[i].Cost = r.Cost
+		}
+		verdict, taken, err = l.store.Take(ctx, inForce.Version(), question, beside...)
+		l.toldShared(beside, &verdict, &taken)
 		return err
 	})
 	if err != nil {
@@ -75,7 +89,42 @@ func (l *Limiter) Reserve(ctx context.Context, r Request) (Reservation, error) {
 	if v := verdictOf(&verdict); !v.Admitted {
 		return Reservation{}, v.Err()
 	}
-	return Reservation{&reservation{limiter: l, route: at, id: "r-" + rand.Text(), taken: taken}}, nil
+	return Reservation{&reservation{limiter: l, class: at.class, id: "r-" + rand.Text(), taken: taken}}, nil
+}
+
+// besideOf returns the questions of a request's dimensions, without their cost. Where one is not declared the policy is looked for again.
+func (l *Limiter) besideOf(ctx context.Context, inForce *policy.Compiled, r *Request) ([]store.Question, error) {
+	if len(r.Also) == 0 {
+		return nil, nil
+	}
+	requests, err := spread(nil, r, inForce)
+	if err != nil {
+		if l.redeclared(ctx, inForce) != inForce {
+			err = store.ErrStale
+		}
+		return nil, err
+	}
+	beside := make([]store.Question, len(r.Also))
+	for i := range beside {
+		if beside[i], err = questionOf(inForce, requests[i+1].route(), 0); err != nil {
+			return nil, err
+		}
+	}
+	return beside, nil
+}
+
+// toldShared counts what was answered of buckets that values of dimensions share.
+func (l *Limiter) toldShared(beside []store.Question, verdict *admission.Verdict, taken *store.Taken) {
+	for i := range beside {
+		if q := &beside[i]; verdict.Scope == admission.Scope(q.Tenant) {
+			l.shared(q)
+		}
+	}
+	for i := range taken.Beside {
+		if taken.Beside[i].Shared {
+			l.shared(&taken.Beside[i].Question)
+		}
+	}
 }
 
 // Reserved returns how many tokens were, by the request or as learned.
@@ -137,7 +186,7 @@ func (r Reservation) commit(ctx context.Context, actual admission.Tokens, begun 
 	}
 	r.mu.settled = true
 	if begun {
-		r.limiter.costs.Learn(r.route.tenant, r.route.queue, "", actual) // Of any class: urgent work costs what other work does.
+		r.limiter.costs.Learn(r.taken.Question.Tenant, r.taken.Question.Queue, "", actual) // Of any class: urgent work costs what other work does.
 	}
 	return stands(done)
 }
@@ -178,11 +227,18 @@ func (r Reservation) tell(ctx context.Context, cost admission.Tokens, call func(
 	}
 	err = r.limiter.with(ctx, func(inForce *policy.Compiled) error {
 		taken := r.taken
-		if taken.Question, err = questionOf(inForce, r.route, r.taken.Question.Cost); err != nil {
+		if taken.Question, err = questionOf(inForce, r.route(), r.taken.Question.Cost); err != nil {
 			return err
 		}
 		if r.taken.Question.Usage == 0 { // It was not counted.
 			taken.Question.Usage = 0
+		}
+		taken.Beside = nil
+		for _, way := range r.taken.Beside {
+			of := route{tenant: way.Question.Tenant, queue: way.Question.Queue}
+			if way.Question, err = questionOf(inForce, of, way.Question.Cost); err == nil { // Else the dimension is no more.
+				taken.Beside = append(taken.Beside, way)
+			}
 		}
 		taken.Version = inForce.Version()
 		if done, err = call(ctx, r.id, taken, cost); err == nil && done == store.RefundStale {

@@ -125,7 +125,11 @@ func (l *Limiter) report(ctx context.Context) {
 	defer cancel()
 	err := l.reports.tally.Store(ctx, l.store, l.policy.Load(), func(add func(tally.Path, tally.Sum)) {
 		for _, w := range ways {
-			add(tally.Path{Tenant: w.route.tenant, Queue: w.route.queue, Class: w.route.class}, w.decided.take())
+			at := tally.Path{Tenant: w.route.tenant, Queue: w.route.queue, Class: w.route.class}
+			if w.counting.Load() == countedShared {
+				at.Queue = ""
+			}
+			add(at, w.decided.take())
 		}
 	})
 	if err != nil {

@@ -308,6 +308,9 @@ func (l *Limiter) learn(ctx context.Context, made *Together, requests []Request,
 		if made.Answers[i].Shared {
 			l.shared(&made.Questions[i])
 		}
+		if w.warned() {
+			w.counting.Store(countedAlone + uint32(index(made.Answers[i].Shared))) //nolint:gosec // 0 or 1
+		}
 		// What one of several is told counts the tokens of those before it, which none has. Those of dimensions have buckets of their own.
 		if v := &made.Answers[i].Verdict; as.own <= 1 && (v.Reason == admission.ReasonLimited || v.Reason == admission.ReasonTooCostly) {
 			l.denied(w.deny(landed, requests[i].Cost, v), cuts)
@@ -347,12 +350,9 @@ func (l *Limiter) countTogether(ctx context.Context, made *Together, ways []*way
 
 // noteTogether counts the requests in the minutes of their scopes, all of them admitted or all refused.
 func (l *Limiter) noteTogether(ctx context.Context, made *Together, ways []*way) {
-	one := oneRefused
-	if made.Admitted {
-		one = oneAdmitted
-	}
+	one := made.one()
 	for i, w := range ways {
-		if w != nil && !made.Questions[i].OfDimension() {
+		if w != nil && (w.warned() || !made.Questions[i].OfDimension()) {
 			l.note(ctx, w, one, made.Questions[i].Cost)
 		}
 	}

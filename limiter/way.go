@@ -32,14 +32,26 @@ type way struct {
 	most, stock [admission.Levels + 1]admission.Tokens
 	// record is the version of the tenant's record that limits come from, zero where the policy has no records.
 	record int64
-	// maxKeys is store.Question.MaxKeys of the way of a dimension.
-	maxKeys int
+	// maxKeys is store.Question.MaxKeys of the way of a dimension, and counting how its checks are counted: both of four bytes, so that a way is of a size with others.
+	maxKeys  int32
+	counting atomic.Uint32
 	// seen is when a call last asked on this way, a breaker.Instant.
 	seen    atomic.Int64
 	decided decided
 	// pressed is nil where the policy does not have the queue measured.
 	pressed *pressed
 }
+
+// How checks of the way of a dimension are counted: not at all, unless the policy has limits told of that are nearly used; by its scope; or, where its value has had no room
+// for a bucket of its own, as last heard, by that of those which values share.
+const (
+	uncounted uint32 = iota
+	countedAlone
+	countedShared
+)
+
+// warned reports whether checks of the way of a dimension are counted.
+func (w *way) warned() bool { return w.counting.Load() != uncounted }
 
 // pressed is how much a queue is pressed.
 type pressed struct {
@@ -183,7 +195,7 @@ func (w *way) limit(level admission.Level) *admission.Limit {
 
 // question is what Redis is asked on the way.
 func (w *way) question(cost admission.Tokens) store.Question {
-	return store.Question{Tenant: w.route.tenant, Queue: w.route.queue, Class: w.route.class, Cost: cost, Limits: w.limits, MaxKeys: w.maxKeys, Record: w.record}
+	return store.Question{Tenant: w.route.tenant, Queue: w.route.queue, Class: w.route.class, Cost: cost, Limits: w.limits, MaxKeys: int(w.maxKeys), Record: w.record}
 }
 
 // verdictOf is what Redis says of a check on the way; what it leaves is told if it was asked for.

@@ -154,17 +154,21 @@ func (m *ways) open(now breaker.Instant, at route, inForce *policy.Compiled) (*w
 // openBeside is open for the scope of a dimension.
 func (m *ways) openBeside(now breaker.Instant, at route, inForce *policy.Compiled) (*way, error) {
 	w := &way{policy: inForce, asked: at, route: at, record: inForce.RecordVersion(at.tenant)}
-	var ok bool
 	if m.named.Load() == nil {
 		m.named.CompareAndSwap(nil, &named{})
 	}
-	if w.limits, w.maxKeys, ok = inForce.DimensionLimits(at.tenant, at.queue); !ok {
+	limits, maxKeys, ok := inForce.DimensionLimits(at.tenant, at.queue)
+	if !ok {
 		return nil, errUndeclared(at.tenant)
 	}
+	w.limits, w.maxKeys = limits, int32(maxKeys) //nolint:gosec // up to policy.MaxDimensionMaxKeys
 	w.scopes = w.four[:0]
 	w.seen.Store(int64(now))
 	full := m.full()
 	if limit := &w.limits[admission.LevelQueue]; !limit.Disabled && limit.Tokens > 0 {
+		if inForce.WarnAt() > 0 {
+			w.counting.Store(countedAlone)
+		}
 		whole := *limit
 		most := leasable(limit, m.config, 1)
 		m.bound(inForce, admission.LevelQueue, &whole, m.config.beyond(most))

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/headgate/headgate/admission"
@@ -17,6 +19,8 @@ import (
 const (
 	// nearGone is below which part of policy.AnomalyRules.WarnAt a limit is no longer nearly used: one that goes to and fro around it is told once.
 	nearGone = 0.9
+	// nearValues is of how many values of dimensions it is told that their limits are nearly used, of all together: their names are callers' words.
+	nearValues = 64
 	// fastFill is in how many seconds a bucket fills that is judged by what passed in a minute: when it is looked at it may be full again.
 	fastFill = 60
 )
@@ -64,7 +68,7 @@ func (n *near) look(ctx context.Context, s store.Deployment, counted map[admissi
 				slow = append(slow, *q)
 				continue
 			}
-			found[q.Scope()] = use{passed(all[q.Scope()]), float64(limit.Rate) * 60}
+			found[q.Scope()] = use{passed(all[q.Scope()]), float64(limit.Rate) * 60 * times(s, owner)}
 		}
 		if err := n.peek(ctx, s, owner, slow, scales, found); err != nil {
 			return nil, err
@@ -77,6 +81,7 @@ func (n *near) look(ctx context.Context, s store.Deployment, counted map[admissi
 		}
 		return u.part() < least
 	})
+	leaveOut(found)
 	n.on = make(map[admission.Scope]bool, len(found))
 	for scope := range found {
 		n.on[scope] = true
@@ -84,13 +89,66 @@ func (n *near) look(ctx context.Context, s store.Deployment, counted map[admissi
 	return found, nil
 }
 
-// ways returns the scopes that have a limit, as questions of theirs, by tenant.
+// leaveOut takes out values of dimensions that are too many: those that used least of their limits.
+func leaveOut(found map[admission.Scope]use) {
+	var values []admission.Scope
+	for scope := range found {
+		if scope.OfDimension() {
+			values = append(values, scope)
+		}
+	}
+	if len(values) <= nearValues {
+		return
+	}
+	slices.SortFunc(values, func(a, b admission.Scope) int { return most(found, a, b) })
+	for _, scope := range values[nearValues:] {
+		delete(found, scope)
+	}
+}
+
+// most orders scopes by how much of their limits was used, the most first.
+func most(found map[admission.Scope]use, a, b admission.Scope) int {
+	return cmp.Or(cmp.Compare(found[b].part(), found[a].part()), cmp.Compare(a, b))
+}
+
+// shares is who asks for the buckets that values of dimensions share, of which each partition has one.
+const shares = admission.DimensionMark
+
+// times is how many buckets there are of each of an owner's limits that are looked at together.
+func times(s store.Deployment, owner string) float64 {
+	if owner == shares {
+		return float64(len(s.Partitions()))
+	}
+	return 1
+}
+
+// valueWay returns a scope of a dimension as a question, and who is to ask for it: its partition. false where the policy has no limit there.
+func (n *near) valueWay(s store.Deployment, scope admission.Scope) (q store.Question, owner string, limited bool) {
+	q.Cost = 1
+	q.Tenant, q.Queue, _ = strings.Cut(string(scope), ":")
+	q.Record = n.policy.RecordVersion(q.Tenant)
+	q.Limits, q.MaxKeys, limited = n.policy.DimensionLimits(q.Tenant, q.Queue)
+	if owner = shares; q.Queue == "" {
+		q.MaxKeys = 0 // It has its bucket.
+	} else {
+		owner += strconv.Itoa(s.PartitionOf(q.Home()))
+	}
+	return q, owner, limited && !q.Limits[admission.LevelQueue].Disabled
+}
+
+// ways returns the scopes that have a limit, as questions of theirs, by tenant, and those of dimensions by partition.
 func (n *near) ways(ctx context.Context, s store.Deployment, scopes []admission.Scope) (map[string][]store.Question, error) {
 	by, last := map[string][]store.Question{}, ""
 	for _, scope := range scopes {
+		if scope.OfDimension() {
+			if q, owner, limited := n.valueWay(s, scope); limited {
+				by[owner] = append(by[owner], q)
+			}
+			continue
+		}
 		tenant, queue, class, err := scope.Parts()
 		if err != nil {
-			continue // The value of a dimension.
+			continue
 		}
 		if tenant != last {
 			if err := store.LearnRecord(ctx, s, n.policy, tenant); err != nil {
@@ -109,7 +167,9 @@ func (n *near) ways(ctx context.Context, s store.Deployment, scopes []admission.
 // peek looks into the buckets of one tenant, or of the deployment, of which each partition has a part.
 func (n *near) peek(ctx context.Context, s store.Deployment, owner string, slow []store.Question, scales []store.Scale, found map[admission.Scope]use) error {
 	ask := []func(context.Context, int64, bool, []store.Question) (bool, []store.Answer, error){s.Check}
-	if owner == "" {
+	if part, err := strconv.Atoi(strings.TrimPrefix(owner, shares)); err == nil && strings.HasPrefix(owner, shares) {
+		ask[0] = s.Partitions()[part].Check
+	} else if owner == "" || owner == shares {
 		ask = nil
 		for _, part := range s.Partitions() {
 			ask = append(ask, part.Check)
@@ -123,15 +183,26 @@ func (n *near) peek(ctx context.Context, s store.Deployment, owner string, slow 
 				return err
 			}
 			for i := range answers {
-				left[i] += answers[i].Left[some[i].Scope().Level()]
+				left[i] += leftOf(&some[i], &answers[i])
 			}
 		}
 		for i := range some {
-			burst := limitOn(&some[i], scales).Burst
+			burst := limitOn(&some[i], scales).Burst * buckets.Micro(times(s, owner))
 			found[some[i].Scope()] = use{float64(burst-left[i]) / float64(buckets.MicroPerToken), float64(burst) / float64(buckets.MicroPerToken)}
 		}
 	}
 	return nil
+}
+
+// leftOf is what the bucket of a question's scope holds. The value of a dimension without room for its own has none that lacks anything.
+func leftOf(q *store.Question, a *store.Answer) buckets.Micro {
+	switch {
+	case q.OfDimension() && q.Queue == "":
+		return a.Left[admission.LevelTenant] + a.Left[admission.LevelQueue] // One of them is no bucket's.
+	case q.OfDimension() && a.Shared:
+		return buckets.LimitOf(q.Limits[admission.LevelQueue]).Burst
+	}
+	return a.Left[q.Scope().Level()]
 }
 
 // limitOn is the limit that holds of a question's scope.
@@ -154,6 +225,10 @@ func passed(m store.Minute) float64 {
 // watchLimits looks at the limits after a minute, logs those that begin to be nearly used, and has all of them told.
 func (s *Scheduler) watchLimits(ctx context.Context, d *sentry, minute int64, counted map[admission.Scope]store.Minute) error {
 	was := d.near.on
+	counted, err := s.withValues(ctx, d.near.policy, minute, counted)
+	if err != nil {
+		return err
+	}
 	found, err := d.near.look(ctx, s.store, counted)
 	if errors.Is(err, store.ErrStale) {
 		return nil // Another policy or record is in force since: the next minute is looked at by it.
@@ -161,9 +236,7 @@ func (s *Scheduler) watchLimits(ctx context.Context, d *sentry, minute int64, co
 	if err != nil {
 		return err
 	}
-	scopes := slices.SortedFunc(maps.Keys(found), func(a, b admission.Scope) int {
-		return cmp.Or(cmp.Compare(found[b].part(), found[a].part()), cmp.Compare(a, b))
-	})
+	scopes := slices.SortedFunc(maps.Keys(found), func(a, b admission.Scope) int { return most(found, a, b) })
 	for _, scope := range scopes[:min(len(scopes), max(0, maxUntold-len(d.untold)))] { // They push no alarm out.
 		u := found[scope]
 		if !was[scope] {
@@ -175,4 +248,17 @@ func (s *Scheduler) watchLimits(ctx context.Context, d *sentry, minute int64, co
 		})
 	}
 	return nil
+}
+
+// withValues adds what was counted of values of dimensions in the minute, where there are any to be looked at.
+func (s *Scheduler) withValues(ctx context.Context, by *policy.Compiled, minute int64, counted map[admission.Scope]store.Minute) (map[admission.Scope]store.Minute, error) {
+	if by.WarnAt() == 0 || len(by.Dimensions()) == 0 {
+		return counted, nil
+	}
+	values, err := s.store.Nearby(ctx, time.Unix(minute*60, 0))
+	if err != nil || len(values) == 0 {
+		return counted, err
+	}
+	maps.Copy(values, counted)
+	return values, nil
 }

@@ -3,6 +3,8 @@ package scheduler_test
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -168,5 +170,68 @@ func TestATypeIsNearItsLimit(t *testing.T) {
 	}
 	if got := told(t, s, n, counted); got != "acme:mail:type=report 90" {
 		t.Errorf("near are %s", got)
+	}
+}
+
+// TestWhichValuesAreNearTheirLimits: values of dimensions, by their buckets or by the minute, over the partitions that have them; the bucket that values share, of which each
+// partition has one; a tier's and a key's own limit heeded. One without room for a bucket is not near by that of others.
+func TestWhichValuesAreNearTheirLimits(t *testing.T) {
+	t.Parallel()
+	daily, fast := admission.Limit{Tokens: 100, Per: 24 * time.Hour, Burst: 100}, admission.PerSecond(10)
+	s, n := nearBy(t, func(p *policy.Policy) {
+		p.Dimensions = map[string]policy.DimensionRules{
+			"user": {Limit: daily, Keys: map[string]admission.Limit{"root": {Tokens: 10, Per: 24 * time.Hour, Burst: 10}}}, "route": {Limit: fast}, "one": {Limit: daily, MaxKeys: 1}, "seen": {},
+		}
+	})
+	by := inForce(t, s)
+	ask := func(name, value string, cost admission.Tokens) bool {
+		t.Helper()
+		owner, key, err := by.Dimension(name, value, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		q := store.Question{Tenant: owner, Queue: key, Cost: cost, Record: by.RecordVersion(owner)}
+		q.Limits, q.MaxKeys, _ = by.DimensionLimits(owner, key)
+		granted, _, err := s.Check(t.Context(), by.Version(), false, []store.Question{q})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return granted
+	}
+	take := func(name, value string, cost admission.Tokens) {
+		t.Helper()
+		if !ask(name, value, cost) {
+			t.Fatalf("%s %s has too little", name, value)
+		}
+	}
+	counted, one := map[admission.Scope]store.Minute{}, store.Minute{Allowed: 1, Tokens: 1}
+	for i := range 9 { // Of all partitions.
+		value := fmt.Sprint("u", i)
+		take("user", value, admission.Tokens(10*(i+1)+1))
+		counted[admission.Scope("+user:"+value)] = one
+	}
+	take("user", "root", 9)
+	for _, scope := range []admission.Scope{"+user:root", "+user:nobody", "+seen:x", "+gone:x", "+one"} {
+		counted[scope] = one
+	}
+	counted["+route:quick"], counted["+route:calm"] = store.Minute{Allowed: 540, Tokens: 540}, store.Minute{Allowed: 300, Tokens: 300}
+	counted["+route"] = store.Minute{Allowed: 1620, Tokens: 1620} // Of the three buckets that values may share.
+	if got, want := told(t, s, n, counted), "+route 90, +route:quick 90, +user:root 90, +user:u7 81, +user:u8 91"; got != want {
+		t.Errorf("near are %s, want %s", got, want)
+	}
+	for i := range 80 { // Each partition has room for one key, and what others share is nearly used in each.
+		ask("one", fmt.Sprint("k", i), 7)
+		counted[admission.Scope(fmt.Sprint("+one:k", i))] = one
+	}
+	if got := told(t, s, n, counted); !strings.Contains(got, "+one 98") || strings.Contains(got, "+one:") {
+		t.Errorf("near are %s", got)
+	}
+	for i := range 100 {
+		counted[admission.Scope(fmt.Sprint("+route:many", i))] = store.Minute{Allowed: 600, Tokens: admission.Tokens(600 + i)}
+	}
+	counted["quick"] = store.Minute{Allowed: 540, Tokens: 540}
+	got := strings.Split(told(t, s, n, counted), ", ")
+	if len(got) != 64 || !slices.Contains(got, "+route:many99 116") || slices.Contains(got, "+user:u7 81") {
+		t.Errorf("%d values are near: %s", len(got), got)
 	}
 }

@@ -191,6 +191,21 @@ func TestOnAnomalyIsToldInOrder(t *testing.T) {
 	}
 }
 
+// values has each of the last minutes have two users, of whom one asks for more than the other.
+func values(t *testing.T, client redis.UniversalClient, s store.Deployment) {
+	t.Helper()
+	now, err := s.Time(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for ago := range int64(4) {
+		key := redisstore.KeysOf(s.Partitions()[0]).Values(now.Unix()/60 - ago)
+		if err := client.HSet(t.Context(), key, "+user:near", "55:0:55:1", "+user:far", "20:0:20:1").Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // TestWhoIsNearALimitIsTold, once, with the figures, and only where the policy says of which part.
 func TestWhoIsNearALimitIsTold(t *testing.T) {
 	t.Parallel()
@@ -201,15 +216,17 @@ func TestWhoIsNearALimitIsTold(t *testing.T) {
 		p.Anomalies = &policy.AnomalyRules{WarnAt: warn}
 		limit := admission.PerSecond(1)
 		p.Tenants = map[string]policy.Tenant{"early": {Limit: &limit}}
+		p.Dimensions = map[string]policy.DimensionRules{"user": {Limit: limit}}
 		if _, err := rollout.Put(t.Context(), s, p, rollout.Edit{Author: "ada", Reason: "test", Expected: rollout.AnyVersion}); err != nil {
 			t.Fatal(err)
 		}
 		hour(t, client, s, true) // early has 50 a minute.
+		values(t, client, s)
 		log := &logs{}
 		run(t, s, scheduler.Config{TimerLease: handOver, Logger: log.logger()})
 		want := []string{"refusal_surge tenant acme", "silence queue mail", "surge tenant acme"}
 		if warn > 0 {
-			want = append([]string{"near_limit scope early"}, want...)
+			want = append([]string{"near_limit scope +user:near", "near_limit scope early"}, want...)
 		}
 		if got := oddOnes(t, s, len(want)); !slices.Equal(got, want) {
 			t.Errorf("warned at %g: %q, want %q", warn, got, want)

@@ -85,6 +85,16 @@ func (q *Question) Shard(partitions int) (shard, room int) {
 	return int(at), keys / shards //nolint:gosec // below shards
 }
 
+// LeastBurst returns the least of a burst, zero for none, and those of the values of dimensions that are asked beside: what costs more is refused for good.
+func LeastBurst(least admission.Tokens, beside []Question) admission.Tokens {
+	for i := range beside {
+		if l := &beside[i].Limits[admission.LevelQueue]; !l.Disabled && l.Tokens != 0 && (least == 0 || l.Burst < least) {
+			least = l.Burst
+		}
+	}
+	return least
+}
+
 // Answer is what became of a Question.
 type Answer struct {
 	// Verdict is Admitted where every bucket holds enough, else Refused for headgate.ReasonLimited, ReasonTooCostly or
@@ -128,6 +138,20 @@ type Taken struct {
 	Shared bool
 	// Under is what Reserve has taken it under, "TENANT:ID"; empty for Take.
 	Under string
+	// Beside are what was taken with it of values of dimensions, each with its own Question, At, Left and Shared; all have the Question's cost.
+	// They are settled with it.
+	Beside []Taken
+}
+
+// Worst returns the verdict of the answer that refuses for longest, the first of equals; Admitted where none does.
+func Worst(answers []Answer) admission.Verdict {
+	worst := &answers[0].Verdict
+	for i := range answers {
+		if v := &answers[i].Verdict; v.Decision != admission.Admitted && (worst.Decision == admission.Admitted || v.RetryAfter > worst.RetryAfter) {
+			worst = v
+		}
+	}
+	return *worst
 }
 
 // ReservationKept is how long the id of a reservation is remembered, counted from the taking or from the latest CommitPart.
@@ -143,6 +167,8 @@ type Reservation struct {
 	Counted bool
 	// Again says that the id had taken it before the call.
 	Again bool
+	// Beside are what became of the questions of dimensions, in their order; also of a reservation that is refused. Reserved does not tell it.
+	Beside []Answer
 }
 
 // The errors of reservations.
@@ -238,6 +264,9 @@ const (
 	TopScopes = 1000
 	// CountedFor is how long a minute is kept.
 	CountedFor = time.Hour
+	// CountedValues is how many values of dimensions are counted in a partition, those that use most of their limits, for NearbyFor.
+	CountedValues = 256
+	NearbyFor     = 4 * time.Minute
 )
 
 // ScopeCount is what a process has seen of a scope.
@@ -249,6 +278,8 @@ type ScopeCount struct {
 	Queue string
 	// Tenants and Jobs are names that the queue had, "tenant" and "tenant:id": those that may make a difference to Distincts.
 	Tenants, Jobs []string
+	// OfLimit says that Scope is of a dimension, and how many millionths of its limit Tokens are, 1 and more: it is counted apart, for Nearby alone, and ranked by that.
+	OfLimit int64
 	// Watched says that Rates are read: it is noted when scopes make room for others.
 	Watched bool
 	// Allowed and Refused are jobs, and checks without one; Tokens is what they asked for together.

@@ -164,7 +164,9 @@ type Following interface {
 // Buckets is token buckets without jobs, and what is counted of their decisions.
 type Buckets interface {
 	Check(ctx context.Context, version int64, peek bool, questions []Question) (granted bool, answers []Answer, err error)
-	Take(ctx context.Context, version int64, question Question) (admission.Verdict, Taken, error)
+	// Take asks one question as Check does, and with it those of dimensions that are beside it, all or none: of one that is refused the verdict is the
+	// Worst. Where tokens are granted, the receipt is for Refund and its like.
+	Take(ctx context.Context, version int64, question Question, beside ...Question) (admission.Verdict, Taken, error)
 	Refund(ctx context.Context, id string, receipt Taken) (Refund, error)
 	// Commit is Refund for work that began, and has cost actual tokens, 0 to admission.MaxActualCost, whatever was taken for it.
 	Commit(ctx context.Context, id string, receipt Taken, actual admission.Tokens) (Refund, error)
@@ -174,8 +176,9 @@ type Buckets interface {
 	CommitPart(ctx context.Context, id string, receipt Taken, used admission.Tokens) (Refund, error)
 	// Reserve is Take under an id, which is the question's tenant's own: the same again, within ReservationKept, is answered as it was and takes
 	// nothing, so a call whose answer was lost is sent again. Other tokens under the same id are ErrReservationOther. The answer has what the
-	// taking left, Left, and not how much a queue is pressed; the reservation is empty where it is refused.
-	Reserve(ctx context.Context, version int64, id string, question Question) (Answer, Reservation, error)
+	// taking left, Left, and not how much a queue is pressed; the reservation is empty where it is refused. Those beside it are of dimensions: all have
+	// the tokens or none, and they belong to what the id has taken.
+	Reserve(ctx context.Context, version int64, id string, question Question, beside ...Question) (Answer, Reservation, error)
 	// Reserved returns what an id has taken, of no tenant for ""; ErrNoReservation where nothing is known of it.
 	Reserved(ctx context.Context, tenant, id string) (Reservation, error)
 	ResetBucket(ctx context.Context, tenant, queue string, class admission.Priority, by Intervention) (was bool, err error)
@@ -208,6 +211,9 @@ type Buckets interface {
 	CountedScopes(ctx context.Context) (n int64, err error)
 	// Rates returns what was decided in the minute that has a time in it, empty for one that is not kept. It is read in portions.
 	Rates(ctx context.Context, minute time.Time) (Rates, error)
+	// Nearby returns what was decided in the minute that has a time in it of values of dimensions that used most of their limits, and of the buckets that values share:
+	// up to CountedValues in a partition, where the policy says when a limit is nearly used. A command.
+	Nearby(ctx context.Context, minute time.Time) (map[admission.Scope]Minute, error)
 	// RateHistory returns what was decided of queues in the days that are kept, unknown where the policy has nobody keep it: a command a day.
 	RateHistory(ctx context.Context, queues ...string) (RateHistory, error)
 	// Distincts returns how many different names a queue had, of all queues for "", where the policy has anomalies.

@@ -20,6 +20,8 @@ func checkRows() []row {
 			return s.checks(admission.Refused)
 		}},
 		{"a check of a tenant and three dimensions", "check: path, dimension_enter", 1, func(s *site) func() func() { return s.besides() }},
+		{"a reservation of a tenant, and its commit", "check, refund: path", 1, func(s *site) func() func() { return s.reserves(0) }},
+		{"the same with three dimensions", "check, refund: path, dimension_taken", 1, func(s *site) func() func() { return s.reserves(3) }},
 		{"64 checks that share a call", "grant: begin, path", store.MaxBatchJobs, func(s *site) func() func() { return s.grants(0) }},
 		{"the same where tenants have records", "grant: begin, stale_reply, path", store.MaxBatchJobs, func(s *site) func() func() {
 			s.records(0, tenants)
@@ -36,17 +38,43 @@ func checkRows() []row {
 
 // besides asks for tokens of a tenant's way and of three dimensions, all or none, of which each time's keys are known.
 func (s *site) besides() func() func() {
-	questions := []store.Question{{Tenant: tenantName(0), Queue: queue, Class: admission.Medium, Cost: 1, Limits: [admission.Levels]admission.Limit{ample, ample, ample, ample}}}
-	none := admission.Limit{Disabled: true}
-	for _, owner := range []string{"+user", "+ip", "+route"} {
-		questions = append(questions, store.Question{Tenant: owner, Queue: "key", Cost: 1, MaxKeys: 100_000, Limits: [admission.Levels]admission.Limit{ample, ample, ample, none}})
-	}
+	questions := waysOf(3, 1)
 	return func() func() {
 		return func() {
 			granted, _, err := s.store.Check(s.Context(), 0, false, questions)
 			s.check(err)
 			if !granted {
 				s.Error("not granted")
+			}
+		}
+	}
+}
+
+// waysOf are the questions of a tenant's way and of so many dimensions.
+func waysOf(dimensions int, cost admission.Tokens) []store.Question {
+	questions := []store.Question{{Tenant: tenantName(0), Queue: queue, Class: admission.Medium, Cost: cost, Limits: [admission.Levels]admission.Limit{ample, ample, ample, ample}}}
+	none := admission.Limit{Disabled: true}
+	for _, owner := range []string{"+user", "+ip", "+route"}[:dimensions] {
+		questions = append(questions, store.Question{Tenant: owner, Queue: "key", Cost: cost, MaxKeys: 100_000, Limits: [admission.Levels]admission.Limit{ample, ample, ample, none}})
+	}
+	return questions
+}
+
+// reserves takes tokens of a tenant's way and of so many dimensions, and tells that the work has cost half of them.
+func (s *site) reserves(dimensions int) func() func() {
+	questions, n := waysOf(dimensions, 4), 0
+	return func() func() {
+		n++
+		return func() {
+			verdict, taken, err := s.store.Take(s.Context(), 0, questions[0], questions[1:]...)
+			s.check(err)
+			if verdict.Decision != admission.Admitted {
+				s.Error("not granted")
+			}
+			done, err := s.store.Commit(s.Context(), fmt.Sprint("r-", n), taken, 2)
+			s.check(err)
+			if done != store.Refunded {
+				s.Error(done)
 			}
 		}
 	}

@@ -89,6 +89,11 @@ func (p Partition) Counts(minute int64) string {
 	return p.base + "counts:" + strconv.FormatInt(minute, 10)
 }
 
+// Values is a HASH of what limits of dimensions decided in a minute, counted from 1970, by scope.
+func (p Partition) Values(minute int64) string {
+	return p.base + "values:" + strconv.FormatInt(minute, 10)
+}
+
 // Watched is a HASH of what was decided of queues in a minute, counted from 1970.
 func (p Partition) Watched(minute int64) string {
 	return p.base + "watched:" + strconv.FormatInt(minute, 10)

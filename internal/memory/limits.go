@@ -3,7 +3,7 @@ package memory
 import (
 	"context"
 	"crypto/rand"
-	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -72,19 +72,41 @@ func (m *model) use(now, at int64, q *store.Question, n store.Used) {
 	m.usage.Add(now, m.over(now), at, q.Usage, q.Tenant, q.Queue, n)
 }
 
-// Take asks one question, as store.Partition.Take.
-func (p *Partition) Take(_ context.Context, version int64, question store.Question) (verdict admission.Verdict, receipt store.Taken, err error) {
-	questions, answers := [1]store.Question{question}, [1]store.Answer{}
+// Take asks one question and those of dimensions beside it, as store.Partition.Take.
+func (p *Partition) Take(_ context.Context, version int64, question store.Question, beside ...store.Question) (verdict admission.Verdict, receipt store.Taken, err error) {
+	own, answered := [1]store.Question{question}, [1]store.Answer{}
+	questions, answers := own[:], answered[:]
+	if len(beside) > 0 {
+		questions, answers = append(questions, beside...), make([]store.Answer, 1+len(beside))
+	}
 	var granted bool
 	var at store.Moment
-	p.write(func(m *model, now int64) { granted, at, err = m.check(now, version, false, questions[:], answers[:]) })
-	if granted {
-		receipt = store.Taken{Question: question, Version: version, At: at, Shared: answers[0].Shared}
-		for level, left := range answers[0].Left {
-			receipt.Left[level] = int64(left)
-		}
+	p.write(func(m *model, now int64) { granted, at, err = m.check(now, version, false, questions, answers) })
+	if !granted {
+		return store.Worst(answers), receipt, err
 	}
-	return answers[0].Verdict, receipt, err
+	return answers[0].Verdict, takenOf(version, at, questions, answers), nil
+}
+
+// takenOf is the receipt of questions that were granted.
+func takenOf(version int64, at store.Moment, questions []store.Question, answers []store.Answer) (receipt store.Taken) {
+	receipt = store.Taken{Question: questions[0], Version: version, At: at, Shared: answers[0].Shared}
+	for level, left := range answers[0].Left {
+		receipt.Left[level] = int64(left)
+	}
+	for i := range questions[1:] {
+		receipt.Beside = append(receipt.Beside, takenOf(version, at, questions[i+1:i+2], answers[i+1:i+2]))
+	}
+	return receipt
+}
+
+// questionsOf returns those of a receipt, of its own first.
+func questionsOf(receipt *store.Taken) []store.Question {
+	questions := []store.Question{receipt.Question}
+	for i := range receipt.Beside {
+		questions = append(questions, receipt.Beside[i].Question)
+	}
+	return questions
 }
 
 // Refund gives back what Take took for work that did not begin, once for each id, as store.Partition.Refund.
@@ -107,7 +129,7 @@ func (p *Partition) settle(id string, receipt *store.Taken, told admission.Token
 		return "", err
 	}
 	p.write(func(m *model, now int64) {
-		if err = m.stale(receipt.Version, questionsRecords([]store.Question{receipt.Question})); err != nil {
+		if err = m.stale(receipt.Version, questionsRecords(questionsOf(receipt))); err != nil {
 			if done = store.RefundStale; err == store.ErrStale { //nolint:errorlint // A StaleRecordsError goes on, for the caller to learn.
 				err = nil
 			}
@@ -120,7 +142,7 @@ func (p *Partition) settle(id string, receipt *store.Taken, told admission.Token
 
 func (m *model) commit(now int64, id string, receipt *store.Taken, actual admission.Tokens, final bool) store.Refund {
 	q, elapsed, c := &receipt.Question, m.bucketTime(now)-receipt.At.Time, m.charging(&m.bank, now)
-	c.Enter([]store.Question{*q}) // Also of one that comes late or again: the script has read the buckets by then.
+	c.Enter(questionsOf(receipt)) // Also of one that comes late or again: the script has read the buckets by then.
 	for _, over := range m.refunded.Passed(m.over(now)) {
 		delete(m.parts, over)
 	}
@@ -148,67 +170,116 @@ func (m *model) commit(now int64, id string, receipt *store.Taken, actual admiss
 	}
 	since := buckets.MicroOf(admission.Tokens(m.refunds - receipt.At.Refunds))
 	m.use(now, now-elapsed, q, counts.Settled(reserved, actual))
-	if actual < reserved && c.Changed(q.Tenant, receipt.At.Time) { // Limits are others since: the buckets may have been others.
-		m.advance(now)
-		return store.Refunded
+	settled := m.settleWay(c, receipt, reserved, actual, elapsed, since)
+	for i := range receipt.Beside {
+		settled = m.settleWay(c, &receipt.Beside[i], reserved, actual, elapsed, since) || settled
 	}
-	c.TrueUp(c.WayOf(q), reserved, actual, buckets.Span(elapsed), func(step buckets.LevelLimit) buckets.Micro {
-		if step.Scope == buckets.Others || bank.IsOfType(&step, q) { // Nobody notes what was left in it.
-			return 0
-		}
-		// What came in since may have found the bucket full had the tokens not been taken. Then it is not owed.
-		return step.Limit.Burst - buckets.Micro(receipt.Left[step.Scope.Level()]) - step.Limit.Came(buckets.Span(elapsed)) - since
-	})
-	m.refunds += int64(max(0, reserved-actual))
+	if settled {
+		m.refunds += int64(max(0, reserved-actual))
+	}
 	c.Commit()
 	m.advance(now)
 	return store.Refunded
 }
 
-// reserved is what an id has taken, and what that left.
-type reserved struct {
-	store.Reservation
-
-	left [admission.Levels]admission.Micro
+// settleWay has the buckets on the way of a receipt hold what work has cost, and reports whether it does: not where limits are others since and less goes back,
+// for the buckets may have been others.
+func (m *model) settleWay(c *bank.Charge, of *store.Taken, reserved, actual admission.Tokens, elapsed int64, since buckets.Micro) bool {
+	q := &of.Question
+	if actual < reserved && c.Changed(q.Tenant, of.At.Time) {
+		return false
+	}
+	c.TrueUp(c.WayTaken(q, of.Shared), reserved, actual, buckets.Span(elapsed), func(step buckets.LevelLimit) buckets.Micro {
+		if step.Scope == buckets.Others || bank.IsOfType(&step, q) { // Nobody notes what was left in it.
+			return 0
+		}
+		level := step.Scope.Level()
+		if q.OfDimension() && !of.Shared { // It may be the shared one by now: then the key's own has become full since.
+			level = admission.LevelQueue
+		}
+		// What came in since may have found the bucket full had the tokens not been taken. Then it is not owed.
+		return step.Limit.Burst - buckets.Micro(of.Left[level]) - step.Limit.Came(buckets.Span(elapsed)) - since
+	})
+	return true
 }
 
+// reserved is what an id has taken.
+type reserved struct{ store.Reservation }
+
 // Reserve takes tokens under an id, as store.Buckets.Reserve.
-func (p *Partition) Reserve(_ context.Context, version int64, id string, q store.Question) (answer store.Answer, taken store.Reservation, err error) {
+func (p *Partition) Reserve(_ context.Context, version int64, id string, q store.Question, beside ...store.Question) (answer store.Answer, taken store.Reservation, err error) {
 	if err := store.ValidateReservation(id); err != nil {
 		return answer, taken, err
 	}
 	q.Measured = false
-	p.write(func(m *model, now int64) { answer, taken, err = m.reserve(now, version, q.Tenant+":"+id, q) })
+	p.write(func(m *model, now int64) { answer, taken, err = m.reserve(now, version, q.Tenant+":"+id, q, beside) })
 	return answer, taken, err
 }
 
-func (m *model) reserve(now, version int64, id string, q store.Question) (answer store.Answer, taken store.Reservation, err error) {
+func (m *model) reserve(now, version int64, id string, q store.Question, beside []store.Question) (answer store.Answer, taken store.Reservation, err error) {
 	if known, ok := m.reservation(now, id); ok {
-		if kept := &known.Taken.Question; kept.Scope() != q.Scope() || kept.Cost != q.Cost && !q.Estimated {
-			return answer, taken, store.ErrReservationOther
-		}
-		known.Taken.Question.Limits, known.Taken.Question.Usage, known.Taken.Question.Record, known.Again = q.Limits, q.Usage, q.Record, true
-		return store.Answer{Verdict: admission.Verdict{Decision: admission.Admitted}, Left: known.left}, known.Reservation, nil
+		return known.again(&q, beside)
 	}
-	answers := [1]store.Answer{}
-	granted, at, err := m.check(now, version, false, []store.Question{q}, answers[:])
+	questions, answers := append([]store.Question{q}, beside...), make([]store.Answer, 1+len(beside))
+	granted, at, err := m.check(now, version, false, questions, answers)
 	answers[0].Others = 0
+	if len(beside) > 0 && err == nil {
+		taken.Beside = answers[1:]
+	}
 	if !granted || err != nil {
 		return answers[0], taken, err
 	}
-	taken = store.Reservation{Taken: store.Taken{Question: q, Version: version, At: at, Under: id}, Ref: "h-" + rand.Text()}
-	for level, left := range answers[0].Left {
-		taken.Taken.Left[level] = int64(left)
+	taken.Taken, taken.Ref, taken.Counted = takenOf(version, at, questions, answers), "h-"+rand.Text(), q.Usage > 0
+	taken.Taken.Under = id
+	kept := reserved{taken}
+	kept.Beside, kept.Taken.Beside = nil, slices.Clone(taken.Taken.Beside)
+	withoutLimits(&kept.Taken)
+	for i := range kept.Taken.Beside {
+		withoutLimits(&kept.Taken.Beside[i])
 	}
-	taken.Counted = q.Usage > 0
-	kept := reserved{taken, answers[0].Left}
-	kept.Taken.Question.Limits, kept.Taken.Question.Usage, kept.Taken.Question.Record = [admission.Levels]admission.Limit{}, 0, 0
 	for _, over := range m.reserving.Passed(m.over(now)) {
 		delete(m.reserved, over)
 	}
 	m.reserved[id] = kept
 	m.reserving.Put(id, now+store.ReservationKept.Microseconds())
 	return answers[0], taken, nil
+}
+
+// withoutLimits takes out of a receipt what is not kept of it.
+func withoutLimits(t *store.Taken) {
+	q := &t.Question
+	q.Limits, q.Usage, q.Record, q.MaxKeys = [admission.Levels]admission.Limit{}, 0, 0, 0
+}
+
+// again is what an id has taken, of the limits that are asked.
+func (r reserved) again(q *store.Question, beside []store.Question) (answer store.Answer, taken store.Reservation, err error) {
+	taken = r.Reservation
+	t := &taken.Taken
+	if kept := &t.Question; kept.Scope() != q.Scope() || kept.Cost != q.Cost && !q.Estimated || len(t.Beside) != len(beside) {
+		return answer, store.Reservation{}, store.ErrReservationOther
+	}
+	t.Question.Limits, t.Question.Usage, t.Question.Record, taken.Again = q.Limits, q.Usage, q.Record, true
+	t.Beside = slices.Clone(t.Beside)
+	for i := range beside {
+		way := &beside[i]
+		at := slices.IndexFunc(t.Beside, func(b store.Taken) bool { return b.Question.Scope() == way.Scope() })
+		if at < 0 {
+			return answer, store.Reservation{}, store.ErrReservationOther
+		}
+		b := &t.Beside[at]
+		b.Question.Limits, b.Question.MaxKeys, b.Question.Record = way.Limits, way.MaxKeys, way.Record
+		taken.Beside = append(taken.Beside, answerOf(b))
+	}
+	return answerOf(t), taken, nil
+}
+
+// answerOf is the answer to which a receipt belongs.
+func answerOf(t *store.Taken) store.Answer {
+	answer := store.Answer{Verdict: admission.Verdict{Decision: admission.Admitted}, Shared: t.Shared}
+	for level, left := range t.Left {
+		answer.Left[level] = admission.Micro(left)
+	}
+	return answer
 }
 
 // reservation returns what an id, of a tenant, has taken.
@@ -301,70 +372,6 @@ func (p *Partition) Shadow(_ context.Context, version int64, id string, question
 func (p *Partition) ShadowCounts(context.Context) (counts store.ShadowCounts, err error) {
 	p.read(func(m *model, _ int64) { counts = m.shadow.counts })
 	return counts, nil
-}
-
-// Count adds to the counts of this minute, as store.Partition.Count.
-func (p *Partition) Count(_ context.Context, scopes []store.ScopeCount) (done int, err error) {
-	if len(scopes) == 0 {
-		return 0, nil
-	}
-	p.write(func(m *model, now int64) { m.counts.Add(scopes, now, m.over(now)) })
-	return len(scopes), nil
-}
-
-// Minutes returns what was counted of a scope in the last hour, as store.Partition.Minutes.
-func (p *Partition) Minutes(_ context.Context, scope admission.Scope) (all []store.Minute, err error) {
-	all = []store.Minute{}
-	p.read(func(m *model, now int64) {
-		last := counts.MinuteAt(now)
-		for minute := last - counts.HourMinutes + 1; minute <= last; minute++ {
-			if one, ok := m.counts.Minute(minute)[scope]; ok {
-				all = append(all, one)
-			}
-		}
-	})
-	return all, nil
-}
-
-// LastHour is LastMinutes of the hour that is kept.
-func (p *Partition) LastHour(ctx context.Context, budget time.Duration) ([]store.Recorded, error) {
-	return p.LastMinutes(ctx, int(counts.HourMinutes), budget)
-}
-
-// LastMinutes returns those of the last minutes in which something was counted, as store.Partition.LastMinutes.
-func (p *Partition) LastMinutes(_ context.Context, minutes int, budget time.Duration) (all []store.Recorded, err error) {
-	if budget <= 0 {
-		return nil, nil
-	}
-	p.read(func(m *model, now int64) {
-		last := counts.MinuteAt(now)
-		for minute := max(last-int64(minutes), last-counts.HourMinutes) + 1; minute <= last; minute++ {
-			if of := m.counts.Minute(minute); len(of) > 0 {
-				at := time.Unix(minute*60, 0)
-				lasted := max(min(time.UnixMicro(now).Sub(at), time.Minute), time.Microsecond)
-				all = append(all, store.Recorded{At: at, Lasted: lasted, Scopes: maps.Clone(of)})
-			}
-		}
-	})
-	return all, nil
-}
-
-// CountedScopes returns of how many scopes something was counted in the last full minute.
-func (p *Partition) CountedScopes(context.Context) (n int64, err error) {
-	p.read(func(m *model, now int64) { n = int64(len(m.counts.Minute(counts.MinuteAt(now) - 1))) })
-	return n, nil
-}
-
-// Rates returns what was decided in a minute, as store.Partition.Rates.
-func (p *Partition) Rates(_ context.Context, minute time.Time) (r store.Rates, err error) {
-	p.read(func(m *model, _ int64) { r = m.counts.Rates(minute.Unix() / 60) })
-	return r, nil
-}
-
-// Distincts returns how many different names queues had, as store.Partition.Distincts.
-func (p *Partition) Distincts(_ context.Context, queue string) (all map[string]store.Distinct, err error) {
-	p.read(func(m *model, now int64) { all = m.counts.Distincts(now, queue) })
-	return all, nil
 }
 
 // Grant makes one call for the callers of a limiter, as store.Partition.Grant.

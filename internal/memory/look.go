@@ -12,6 +12,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/fairqueue"
+	"github.com/headgate/headgate/internal/memory/internal/counts"
 	"github.com/headgate/headgate/internal/sorted"
 	"github.com/headgate/headgate/store"
 )
@@ -366,4 +367,75 @@ func nextName(names []string, after string) (name string, ok bool) {
 		return "", false
 	}
 	return names[at], true
+}
+
+// Count adds to the counts of this minute, as store.Partition.Count.
+func (p *Partition) Count(_ context.Context, scopes []store.ScopeCount) (done int, err error) {
+	if len(scopes) == 0 {
+		return 0, nil
+	}
+	p.write(func(m *model, now int64) { m.counts.Add(scopes, now, m.over(now)) })
+	return len(scopes), nil
+}
+
+// Minutes returns what was counted of a scope in the last hour, as store.Partition.Minutes.
+func (p *Partition) Minutes(_ context.Context, scope admission.Scope) (all []store.Minute, err error) {
+	all = []store.Minute{}
+	p.read(func(m *model, now int64) {
+		last := counts.MinuteAt(now)
+		for minute := last - counts.HourMinutes + 1; minute <= last; minute++ {
+			if one, ok := m.counts.Minute(minute)[scope]; ok {
+				all = append(all, one)
+			}
+		}
+	})
+	return all, nil
+}
+
+// LastHour is LastMinutes of the hour that is kept.
+func (p *Partition) LastHour(ctx context.Context, budget time.Duration) ([]store.Recorded, error) {
+	return p.LastMinutes(ctx, int(counts.HourMinutes), budget)
+}
+
+// LastMinutes returns those of the last minutes in which something was counted, as store.Partition.LastMinutes.
+func (p *Partition) LastMinutes(_ context.Context, minutes int, budget time.Duration) (all []store.Recorded, err error) {
+	if budget <= 0 {
+		return nil, nil
+	}
+	p.read(func(m *model, now int64) {
+		last := counts.MinuteAt(now)
+		for minute := max(last-int64(minutes), last-counts.HourMinutes) + 1; minute <= last; minute++ {
+			if of := m.counts.Minute(minute); len(of) > 0 {
+				at := time.Unix(minute*60, 0)
+				lasted := max(min(time.UnixMicro(now).Sub(at), time.Minute), time.Microsecond)
+				all = append(all, store.Recorded{At: at, Lasted: lasted, Scopes: maps.Clone(of)})
+			}
+		}
+	})
+	return all, nil
+}
+
+// CountedScopes returns of how many scopes something was counted in the last full minute.
+func (p *Partition) CountedScopes(context.Context) (n int64, err error) {
+	p.read(func(m *model, now int64) { n = int64(len(m.counts.Minute(counts.MinuteAt(now) - 1))) })
+	return n, nil
+}
+
+// Rates returns what was decided in a minute, as store.Partition.Rates.
+func (p *Partition) Rates(_ context.Context, minute time.Time) (r store.Rates, err error) {
+	p.read(func(m *model, _ int64) { r = m.counts.Rates(minute.Unix() / 60) })
+	return r, nil
+}
+
+// Nearby returns what was decided of values of dimensions in a minute, as store.Partition.Nearby.
+func (p *Partition) Nearby(_ context.Context, minute time.Time) (all map[admission.Scope]store.Minute, err error) {
+	all = map[admission.Scope]store.Minute{}
+	p.read(func(m *model, _ int64) { maps.Copy(all, m.counts.Values(minute.Unix()/60)) })
+	return all, nil
+}
+
+// Distincts returns how many different names queues had, as store.Partition.Distincts.
+func (p *Partition) Distincts(_ context.Context, queue string) (all map[string]store.Distinct, err error) {
+	p.read(func(m *model, now int64) { all = m.counts.Distincts(now, queue) })
+	return all, nil
 }

@@ -1,8 +1,11 @@
 package tally
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -16,6 +19,8 @@ const (
 	maxPaths = 10_000
 	// maxTyped is how many of these are of a type of jobs, which is a caller's word; those beyond are counted without it.
 	maxTyped = 1000
+	// maxValues is how many values of dimensions are: their names are callers' words, and those beyond are not counted.
+	maxValues = 4096
 	// flushEvery is how often the counts are stored, and lastFlush how long the last flush may take.
 	flushEvery = time.Second
 	lastFlush  = 2 * time.Second
@@ -29,11 +34,14 @@ type Tally struct {
 		armed   bool // a timer of NoteAlone ends with a flush
 		paths   map[Path]Sum
 		typed   int // paths of a type
-		names   names
+		// values are those of dimensions, up to maxValues.
+		values map[Path]Sum
+		names  names
 	}
 }
 
-// Path is the way of a decision, its last names empty where it ends above them; that of the zero Path is the global scope.
+// Path is the way of a decision, its last names empty where it ends above them; that of the zero Path is the global scope. That of a value of a dimension has its owner in
+// the place of the tenant and its key in that of the queue, none for the bucket that values share: it is counted by itself, where the policy says when a limit is nearly used.
 type Path struct {
 	Tenant, Queue string
 	Class         admission.Priority
@@ -87,7 +95,7 @@ func (t *Tally) end() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.mu.running--; t.mu.running == 0 && !t.mu.armed {
-		t.mu.paths, t.mu.names = nil, names{}
+		t.mu.paths, t.mu.values, t.mu.names = nil, nil, names{}
 	}
 }
 
@@ -115,7 +123,7 @@ func (t *Tally) NoteAlone(note func(add func(Path, Sum)), flush func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	note(t.addLocked)
-	if t.mu.running > 0 || t.mu.armed || len(t.mu.paths) == 0 {
+	if t.mu.running > 0 || t.mu.armed || len(t.mu.paths)+len(t.mu.values) == 0 {
 		return
 	}
 	t.mu.armed = true
@@ -139,6 +147,10 @@ func (t *Tally) Flush(ctx context.Context, store store.Deployment, snapshot *pol
 }
 
 func (t *Tally) addLocked(p Path, one Sum) {
+	if strings.HasPrefix(p.Tenant, admission.DimensionMark) {
+		t.addValueLocked(p, one)
+		return
+	}
 	if t.mu.paths == nil {
 		t.mu.paths = make(map[Path]Sum)
 	}
@@ -153,6 +165,15 @@ func (t *Tally) addLocked(p Path, one Sum) {
 	t.mu.paths[p] = t.mu.paths[p].plus(one)
 }
 
+func (t *Tally) addValueLocked(p Path, one Sum) {
+	if t.mu.values == nil {
+		t.mu.values = make(map[Path]Sum)
+	}
+	if sum, known := t.mu.values[p]; known || len(t.mu.values) < maxValues {
+		t.mu.values[p] = sum.plus(one)
+	}
+}
+
 // Store stores what note adds, with what could not be stored before. It is for whoever counts for itself, and runs no Run.
 func (t *Tally) Store(ctx context.Context, store store.Deployment, snapshot *policy.Compiled, note func(add func(Path, Sum))) error {
 	t.mu.Lock()
@@ -161,33 +182,43 @@ func (t *Tally) Store(ctx context.Context, store store.Deployment, snapshot *pol
 	return t.flush(ctx, store, snapshot)
 }
 
-// take returns what was counted, and begins anew. Where rates are watched it also returns names that are to be told, by queue.
-func (t *Tally) take(watched bool) (map[Path]Sum, map[string]fresh) {
+// counted is what was counted by way, that of values of dimensions apart, and names that are to be told, by queue.
+type counted struct {
+	paths, values map[Path]Sum
+	told          map[string]fresh
+}
+
+// take returns what was counted, and begins anew. Names are told where rates are watched.
+func (t *Tally) take(watched bool) (c counted) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	taken := t.mu.paths
-	t.mu.paths, t.mu.typed = nil, 0
+	c.paths, c.values = t.mu.paths, t.mu.values
+	t.mu.paths, t.mu.values, t.mu.typed = nil, nil, 0
 	if !watched {
 		t.mu.names = names{}
-		return taken, nil
+		return c
 	}
 	t.mu.names.begin(time.Now())
-	for p := range taken {
+	for p := range c.paths {
 		if p.Queue != "" {
 			t.mu.names.addTenant(p.Queue, p.Tenant)
 		}
 	}
-	return taken, t.mu.names.take()
+	c.told = t.mu.names.take()
+	return c
 }
 
 // giveBack adds what was taken and not stored.
-func (t *Tally) giveBack(taken map[Path]Sum, told map[string]fresh) {
+func (t *Tally) giveBack(c counted) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for p, s := range taken {
+	for p, s := range c.paths {
 		t.addLocked(p, s)
 	}
-	t.mu.names.giveBack(told)
+	for p, s := range c.values {
+		t.addLocked(p, s)
+	}
+	t.mu.names.giveBack(c.told)
 }
 
 // flush stores what was counted. What may have been stored is not stored again; what was certainly not is kept.
@@ -195,20 +226,21 @@ func (t *Tally) flush(ctx context.Context, s store.Deployment, snapshot *policy.
 	if snapshot == nil { // Then nothing was decided either.
 		return nil
 	}
-	taken, told := t.take(snapshot.Watched())
-	if len(taken)+len(told) == 0 {
+	taken := t.take(snapshot.Watched())
+	counts := append(scopeCounts(taken.paths, taken.told, snapshot), valueCounts(taken.values, snapshot)...)
+	if len(counts) == 0 {
 		return nil
 	}
-	done, err := s.Count(ctx, scopeCounts(taken, told, snapshot))
+	done, err := s.Count(ctx, counts)
 	if err == nil {
 		return nil
 	}
 	if done == 0 && !store.InDoubt(err) {
-		t.giveBack(taken, told)
+		t.giveBack(taken)
 		return err
 	}
-	t.giveBack(nil, told) // The same name twice makes no difference.
-	return fmt.Errorf("counts of %d ways are lost: %w", len(taken), err)
+	t.giveBack(counted{told: taken.told}) // The same name twice makes no difference.
+	return fmt.Errorf("counts of %d ways are lost: %w", len(taken.paths)+len(taken.values), err)
 }
 
 // scopeCounts sums up by scope, at every level of each way and by the type of its jobs, and by queue, where the policy has rates watched.
@@ -243,6 +275,37 @@ func scopeCounts(taken map[Path]Sum, told map[string]fresh, snapshot *policy.Com
 	}
 	return counts
 }
+
+// valueCounts are those of values of dimensions that used most of their limits, at most store.CountedValues.
+func valueCounts(values map[Path]Sum, snapshot *policy.Compiled) []store.ScopeCount {
+	if snapshot.WarnAt() == 0 {
+		return nil
+	}
+	counts := make([]store.ScopeCount, 0, len(values))
+	for p, s := range values {
+		limits, _, declared := snapshot.DimensionLimits(p.Tenant, p.Queue)
+		limit := &limits[admission.LevelQueue]
+		if !declared || limit.Disabled || limit.Tokens == 0 {
+			continue
+		}
+		scope := admission.Scope(p.Tenant)
+		if p.Queue != "" {
+			scope = admission.ScopeAt(admission.LevelQueue, p.Tenant, p.Queue, "")
+		}
+		part := float64(s.Tokens) / max(float64(limit.Burst), float64(limit.Rate())*minuteSeconds)
+		counts = append(counts, store.ScopeCount{Scope: scope, Allowed: s.Allowed, Refused: s.Refused, Tokens: s.Tokens, OfLimit: max(1, int64(min(part, mostOfLimit)*1e6))})
+	}
+	slices.SortFunc(counts, func(a, b store.ScopeCount) int {
+		return cmp.Or(cmp.Compare(b.OfLimit, a.OfLimit), cmp.Compare(a.Scope, b.Scope))
+	})
+	return counts[:min(len(counts), store.CountedValues)]
+}
+
+// mostOfLimit is the largest multiple of a limit that is told.
+const (
+	mostOfLimit   = 1000
+	minuteSeconds = 60
+)
 
 // Level is that at which the way ends.
 func (p Path) Level() admission.Level {

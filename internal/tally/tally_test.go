@@ -1,9 +1,11 @@
 package tally
 
 import (
+	"fmt"
 	"reflect"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/policy"
@@ -60,32 +62,82 @@ func TestNamesAreToldOnce(t *testing.T) {
 		all.addLocked(Path{Tenant: "acme", Queue: queue}, Sum{Allowed: int64(len(ids))})
 	}
 	note("mail", "1", "2", "1")
-	taken, told := all.take(true)
-	if want := map[string]fresh{"mail": {[]string{"acme"}, []string{"acme:1", "acme:2"}}}; !reflect.DeepEqual(told, want) || len(taken) != 1 {
+	taken := all.take(true)
+	told := taken.told
+	if want := map[string]fresh{"mail": {[]string{"acme"}, []string{"acme:1", "acme:2"}}}; !reflect.DeepEqual(told, want) || len(taken.paths) != 1 {
 		t.Errorf("%+v, want %+v", told, want)
 	}
-	all.giveBack(nil, told)
+	all.giveBack(counted{told: told})
 	note("mail", "2", "3")
-	if _, told = all.take(true); !reflect.DeepEqual(told, map[string]fresh{"mail": {[]string{"acme"}, []string{"acme:1", "acme:2", "acme:3"}}}) {
+	if told = all.take(true).told; !reflect.DeepEqual(told, map[string]fresh{"mail": {[]string{"acme"}, []string{"acme:1", "acme:2", "acme:3"}}}) {
 		t.Errorf("what was not stored, and the next: %+v", told)
 	}
 	note("mail", "1", "2", "3")
-	if _, told = all.take(true); len(told) != 0 {
+	if told = all.take(true).told; len(told) != 0 {
 		t.Errorf("what was told: %+v", told)
 	}
 	all.mu.names.hour-- // It was told in the hour before.
 	note("mail", "1")
-	if _, told = all.take(true); !reflect.DeepEqual(told, map[string]fresh{"mail": {[]string{"acme"}, []string{"acme:1"}}}) {
+	if told = all.take(true).told; !reflect.DeepEqual(told, map[string]fresh{"mail": {[]string{"acme"}, []string{"acme:1"}}}) {
 		t.Errorf("in the next hour: %+v", told)
 	}
 	for i := range 2 * maxNamed {
 		note(strconv.Itoa(i), "1")
 	}
-	if _, told = all.take(true); len(told) != maxNamed-1 {
+	if told = all.take(true).told; len(told) != maxNamed-1 {
 		t.Errorf("%d queues have names", len(told))
 	}
 	note("mail", "9")
-	if _, told = all.take(false); told != nil || all.mu.names.of != nil {
+	if told = all.take(false).told; told != nil || all.mu.names.of != nil {
 		t.Errorf("where nobody asks: %+v", told)
+	}
+}
+
+// TestValuesOfDimensionsAreCountedApart, up to a number, those that use most of their limits, and only where the policy says when a limit is nearly used.
+func TestValuesOfDimensionsAreCountedApart(t *testing.T) {
+	t.Parallel()
+	prepared := func(warn float64) *policy.Compiled {
+		p := policy.Unlimited()
+		p.Anomalies = &policy.AnomalyRules{WarnAt: warn}
+		p.Dimensions = map[string]policy.DimensionRules{
+			"user": {Limit: admission.PerSecond(10), Keys: map[string]admission.Limit{"small": {Tokens: 5, Per: 24 * time.Hour, Burst: 5}}}, "seen": {},
+		}
+		compiled, err := p.Prepare()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return compiled
+	}
+	var all Tally
+	all.mu.Lock()
+	for i := range maxValues + 10 {
+		all.addLocked(Path{Tenant: "+user", Queue: fmt.Sprint("k", i)}, Sum{Allowed: 1, Tokens: admission.Tokens(1 + i%7)})
+	}
+	all.addLocked(Path{Tenant: "+user", Queue: "k0"}, Sum{Allowed: 1, Refused: 2, Tokens: 599})
+	all.addLocked(Path{Tenant: "acme"}, Sum{Allowed: 1, Tokens: 1})
+	all.mu.Unlock()
+	taken := all.take(true)
+	if len(taken.values) != maxValues || len(taken.paths) != 1 {
+		t.Errorf("%d values and %d ways", len(taken.values), len(taken.paths))
+	}
+	taken.values[Path{Tenant: "+user", Queue: "small"}], taken.values[Path{Tenant: "+seen", Queue: "x"}] = Sum{Allowed: 4, Tokens: 4}, Sum{Allowed: 9, Tokens: 900}
+	taken.values[Path{Tenant: "+user"}] = Sum{Allowed: 540, Tokens: 540}
+	counts := valueCounts(taken.values, prepared(0.8))
+	if len(counts) != store.CountedValues {
+		t.Fatalf("%d are counted", len(counts))
+	}
+	want := []store.ScopeCount{
+		{Scope: "+user:k0", Allowed: 2, Refused: 2, Tokens: 600, OfLimit: 1_000_000}, {Scope: "+user", Allowed: 540, Tokens: 540, OfLimit: 900_000}, {Scope: "+user:small", Allowed: 4, Tokens: 4, OfLimit: 800_000},
+	}
+	if !reflect.DeepEqual(counts[:3], want) || counts[3].Tokens != 7 {
+		t.Errorf("%+v, want %+v", counts[:4], want)
+	}
+	for _, c := range scopeCounts(taken.paths, nil, prepared(0.8)) {
+		if c.Tokens != 1 {
+			t.Errorf("%s counts values of dimensions: %+v", c.Scope, c)
+		}
+	}
+	if counts = valueCounts(taken.values, prepared(0)); counts != nil {
+		t.Errorf("where nobody asks: %+v", counts[0])
 	}
 }

@@ -53,7 +53,7 @@ func TestTypesThatAreCountedAreBounded(t *testing.T) {
 		all.mu.Lock()
 		all.addLocked(Path{Tenant: "bolt", Queue: "mail", Class: admission.Low}, Sum{Allowed: 1, Tokens: 1})
 		all.mu.Unlock()
-		taken, _ := all.take(false)
+		taken := all.take(false).paths
 		if acme, bolt := taken[Path{Tenant: "acme", Queue: "mail", Class: admission.Low}], taken[Path{Tenant: "bolt", Queue: "mail", Class: admission.Low}]; len(taken) != maxTyped+2 || acme.Allowed != 2*maxPaths-maxTyped || bolt.Allowed != 1 {
 			t.Errorf("%d ways: %+v, %+v", len(taken), acme, bolt)
 		}

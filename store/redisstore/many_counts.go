@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/redisstore/internal/looking"
 )
@@ -89,6 +90,18 @@ func (d *many) Rates(ctx context.Context, minute time.Time) (store.Rates, error)
 		sum.Crowded = sum.Crowded || r.Crowded
 	}
 	return sum, nil
+}
+
+// Nearby implements Deployment: no dimension is counted in two.
+func (d *many) Nearby(ctx context.Context, minute time.Time) (map[admission.Scope]store.Minute, error) {
+	parts, err := gather(d, func(part *Partition) (map[admission.Scope]store.Minute, error) { return part.Nearby(ctx, minute) })
+	if err != nil {
+		return nil, err
+	}
+	for _, of := range parts[1:] {
+		maps.Copy(parts[0], of)
+	}
+	return parts[0], nil
 }
 
 // RateHistory implements Deployment: the first partition has it.

@@ -1,7 +1,6 @@
 package redisstore
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -62,31 +61,6 @@ func (d *many) Minutes(ctx context.Context, scope admission.Scope) ([]store.Minu
 	return d.ofScope(scope).Minutes(ctx, scope)
 }
 
-// Refund implements Deployment.
-func (d *many) Refund(ctx context.Context, id string, receipt store.Taken) (store.Refund, error) {
-	return d.parts[receipt.At.Part].Refund(ctx, id, receipt)
-}
-
-// Commit implements Deployment.
-func (d *many) Commit(ctx context.Context, id string, receipt store.Taken, actual admission.Tokens) (store.Refund, error) {
-	return d.parts[receipt.At.Part].Commit(ctx, id, receipt, actual)
-}
-
-// CommitPart implements Deployment.
-func (d *many) CommitPart(ctx context.Context, id string, receipt store.Taken, used admission.Tokens) (store.Refund, error) {
-	return d.parts[receipt.At.Part].CommitPart(ctx, id, receipt, used)
-}
-
-// Reserve implements Deployment. What is of no tenant goes by its id, so that the id finds it again.
-func (d *many) Reserve(ctx context.Context, version int64, id string, question store.Question) (store.Answer, store.Reservation, error) {
-	return d.of(cmp.Or(question.Tenant, id)).Reserve(ctx, version, id, question)
-}
-
-// Reserved implements Deployment.
-func (d *many) Reserved(ctx context.Context, tenant, id string) (store.Reservation, error) {
-	return d.of(cmp.Or(tenant, id)).Reserved(ctx, tenant, id)
-}
-
 // Purge implements Deployment.
 func (d *many) Purge(ctx context.Context, keys []admission.Key, by store.Intervention) (purged []bool, err error) {
 	if err := by.Validate(); err != nil {
@@ -119,16 +93,6 @@ func (d *many) Check(ctx context.Context, version int64, peek bool, questions []
 		got.Answers[i].Others += got.OthersElsewhere
 	}
 	return got.Granted, got.Answers, err
-}
-
-// Take implements Deployment.
-func (d *many) Take(ctx context.Context, version int64, question store.Question) (admission.Verdict, store.Taken, error) {
-	got, err := d.ask(ctx, version, false, []store.Question{question})
-	if err != nil {
-		return admission.Verdict{}, store.Taken{}, err
-	}
-	verdict, receipt := got.Receipt(question, version)
-	return verdict, receipt, nil
 }
 
 // ResetBucket implements Deployment.

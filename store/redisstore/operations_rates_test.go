@@ -21,7 +21,9 @@ func (w *walk) rates() {
 	for range w.number("counted", 1, 4) {
 		one := store.ScopeCount{Allowed: int64(w.number("allowed", 0, 9)), Refused: int64(w.number("refused", 0, 9)), Tokens: 3, Watched: watched}
 		tenant, queue := pick(w, "tenant", walkTenants), pick(w, "queue", walkQueues)
-		switch w.number("what", 0, 3) {
+		switch w.number("what", 0, 4) {
+		case 4:
+			one.Scope, one.OfLimit = admission.Scope(fmt.Sprint("+user:k", w.number("key", 0, 9))), int64(w.number("of the limit", 1, 2_000_000))
 		case 0:
 			one.Scope, one.Always = admission.Global, true
 		case 1:
@@ -41,6 +43,7 @@ func (w *walk) rates() {
 	w.replied("count", func(s store.Partition) redistest.Reply { return redistest.Replied(s.Count(w.ctx, counts)) })
 	at := time.UnixMicro(w.now).Add(-time.Duration(w.number("minutes ago", 0, 2)) * time.Minute)
 	w.replied("rates", func(s store.Partition) redistest.Reply { return redistest.Replied(s.Rates(w.ctx, at)) })
+	w.replied("nearby", func(s store.Partition) redistest.Reply { return redistest.Replied(s.Nearby(w.ctx, at)) })
 
 	note := store.RateNote{Owner: pick(w, "owner", []string{"s1", "s1", "s1", "s2"}), At: at.Truncate(store.RateStep), Queues: map[string]store.Decided{}}
 	for range w.number("noted", 0, 2) {

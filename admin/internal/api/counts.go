@@ -81,6 +81,7 @@ func (a *API) note(made *decision) {
 			}
 			add(wayOf(&made.questions[i]), one)
 		}
+		made.beside.note(made, add)
 	})
 }
 

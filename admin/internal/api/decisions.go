@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/headgate/headgate/admin/access"
@@ -146,7 +145,7 @@ func (a *API) check(r *route.Request) (*route.Answer, error) {
 			return nil, err
 		}
 		if len(q.Also) > 0 && r.Who.Tenant != "" {
-			return nil, &admission.FieldError{Field: "also", Value: strconv.Itoa(len(q.Also)) + " dimensions", Allowed: "none for a credential of one tenant: they are common to all"}
+			return nil, alsoOfAll(len(q.Also))
 		}
 	}
 	r.Note(ask.Metadata.RequestID, ask.Metadata.UserAgent)

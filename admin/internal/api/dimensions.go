@@ -9,6 +9,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/shown"
+	"github.com/headgate/headgate/internal/tally"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/store"
 )
@@ -62,6 +63,11 @@ func besideFor(snapshot *policy.Compiled, asked []question) (beside dimensions, 
 		return beside, &admission.FieldError{Field: "checks", Value: strconv.Itoa(n) + " with their dimensions", Allowed: "up to " + strconv.Itoa(store.MaxBatchJobs)}
 	}
 	return beside, nil
+}
+
+// alsoOfAll is the error of dimensions that are asked for by who is bound to a tenant.
+func alsoOfAll(n int) error {
+	return &admission.FieldError{Field: "also", Value: strconv.Itoa(n) + " dimensions", Allowed: "none for a credential of one tenant: they are common to all"}
 }
 
 // checkAll asks the store for the questions of a call and those of dimensions. Where these are in several partitions nothing but a peek can ask for them
@@ -118,6 +124,24 @@ func (d *dimensions) show(made *decision) {
 				view.WaitMs = &wait
 			}
 		}
+	}
+}
+
+// note counts what was asked of dimensions, where the policy has limits told of that are nearly used.
+func (d *dimensions) note(made *decision, add func(tally.Path, tally.Sum)) {
+	if len(d.answers) < len(d.questions) || made.peek || made.policy.WarnAt() == 0 {
+		return
+	}
+	for i := range d.questions {
+		q, one := &d.questions[i], tally.Sum{Refused: 1, Tokens: d.questions[i].Cost}
+		if made.view.Allowed {
+			one.Allowed, one.Refused = 1, 0
+		}
+		at := tally.Path{Tenant: q.Tenant, Queue: q.Queue}
+		if d.answers[i].Shared {
+			at.Queue = ""
+		}
+		add(at, one)
 	}
 }
 

@@ -42,6 +42,9 @@ func (a *API) reserve(r *route.Request) (*route.Answer, error) {
 	if err := bindScope(r, asked.Scope); err != nil {
 		return nil, err
 	}
+	if len(asked.Also) > 0 && r.Who.Tenant != "" {
+		return nil, alsoOfAll(len(asked.Also))
+	}
 	r.Note(ask.Metadata.RequestID, ask.Metadata.UserAgent)
 	id, began := cmp.Or(ask.Reservation, rand.Text()), time.Now()
 	made, taken, err := a.decideReserved(r, id, asked)
@@ -70,28 +73,49 @@ func (a *API) decideReserved(r *route.Request, id string, asked question) (made 
 		if err != nil {
 			return err
 		}
+		beside, err := besideFor(snapshot, []question{asked})
+		if err != nil {
+			return err
+		}
 		if asked.Tokens == 0 && a.costs != nil {
-			q.Estimated, q.Cost = true, a.costs.Guess(q.Tenant, q.Queue, "", (*policy.Limits)(&q.Limits).LeastBurst(len(a.config.Store.Partitions())))
+			least := (*policy.Limits)(&q.Limits).LeastBurst(len(a.config.Store.Partitions()))
+			q.Estimated, q.Cost = true, a.costs.Guess(q.Tenant, q.Queue, "", store.LeastBurst(least, beside.questions))
+		}
+		for i := range beside.questions {
+			beside.questions[i].Cost = q.Cost
 		}
 		if q.Tenant != "" {
 			q.Usage = snapshot.UsageTenants()
 		}
-		answer, got, err := a.config.Store.Reserve(r.Context(), snapshot.Version(), id, q)
+		answer, got, err := a.config.Store.Reserve(r.Context(), snapshot.Version(), id, q, beside.questions...)
 		if err != nil {
 			return err
 		}
+		beside.answers = got.Beside
 		if got.Again {
 			q.Cost = got.Taken.Question.Cost
 		}
-		granted := answer.Verdict.Decision == admission.Admitted
+		granted := got.Ref != ""
 		taken, made = got, decision{
 			view:   decisionView{Allowed: granted, Consumed: granted, Source: sourceExact},
-			policy: snapshot, questions: []store.Question{q}, answers: []store.Answer{answer},
+			policy: snapshot, questions: []store.Question{q}, answers: []store.Answer{answer}, beside: beside,
 		}
 		made.show([]question{asked}, outermost)
 		return nil
 	})
 	return made, taken, err
+}
+
+// besideNow returns what was taken of dimensions with the limits in force, without those of dimensions that are no more.
+func besideNow(snapshot *policy.Compiled, taken []store.Taken) (now []store.Taken) {
+	for _, way := range taken {
+		q, declared := &way.Question, false
+		if q.Limits, q.MaxKeys, declared = snapshot.DimensionLimits(q.Tenant, q.Queue); declared {
+			q.Record = snapshot.RecordVersion(q.Tenant)
+			now = append(now, way)
+		}
+	}
+	return now
 }
 
 type settleBody struct {
@@ -179,7 +203,7 @@ func (a *API) committed(ctx context.Context, kept store.Reservation, actual admi
 		if kept.Counted {
 			taken.Question.Usage = snapshot.UsageTenants()
 		}
-		taken.Version = snapshot.Version()
+		taken.Version, taken.Beside = snapshot.Version(), besideNow(snapshot, kept.Taken.Beside)
 		counts, changed := actual, final && taken.Version != version
 		if changed {
 			counts = max(actual, of.Cost)

@@ -184,6 +184,7 @@ class Client:
         tokens: Optional[int] = None,
         *,
         priority: Optional[str] = None,
+        also: Optional[Mapping[str, str]] = None,
         reservation: Optional[str] = None,
         metadata: Optional[Mapping[str, str]] = None,
     ) -> Union[Reservation, Decision]:
@@ -194,7 +195,7 @@ class Client:
         It may be sent again, as the id of the reservation is the same.
         """
         body: Dict[str, Any] = {"scope": scope, "reservation": reservation or str(uuid.uuid4())}
-        body.update((name, value) for name, value in (("tokens", tokens), ("priority", priority), ("metadata", metadata)) if value is not None)
+        body.update((name, value) for name, value in (("tokens", tokens), ("priority", priority), ("also", also), ("metadata", metadata)) if value is not None)
         return cast(Union[Reservation, Decision], self._call("POST", "/api/v1/rate-limit/reserve", body)[0])
 
     def commit(self, scope: str, reservation: str, tokens: int, *, final: bool = True) -> Settled:

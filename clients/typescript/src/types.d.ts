@@ -374,6 +374,7 @@ export type Reservation = {
 };
 
 export type Reserve = {
+  also?: Also;
   metadata?: CallMetadata;
   priority?: CheckPriority;
   /** Your id of this reservation, unlike any other of its tenant within two minutes; without it the server makes one */

@@ -385,6 +385,12 @@ local function dimension_shared(p)
   return b
 end
 
+-- dimension_taken has the path of a dimension's value be that of the bucket which a taking has charged. One that had its own, and finds no room for it, needs no more:
+-- that was full by then, so all that the taking took came in, and of the shared one nothing goes back.
+local function dimension_taken(p, shared)
+  if shared and p[2] and p.owner.most then p[2], p[1] = false, dimension_shared(p) end
+end
+
 -- dimension_enter makes sure that there is room for the bucket of a value, or gives it the one that is shared.
 local function dimension_enter(p)
   local b, t = p[2], p.owner
@@ -612,10 +618,10 @@ local function charge(path, cost)
   end
 end
 
--- path_true_up has the buckets of a path hold what work has cost in place of what it reserved, in whole tokens, `elapsed` microseconds ago:
+-- path_settle has the buckets of a path hold what work has cost in place of what it reserved, in whole tokens, `elapsed` microseconds ago:
 -- buckets.TrueUp, which derives it. left is what the reservation left in each, and refunds what was refunded in all since, in micro-tokens;
 -- nil where nobody noted it.
-local function path_true_up(path, reserved, actual, elapsed, left, refunds)
+local function path_settle(path, reserved, actual, elapsed, left, refunds)
   local back = reserved - actual
   for level = 0, call.levels do
     local b = path[level]
@@ -645,7 +651,12 @@ local function path_true_up(path, reserved, actual, elapsed, left, refunds)
       bucket_put(b, to)
     end
   end
-  if back > 0 then state_add('rf', back) end
+end
+
+-- path_true_up is path_settle of a path that was taken alone.
+local function path_true_up(path, reserved, actual, elapsed)
+  path_settle(path, reserved, actual, elapsed)
+  if actual < reserved then state_add('rf', reserved - actual) end
 end
 
 -- buckets_sweep removes what is full again, at most 16 of a tenant with many.

@@ -5,9 +5,9 @@
 -- ARGV[3] keep  seconds that a minute is kept
 -- ARGV[4] queues  largest number of queues that are watched, "" where nobody looks: then it is not noted either that a scope made room
 -- ARGV[5] ...  of each scope: its name, "1" to count it always, jobs admitted, jobs refused, tokens asked for; or the name of a queue
---   that is watched, "q" and the same
+--   that is watched, "q" and the same; or a scope of a dimension, "l" and how many millionths of its limit the tokens are, and the same: these are counted apart, ranked by that
 -- Reply {"counted"}
--- Never keeps more than top scopes in a minute and those counted always: the one with the fewest makes room.
+-- Never keeps more than top scopes in a minute and those counted always, nor 256 of dimensions: the one with the fewest makes room.
 -- rank counts n for a scope (the algorithm Space-Saving: a newcomer takes the place, and the rank, of the last), and
 -- returns whether it is new.
 local function rank(c, i, n)
@@ -58,7 +58,7 @@ local function count_scopes(counts, ranks, top, scopes, names, keep)
     size = redis.call('ZCARD', ranks) }
 
   for i, s in ipairs(scopes) do
-    local fresh = not s.always and rank(c, i, s.admitted + s.refused)
+    local fresh = not s.always and rank(c, i, s.of_limit or s.admitted + s.refused)
     local a, r, t, partial = match(stored[i] or '', '^(%d+):(%d+):(%d+):(%d)$')
     partial = partial or fresh and 1 or 0
     redis.call('HSET', counts, names[i], format('%d:%d:%d:%d', s.admitted + (a or 0), s.refused + (r or 0), s.tokens + (t or 0), partial))
@@ -68,22 +68,34 @@ local function count_scopes(counts, ranks, top, scopes, names, keep)
   return c.crowded
 end
 
+-- count_values adds what was counted of values of dimensions: store.CountedValues of them, for NearbyFor and, as ranks, a minute more.
+local VALUES, VALUES_KEPT = 256, 300
+local function count_values(minute, values)
+  local names = {}
+  for i, s in ipairs(values) do names[i] = s.name end
+  count_scopes(call.prefix .. 'values:' .. minute, call.prefix .. 'valueranks', VALUES, values, names, VALUES_KEPT)
+end
+
 function scripts.count(KEYS, ARGV)
   local STATE, NOW, TOP, KEEP, QUEUES = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4])
   local SCOPES_AT, SCOPE_SIZE = 5, 5
   local MINUTE = format('%d', math.floor(now_us(NOW) / 60000000))
-  local names, scopes, queues, crowded = {}, {}, {}, false
+  local names, scopes, queues, values, crowded = {}, {}, {}, {}, false
   for at = SCOPES_AT, #ARGV, SCOPE_SIZE do
     local s = { name = ARGV[at], always = ARGV[at + 1] == '1', admitted = tonumber(ARGV[at + 2]), refused = tonumber(ARGV[at + 3]),
       tokens = tonumber(ARGV[at + 4]) }
     if ARGV[at + 1] == 'q' then
       queues[#queues + 1] = s
+    elseif byte(ARGV[at + 1]) == 108 then
+      s.of_limit = tonumber(sub(ARGV[at + 1], 2))
+      values[#values + 1] = s
     else
       names[#names + 1] = s.name
       scopes[#scopes + 1] = s
     end
   end
   if #names > 0 then crowded = count_scopes(call.prefix .. 'counts:' .. MINUTE, keys.ranks, TOP, scopes, names, KEEP) end
+  if #values > 0 then count_values(MINUTE, values) end
   if QUEUES then watch(call.prefix .. 'watched:' .. MINUTE, queues, QUEUES, crowded, KEEP) end
   return { 'counted' }
 end

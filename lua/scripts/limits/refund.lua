@@ -1,4 +1,4 @@
--- refund has the buckets hold what work has cost in place of what check took for it, nothing where it never began, once for each id; or, of work
+-- refund has the buckets of all its ways hold what work has cost in place of what check took for it, nothing where it never began, once for each id; or, of work
 -- that goes on, what it has used so far where that is more.
 -- KEYS[1] state  hash; the partition's other keys share its hash tag and are named after it
 -- ARGV[1] now  microseconds, "" for Redis TIME
@@ -13,10 +13,31 @@
 -- ARGV[10] left_tenant  the same of the tenant's
 -- ARGV[11] left_queue  of the queue's
 -- ARGV[12] left_priority  of the priority's
--- ARGV[13] ...  one path; then, of a part alone, the id under which reserve took the tokens, "" for none, which is remembered for two windows more
+-- ARGV[13] ...  paths, the first that of what is left above, others of dimensions; then, where any is of one, of each '<Bd': 1 where the taking has charged the bucket
+--   that values without room share, else 0, and micro-tokens that it left there; then, of a part alone, the id under which reserve took the tokens, "" for none, which is remembered for two windows more
 -- Reply {"refunded"}, {"again"} where the id had been refunded, {"late"} after the window where nothing is known of it, {"stale", version} and what fragments/path.lua adds under another policy or record
 -- Never leaves more in a bucket than it would hold had the cost been taken at first, nor less than one burst below zero. What a part has
 --   told is never told less: neither the next nor the whole counts for less.
+local BESIDE, BESIDE_SIZE = '<Bd', 9
+
+-- settle_all has the buckets of all paths hold what the work has cost. Where limits are others since a taking, nothing goes back: the buckets may have been others.
+local function settle_all(beside, taken_at, reserved, cost, left, refunds)
+  local settled = false
+  for i = 1, call.path_count do
+    local path = call.paths[i]
+    if path.beside then
+      local shared, of = struct_unpack(BESIDE, beside, (i - 1) * BESIDE_SIZE + 1)
+      dimension_taken(path, shared == 1)
+      left = { of, of }
+    end
+    if cost >= reserved or taken_at >= path_changed(path) then
+      path_settle(path, reserved, cost, call.filled_to - taken_at, left, refunds)
+      settled = true
+    end
+  end
+  if settled and cost < reserved then state_add('rf', reserved - cost) end
+end
+
 function scripts.refund(KEYS, ARGV)
   local STATE, NOW, VERSION = KEYS[1], ARGV[1], ARGV[2]
   local ID, WINDOW, TAKEN_AT, REFUNDS = ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
@@ -25,8 +46,9 @@ function scripts.refund(KEYS, ARGV)
   call.buckets, call.global_bucket = 'b:', 'gb'
   local time_us = now_us(NOW)
 
-  local UNDER = ARGV[paths_read(13)]
-  local path = call.paths[1]
+  local after, path = paths_read(13), call.paths[1]
+  local beside = call.paths[call.path_count].beside and ARGV[after]
+  local UNDER = ARGV[beside and after + 1 or after]
   clock_begin(time_us, { 'pv', 'gb', 'gm' })
   local stale = stale_reply(VERSION)
   if stale then return stale end
@@ -48,9 +70,7 @@ function scripts.refund(KEYS, ARGV)
     COST = math.max(COST, RESERVED) -- What it has not used yet stays reserved.
   end
 
-  if COST >= RESERVED or TAKEN_AT >= path_changed(path) then -- Else limits are others since: the buckets may have been others.
-    path_true_up(path, RESERVED, COST, elapsed, LEFT, (state_num('rf') - REFUNDS) * 1000000)
-  end
+  settle_all(beside, TAKEN_AT, RESERVED, COST, LEFT, (state_num('rf') - REFUNDS) * 1000000)
   buckets_write(time_us)
   usage_note(path, time_us - elapsed, 0, 0, 0, math.max(0, RESERVED - COST), math.max(0, COST - RESERVED))
   usage_write(time_us)

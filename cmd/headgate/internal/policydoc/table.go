@@ -379,7 +379,7 @@ var objects = []object{
 		fields: []field{
 			{"max_unknown", whole{low: policy.MinMaxUnknown, high: policy.MaxMaxUnknown, zero: true}, strconv.Itoa(policy.DefaultMaxUnknown), "How many different things that are not there a credential may ask for in a minute, of one server, before that is told as a `scope_scan`."},
 			{"forecast", toggle{}, "`false`", "Has it kept for 15 days what queues are asked for, by which `headgate forecast` foresees [the next hour](guides/anomalies.md#the-next-hour)."},
-			{"warn_at", between{policy.MinWarnAt, 1}, "no limit is looked at", "Of which part of its limit a scope is told to be near it, as a `near_limit`: 0.8 is four fifths."},
+			{"warn_at", between{policy.MinWarnAt, 1}, "no limit is looked at", "Of which part of its limit a scope is told to be near it, as a `near_limit`: 0.8 is four fifths. Values of dimensions, too."},
 		},
 	},
 	{

@@ -101,6 +101,19 @@ func (c *Charge) WayOf(q *store.Question) []buckets.LevelLimit {
 	return c.path
 }
 
+// WayTaken is WayOf of a question that was asked some time ago; shared says that it was charged to the bucket which keys without room share.
+func (c *Charge) WayTaken(q *store.Question, shared bool) []buckets.LevelLimit {
+	path := c.WayOf(q)
+	if !shared || len(path) == 0 {
+		return path
+	}
+	if _, _, room := shardOf(q); room > 0 && path[0].Scope != admission.Scope(q.Tenant) {
+		scope := admission.Scope(q.Tenant)
+		path[0] = buckets.LevelLimit{Scope: scope, Limit: c.LimitAt(scope, &q.Limits[admission.LevelTenant])}
+	}
+	return path
+}
+
 // PathOfType is PathOf of a job that has, beside those, the limit of its type; nil for none.
 func (c *Charge) PathOfType(limits *[admission.Levels]admission.Limit, of *store.TypeLimit, tenant, queue string, class admission.Priority) []buckets.LevelLimit {
 	if c.PathOf(limits, tenant, queue, class); of != nil {

@@ -15,12 +15,15 @@ import (
 const (
 	// HourMinutes is how many minutes are told, the one under way included.
 	HourMinutes = int64(store.CountedFor/time.Minute) + 1
-	// ranksKept is for how long ranks are kept after the last count.
-	ranksKept = store.CountedFor + 2*time.Minute
 )
 
 // Counts is what was counted by minute and scope, of the scopes with the most.
 type Counts struct {
+	// top is how many these are, and kept how many minutes are, that under way included.
+	top  int
+	kept int64
+	// values are those of dimensions, nil for none.
+	values  *Counts
 	minutes map[int64]map[admission.Scope]store.Minute
 	ranks   map[admission.Scope]float64
 	order   *sorted.List[ranked]
@@ -43,8 +46,15 @@ type ranked struct {
 
 // New returns empty ones.
 func New() Counts {
+	c := counting(store.TopScopes, HourMinutes)
+	values := counting(store.CountedValues, int64(store.NearbyFor/time.Minute))
+	c.values = &values
+	return c
+}
+
+func counting(top int, kept int64) Counts {
 	return Counts{
-		minutes: map[int64]map[admission.Scope]store.Minute{}, watched: map[int64]*watched{}, hours: map[int64]map[string]*names{}, ranks: map[admission.Scope]float64{},
+		top: top, kept: kept, minutes: map[int64]map[admission.Scope]store.Minute{}, watched: map[int64]*watched{}, hours: map[int64]map[string]*names{}, ranks: map[admission.Scope]float64{},
 		order: sorted.New(func(a, b ranked) int {
 			return cmp.Or(cmp.Compare(a.n, b.n), strings.Compare(string(a.scope), string(b.scope)))
 		}),
@@ -57,9 +67,9 @@ func MinuteAt(now int64) int64 { return int64(math.Floor(float64(now) / 60e6)) }
 // begin returns the counts of the minute under way. As one begins all ranks are halved, so that scopes of long ago do not stay.
 func (c *Counts) begin(now, over int64) map[admission.Scope]store.Minute {
 	minute := MinuteAt(now)
-	if over-c.last >= ranksKept.Microseconds() && over > c.last {
+	if over-c.last >= (c.kept+1)*time.Minute.Microseconds() && over > c.last { // Ranks are kept a minute longer.
 		clear(c.ranks)
-		c.order = New().order
+		c.order = counting(c.top, c.kept).order
 	}
 	c.last = now
 	of := c.minutes[minute]
@@ -67,7 +77,7 @@ func (c *Counts) begin(now, over int64) map[admission.Scope]store.Minute {
 		return of
 	}
 	for at := range c.minutes {
-		if at < MinuteAt(over)-HourMinutes {
+		if at < MinuteAt(over)-c.kept {
 			delete(c.minutes, at)
 			delete(c.watched, at)
 		}
@@ -100,7 +110,7 @@ func (c *Counts) set(scope admission.Scope, n float64) {
 // new.
 func (c *Counts) rank(of map[admission.Scope]store.Minute, scope admission.Scope, n float64) (fresh, crowded bool) {
 	before, known := c.ranks[scope]
-	if last, ok := c.order.First(); ok && !known && len(c.ranks) >= store.TopScopes {
+	if last, ok := c.order.First(); ok && !known && len(c.ranks) >= c.top {
 		before, crowded = last.n, true
 		c.drop(last.scope)
 		delete(of, last.scope)
@@ -111,33 +121,36 @@ func (c *Counts) rank(of map[admission.Scope]store.Minute, scope admission.Scope
 
 // Add adds to the counts of the minute under way. over is now, or a time before all by which nothing is forgotten.
 func (c *Counts) Add(counted []store.ScopeCount, now, over int64) {
-	scopes, queues, look := 0, []*store.ScopeCount(nil), false
+	var scopes, values, queues []*store.ScopeCount
+	look := false
 	for i := range counted {
-		look = look || counted[i].Watched
-		if counted[i].Queue != "" {
-			queues = append(queues, &counted[i])
-		} else {
-			scopes++
+		s := &counted[i]
+		switch look = look || s.Watched; {
+		case s.Queue != "":
+			queues = append(queues, s)
+		case s.OfLimit > 0:
+			values = append(values, s)
+		default:
+			scopes = append(scopes, s)
 		}
 	}
 	c.addNames(counted, now, over)
-	crowded := scopes > 0 && c.addScopes(counted, now, over)
+	if len(values) > 0 {
+		c.values.addScopes(values, now, over)
+	}
+	crowded := len(scopes) > 0 && c.addScopes(scopes, now, over)
 	if look {
 		c.watch(MinuteAt(now), queues, crowded)
 	}
 }
 
 // addScopes adds those of scopes, and returns whether one made room for another.
-func (c *Counts) addScopes(counted []store.ScopeCount, now, over int64) (crowded bool) {
+func (c *Counts) addScopes(counted []*store.ScopeCount, now, over int64) (crowded bool) {
 	of := c.begin(now, over)
-	for i := range counted {
-		s := &counted[i]
-		if s.Queue != "" {
-			continue
-		}
+	for _, s := range counted {
 		fresh, moved := false, false
 		if !s.Always {
-			fresh, moved = c.rank(of, s.Scope, float64(s.Allowed+s.Refused))
+			fresh, moved = c.rank(of, s.Scope, float64(cmp.Or(s.OfLimit, s.Allowed+s.Refused)))
 		}
 		crowded = crowded || moved
 		one, known := of[s.Scope]
@@ -186,6 +199,11 @@ func (c *Counts) Rates(minute int64) store.Rates {
 		maps.Copy(r.Queues, w.queues)
 	}
 	return r
+}
+
+// Values returns what was counted of values of dimensions in a minute. It is not to be changed.
+func (c *Counts) Values(minute int64) map[admission.Scope]store.Minute {
+	return c.values.minutes[minute]
 }
 
 // Minute returns what was counted in a minute. It is not to be changed.

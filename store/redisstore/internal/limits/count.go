@@ -35,6 +35,8 @@ func (s *Limits) Count(ctx context.Context, counts []store.ScopeCount) (done int
 				name, how = c.Queue, "q"
 			case c.Always:
 				how = "1"
+			case c.OfLimit > 0:
+				how = "l" + strconv.FormatInt(c.OfLimit, 10)
 			}
 			args = append(args, name, how, c.Allowed, c.Refused, int64(c.Tokens))
 		}
@@ -73,6 +75,20 @@ func (s *Limits) Minutes(ctx context.Context, scope admission.Scope) ([]store.Mi
 		if text, err := one.Result(); err == nil {
 			all = append(all, minuteOf(last-minutes+1+int64(i), text))
 		}
+	}
+	return all, nil
+}
+
+// Nearby returns what was counted of values of dimensions in a minute.
+func (s *Limits) Nearby(ctx context.Context, minute time.Time) (map[admission.Scope]store.Minute, error) {
+	at := minute.Unix() / 60
+	counts, err := redisconn.Client(s.conn).HGetAll(ctx, s.conn.Partition.Values(at)).Result()
+	if err != nil {
+		return nil, fmt.Errorf("read counts of dimensions: %w", redisconn.Unread(err))
+	}
+	all := make(map[admission.Scope]store.Minute, len(counts))
+	for name, text := range counts {
+		all[admission.Scope(name)] = minuteOf(at, text)
 	}
 	return all, nil
 }

@@ -2,8 +2,10 @@ package limits
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 
@@ -13,26 +15,34 @@ import (
 	"github.com/headgate/headgate/store/redisstore/internal/codec"
 )
 
-// Take asks one question as Check does. Where the tokens are granted, the receipt is for Refund.
-func (s *Limits) Take(ctx context.Context, version int64, question store.Question) (admission.Verdict, store.Taken, error) {
-	got, err := s.Ask(ctx, version, false, []store.Question{question})
+// Take asks one question as Check does, and those of dimensions that are beside it, all or none. Where the tokens are granted, the receipt is for Refund.
+func (s *Limits) Take(ctx context.Context, version int64, question store.Question, beside ...store.Question) (admission.Verdict, store.Taken, error) {
+	got, err := s.Ask(ctx, version, false, append([]store.Question{question}, beside...))
 	if err != nil {
 		return admission.Verdict{}, store.Taken{}, err
 	}
-	verdict, receipt := got.Receipt(question, version)
+	verdict, receipt := got.Receipt(version, question, beside)
 	return verdict, receipt, nil
 }
 
-// Receipt returns the verdict on one question, and what Refund needs where its tokens were granted.
-func (a *Asked) Receipt(question store.Question, version int64) (admission.Verdict, store.Taken) {
+// Receipt returns the verdict on one question and those beside it, and what Refund needs where their tokens were granted.
+func (a *Asked) Receipt(version int64, question store.Question, beside []store.Question) (admission.Verdict, store.Taken) {
 	if !a.Granted {
-		return a.Answers[0].Verdict, store.Taken{}
+		return store.Worst(a.Answers), store.Taken{}
 	}
-	receipt := store.Taken{Question: question, Version: version, At: a.at, Shared: a.Answers[0].Shared}
-	for level, left := range a.Answers[0].Left {
-		receipt.Left[level] = int64(left)
+	receipt := a.receipt(version, question, 0)
+	for i := range beside {
+		receipt.Beside = append(receipt.Beside, a.receipt(version, beside[i], i+1))
 	}
 	return a.Answers[0].Verdict, receipt
+}
+
+func (a *Asked) receipt(version int64, question store.Question, i int) store.Taken {
+	receipt := store.Taken{Question: question, Version: version, At: a.at, Shared: a.Answers[i].Shared}
+	for level, left := range a.Answers[i].Left {
+		receipt.Left[level] = int64(left)
+	}
+	return receipt
 }
 
 // Refund gives back what Take took for work that did not begin, once for each id, which is the caller's name of the
@@ -65,7 +75,11 @@ func (s *Limits) settle(ctx context.Context, id string, receipt *store.Taken, to
 	for _, left := range receipt.Left {
 		args = append(args, left)
 	}
-	reply, err := s.conn.Run(ctx, "refund", append(codec.AppendQuestions(args, s.conn, []store.Question{*q}), part...)...)
+	args = codec.AppendQuestions(args, s.conn, questionsOf(receipt))
+	if beside := packBeside(receipt); beside != "" {
+		args = append(args, beside)
+	}
+	reply, err := s.conn.Run(ctx, "refund", append(args, part...)...)
 	if err != nil {
 		return "", err
 	}
@@ -83,6 +97,36 @@ func (s *Limits) settle(ctx context.Context, id string, receipt *store.Taken, to
 		return word, nil
 	}
 	return "", fmt.Errorf("refund: reply %q: %w", reply[0], redisconn.ErrUnknownReply)
+}
+
+// questionsOf returns those of a receipt, of its own first.
+func questionsOf(receipt *store.Taken) []store.Question {
+	questions := append(make([]store.Question, 0, 1+len(receipt.Beside)), receipt.Question)
+	for i := range receipt.Beside {
+		questions = append(questions, receipt.Beside[i].Question)
+	}
+	return questions
+}
+
+// packBeside writes what refund is told of the ways of a receipt that has any of a dimension; "" for another.
+func packBeside(receipt *store.Taken) string {
+	if len(receipt.Beside) == 0 && !receipt.Question.OfDimension() {
+		return ""
+	}
+	const wayBytes = 1 + 8
+	packed := appendWay(make([]byte, 0, wayBytes*(1+len(receipt.Beside))), receipt)
+	for i := range receipt.Beside {
+		packed = appendWay(packed, &receipt.Beside[i])
+	}
+	return string(packed)
+}
+
+func appendWay(to []byte, way *store.Taken) []byte {
+	shared, level := byte(0), admission.LevelQueue
+	if way.Shared {
+		shared, level = 1, admission.LevelTenant
+	}
+	return binary.LittleEndian.AppendUint64(append(to, shared), math.Float64bits(float64(way.Left[level])))
 }
 
 func parseMoment(line string) (at store.Moment, err error) {

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -17,13 +18,35 @@ import (
 )
 
 // Reserve takes tokens under an id, as store.Buckets.Reserve.
-func (s *Limits) Reserve(ctx context.Context, version int64, id string, q store.Question) (answer store.Answer, taken store.Reservation, err error) {
-	if err := store.ValidateReservation(id); err != nil {
+func (s *Limits) Reserve(ctx context.Context, version int64, id string, q store.Question, beside ...store.Question) (store.Answer, store.Reservation, error) {
+	return ReserveWith(ctx, s, Reserving{Version: version, ID: id, Question: q, Beside: beside})
+}
+
+// Reserving is a Reserve in one partition.
+type Reserving struct {
+	Version  int64
+	ID       string
+	Question store.Question
+	Beside   []store.Question
+	// Elsewhere are what other partitions have taken of dimensions for it: it is kept with what the id has taken.
+	Elsewhere []store.Taken
+}
+
+// ReserveWith is Reserve in one of several partitions.
+func ReserveWith(ctx context.Context, s *Limits, r Reserving) (answer store.Answer, taken store.Reservation, err error) {
+	if err := store.ValidateReservation(r.ID); err != nil {
 		return answer, taken, err
 	}
+	q := &r.Question
 	q.Measured = false
-	args := append(make([]any, 0, 14), s.conn.Now, version, q.Tenant+":"+id, codec.Micros(store.ReservationKept), "h-"+rand.Text(), int64(q.Cost), string(q.Scope()))
-	reply, err := s.conn.Run(ctx, "reserve", codec.AppendQuestions(args, s.conn, []store.Question{q})...)
+	questions := append(make([]store.Question, 0, 1+len(r.Beside)), *q)
+	questions = append(questions, r.Beside...)
+	args := append(make([]any, 0, 14), s.conn.Now, r.Version, q.Tenant+":"+r.ID, codec.Micros(store.ReservationKept), "h-"+rand.Text(), int64(q.Cost), string(q.Scope()))
+	args = codec.AppendQuestions(args, s.conn, questions)
+	if len(r.Elsewhere) > 0 {
+		args = append(args, elsewhereText(r.Elsewhere))
+	}
+	reply, err := s.conn.Run(ctx, "reserve", args...)
 	switch {
 	case err != nil && redis.HasErrorPrefix(errors.Unwrap(err), "OOM"):
 		return answer, taken, errors.Join(admission.ErrOutOfMemory, err)
@@ -31,30 +54,65 @@ func (s *Limits) Reserve(ctx context.Context, version int64, id string, q store.
 		return answer, taken, err
 	case codec.Stale(reply) != nil:
 		return answer, taken, codec.Stale(reply)
+	case len(reply) == 1+len(questions) && reply[0] == "refused":
+		return refusedAnswer(reply[1:], questions)
 	case len(reply) != 2:
 		return answer, taken, fmt.Errorf("reserve: reply has %d words", len(reply))
-	}
-	switch reply[0] {
-	case "refused":
-		answer, err = parseAnswer(reply[1], &q)
-		return answer, taken, err
-	case "reserved", "again":
-	default:
+	case reply[0] != "reserved" && reply[0] != "again":
 		return answer, taken, fmt.Errorf("reserve: reply %q: %w", reply[0], redisconn.ErrUnknownReply)
 	}
 	if taken, err = parseReserved(reply[1], s.conn.Index); err != nil {
 		return answer, taken, err
 	}
-	taken.Again, taken.Taken.Under = reply[0] == "again", q.Tenant+":"+id
-	if kept := &taken.Taken.Question; kept.Scope() != q.Scope() || kept.Cost != q.Cost && !q.Estimated {
+	taken.Again, taken.Taken.Under = reply[0] == "again", q.Tenant+":"+r.ID
+	for i := range r.Elsewhere {
+		questions = append(questions, r.Elsewhere[i].Question)
+	}
+	return r.answered(taken, questions)
+}
+
+// refusedAnswer reads what refuses, of the way that does for longest, and what became of those of dimensions.
+func refusedAnswer(lines []string, questions []store.Question) (answer store.Answer, taken store.Reservation, err error) {
+	answers := make([]store.Answer, len(lines))
+	for i, line := range lines {
+		if answers[i], err = parseAnswer(line, &questions[i]); err != nil {
+			return answer, taken, err
+		}
+	}
+	if len(answers) > 1 {
+		taken.Beside = answers[1:]
+	}
+	return answers[0], taken, nil
+}
+
+// answered returns what an id has taken, of the limits that were asked: those of the questions, the first of which is its own.
+func (r *Reserving) answered(taken store.Reservation, questions []store.Question) (answer store.Answer, _ store.Reservation, err error) {
+	t, q := &taken.Taken, &r.Question
+	if kept := &t.Question; kept.Scope() != q.Scope() || kept.Cost != q.Cost && !q.Estimated || len(t.Beside) != len(questions)-1 {
 		return answer, store.Reservation{}, store.ErrReservationOther
 	}
-	taken.Taken.Question.Limits, taken.Taken.Question.Usage, taken.Taken.Question.Record = q.Limits, q.Usage, q.Record
-	answer.Verdict.Decision = admission.Admitted
-	for level, left := range taken.Taken.Left {
-		answer.Left[level] = admission.Micro(left)
+	t.Question.Limits, t.Question.Usage, t.Question.Record = q.Limits, q.Usage, q.Record
+	answer = answerOf(t)
+	for i := range questions[1:] {
+		way := &questions[i+1]
+		at := slices.IndexFunc(t.Beside, func(b store.Taken) bool { return b.Question.Scope() == way.Scope() })
+		if at < 0 {
+			return answer, store.Reservation{}, store.ErrReservationOther
+		}
+		b := &t.Beside[at]
+		b.Question.Limits, b.Question.MaxKeys, b.Question.Record = way.Limits, way.MaxKeys, way.Record
+		taken.Beside = append(taken.Beside, answerOf(b))
 	}
 	return answer, taken, nil
+}
+
+// answerOf is the answer to which a receipt belongs.
+func answerOf(t *store.Taken) store.Answer {
+	answer := store.Answer{Verdict: admission.Verdict{Decision: admission.Admitted}, Shared: t.Shared}
+	for level, left := range t.Left {
+		answer.Left[level] = admission.Micro(left)
+	}
+	return answer
 }
 
 // Reserved returns what an id has taken, as store.Buckets.Reserved.
@@ -74,17 +132,17 @@ func (s *Limits) Reserved(ctx context.Context, tenant, id string) (store.Reserva
 	return taken, err
 }
 
-// reservedWords are those of what is kept of a reservation.
+// reservedWords are those of what is kept of a reservation. Two follow for each way of a dimension.
 const reservedWords = 4 + int(admission.Levels) + 3
 
 func parseReserved(line string, part int) (taken store.Reservation, err error) {
 	words := strings.Split(line, " ")
-	if len(words) != reservedWords {
+	if len(words) < reservedWords || len(words)%2 != reservedWords%2 {
 		return taken, fmt.Errorf("read reservation %q: %w", line, redisconn.ErrUnknownReply)
 	}
 	var numbers [4 + int(admission.Levels)]int64
 	for i := range numbers {
-		if words[i] == "-" && i >= len(numbers)-int(admission.Levels) {
+		if words[i] == noBucket && i >= len(numbers)-int(admission.Levels) {
 			continue
 		}
 		if numbers[i], err = strconv.ParseInt(words[i], 10, 64); err != nil {
@@ -96,8 +154,63 @@ func parseReserved(line string, part int) (taken store.Reservation, err error) {
 	copy(t.Left[:], numbers[4:])
 	taken.Ref, taken.Counted = words[reservedWords-3], words[reservedWords-2] == "u"
 	t.Question.Tenant, t.Question.Queue, t.Question.Class, err = admission.Scope(words[reservedWords-1]).Parts()
+	for at := reservedWords; at < len(words) && err == nil; at += 2 {
+		err = parseBeside(t, words[at], words[at+1])
+	}
 	if err != nil {
 		return taken, fmt.Errorf("read reservation %q: %w", line, err)
 	}
 	return taken, nil
+}
+
+// noBucket stands for what is left where there is no bucket.
+const noBucket = "-"
+
+// parseBeside adds the way of a dimension to what a reservation has taken. left is what its bucket had left, an s before it where values without room share
+// that, and before it all, of another partition, that, the time and the refunds, each with a colon behind it.
+func parseBeside(t *store.Taken, left, scope string) (err error) {
+	way := store.Taken{Version: t.Version, At: t.At}
+	way.Question.Tenant, way.Question.Queue, _ = strings.Cut(scope, ":")
+	way.Question.Cost = t.Question.Cost
+	if of := strings.Split(left, ":"); len(of) == 4 {
+		var numbers [3]int64
+		for i := range numbers {
+			if numbers[i], err = strconv.ParseInt(of[i], 10, 64); err != nil {
+				return redisconn.ErrUnknownReply
+			}
+		}
+		way.At, left = store.Moment{Part: int(numbers[0]), Time: numbers[1], Refunds: numbers[2]}, of[3]
+	}
+	left, way.Shared = strings.CutPrefix(left, "s")
+	level := admission.LevelQueue
+	if way.Shared {
+		level = admission.LevelTenant
+	}
+	if left != noBucket {
+		if way.Left[level], err = strconv.ParseInt(left, 10, 64); err != nil {
+			return redisconn.ErrUnknownReply
+		}
+	}
+	if !way.Question.OfDimension() {
+		return redisconn.ErrUnknownReply
+	}
+	t.Beside = append(t.Beside, way)
+	return nil
+}
+
+// elsewhereText writes what other partitions have taken as parseBeside reads it.
+func elsewhereText(ways []store.Taken) string {
+	words := make([]string, 0, 2*len(ways))
+	for i := range ways {
+		w := &ways[i]
+		left := noBucket
+		switch level := admission.LevelQueue; {
+		case w.Shared:
+			left = "s" + strconv.FormatInt(w.Left[admission.LevelTenant], 10)
+		case !w.Question.Limits[level].Disabled && w.Question.Limits[level].Tokens != 0:
+			left = strconv.FormatInt(w.Left[level], 10)
+		}
+		words = append(words, fmt.Sprintf("%d:%d:%d:%s", w.At.Part, w.At.Time, w.At.Refunds, left), string(w.Question.Scope()))
+	}
+	return strings.Join(words, " ")
 }

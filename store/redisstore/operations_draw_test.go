@@ -1,0 +1,85 @@
+package redisstore_test
+
+import (
+	"time"
+
+	"github.com/headgate/headgate/admission"
+)
+
+func (w *walk) drawLimits() {
+	for i := range w.limits {
+		for level := range w.limits[i] {
+			w.limits[i][level] = w.drawLimit()
+		}
+		if w.typed.floors[i] = [2]int{}; w.number("floored", 0, 2) == 0 {
+			from, least := w.number("from", 1, 100), w.number("least", 1, 100)
+			w.typed.floors[i] = [2]int{from, least}
+			for level := admission.LevelQueue; level <= admission.LevelPriority; level++ {
+				if limit := &w.limits[i][level]; !limit.Disabled {
+					*limit = limit.WithFloor(from, least)
+				}
+			}
+		}
+	}
+	for i := range w.typed.limits {
+		w.typed.limits[i] = w.drawLimit()
+	}
+	for i := range w.typed.own {
+		w.typed.own[i] = w.drawOwn()
+	}
+	global, percent := w.limits[0][admission.LevelGlobal], pick(w, "kept", []int{0, 0, 25, 60})
+	kept := global.Keeping(percent)
+	if global.Window.IsZero() && w.number("lent", 0, 1) > 0 {
+		kept = kept.Lending()
+	}
+	if others, _ := kept.Others(); others.Tokens == 0 || others.Burst == 0 {
+		kept = global
+	}
+	w.bypass = [2]int{pick(w, "reserve", []int{0, 20, 100}), pick(w, "share", []int{0, 0, 10, 50, 100})}
+	if !global.Window.IsZero() {
+		w.bypass[0] = 0
+	}
+	for i := range w.limits { // one global limit a call, of which a part is kept from some
+		w.limits[i][admission.LevelGlobal] = pick(w, "kept from", []admission.Limit{kept, kept, global})
+	}
+}
+
+func (w *walk) drawLimit() admission.Limit {
+	switch {
+	case (w.theme == "algorithms" || w.theme == "bypass") && w.number("limited", 0, 2) > 0:
+	case w.theme != "" && w.theme != "limits" || w.number("limited", 0, 2) > 0:
+		return admission.Limit{Disabled: true}
+	}
+	switch w.number("algorithm", 0, 5) {
+	case 3:
+		return w.drawWindow()
+	case 4, 5:
+		return w.drawSliding()
+	}
+	return admission.Limit{
+		Tokens: admission.Tokens(w.number("tokens", 0, 40)), Burst: admission.Tokens(w.number("burst", 1, 60)),
+		Per: pick(w, "per", []time.Duration{time.Second, 700 * time.Millisecond, time.Minute, 24 * time.Hour}),
+	}
+}
+
+// drawSliding draws a limit of sliding windows, of which a walk sees some pass.
+func (w *walk) drawSliding() admission.Limit {
+	make := pick(w, "sliding", []func(admission.Tokens, string) (admission.Limit, error){admission.SlidingWindow, admission.SlidingLog})
+	l, err := make(admission.Tokens(w.number("tokens", 1, 60)), pick(w, "window", []string{"1s", "5s", "30s", "24h"}))
+	check(w.tb, err)
+	return l
+}
+
+// drawWindow draws a limit of fixed windows that end soon.
+func (w *walk) drawWindow() admission.Limit {
+	window, zone := pick(w, "window", []string{"5s", "30s", "24h", "72h", "month"}), ""
+	if window == "24h" || window == "72h" || window == "month" {
+		zone = pick(w, "zone", []string{"", "Europe/Berlin", "Pacific/Chatham"})
+	}
+	location, err := time.LoadLocation(zone)
+	check(w.tb, err)
+	anchor := time.UnixMicro(w.now).In(location).Add(time.Duration(w.number("ends in", 0, 2)) * time.Minute)
+	l, err := admission.FixedWindow(admission.Tokens(w.number("tokens", 1, 60)), window, anchor.Format("15:04"), zone)
+	check(w.tb, err)
+	return l
+}
