@@ -92,7 +92,6 @@ func (r *Reserving) answered(taken store.Reservation, questions []store.Question
 		return answer, store.Reservation{}, store.ErrReservationOther
 	}
 	t.Question.Limits, t.Question.Usage, t.Question.Record = q.Limits, q.Usage, q.Record
-	answer = answerOf(t)
 	for i := range questions[1:] {
 		way := &questions[i+1]
 		at := slices.IndexFunc(t.Beside, func(b store.Taken) bool { return b.Question.Scope() == way.Scope() })
@@ -103,7 +102,7 @@ func (r *Reserving) answered(taken store.Reservation, questions []store.Question
 		b.Question.Limits, b.Question.MaxKeys, b.Question.Record = way.Limits, way.MaxKeys, way.Record
 		taken.Beside = append(taken.Beside, answerOf(b))
 	}
-	return answer, taken, nil
+	return answerOf(t), taken, nil
 }
 
 // answerOf is the answer to which a receipt belongs.
