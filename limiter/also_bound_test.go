@@ -18,6 +18,7 @@ import (
 
 // stores are those on which properties of dimensions are held, in the time of v.
 func stores(tb testing.TB, v *virtual) map[string]func(prefix string) store.Deployment {
+	tb.Helper()
 	client := v.client(tb)
 	onRedis := func(partitions int) func(string) store.Deployment {
 		return func(prefix string) store.Deployment {
@@ -72,6 +73,7 @@ const (
 
 // besideRun makes random requests of one limiter, and returns how many leases it had.
 func besideRun(t *testing.T, rt *rapid.T, v *virtual, s store.Deployment) (grants uint64) {
+	t.Helper()
 	bursts, rules := map[string]admission.Tokens{}, map[string]policy.DimensionRules{}
 	for _, name := range besideNames {
 		bursts[name] = admission.Tokens(rapid.IntRange(1, 60).Draw(rt, "burst of "+name))

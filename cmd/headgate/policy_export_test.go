@@ -64,8 +64,12 @@ func TestPolicyExportWritesEnvoysBuckets(t *testing.T) {
 		want string
 		args []string
 	}{
-		{1, "no limit in force", []string{"--scope", "nobody:mail"}}, {1, "fixed_window", []string{"--scope", "daily"}}, {1, "less than one for each of 4", []string{"--scope", "slow", "--envoys", "4"}},
-		{2, "--envoys", []string{"--scope", "slow", "--envoys", "0"}}, {2, "--scope", nil}, {2, "scope", []string{"--scope", "a:b:c:d"}},
+		{1, "no limit in force", []string{"--scope", "nobody:mail"}},
+		{1, "fixed_window", []string{"--scope", "daily"}},
+		{1, "less than one for each of 4", []string{"--scope", "slow", "--envoys", "4"}},
+		{2, "--envoys", []string{"--scope", "slow", "--envoys", "0"}},
+		{2, "--scope", nil},
+		{2, "scope", []string{"--scope", "a:b:c:d"}},
 	} {
 		if said := run(row.code, append([]string{"policy", "export", "envoy"}, row.args...)...); !strings.Contains(said, row.want) {
 			t.Errorf("%v: %q", row.args, said)

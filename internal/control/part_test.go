@@ -47,10 +47,8 @@ func TestAPartHoldsThePressure(t *testing.T) {
 	for seed := range uint64(50) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		p, limit := newPart(t, control.PartConfig{}, whole), whole
-		tick := func(offered float64) control.Step {
-			step := p.Tick(limit, pressed(offered, limit)*(1+0.05*(2*random.Float64()-1)), interval)
-			limit = step.Limit
-			return step
+		tick := func(offered float64) {
+			limit = p.Tick(limit, pressed(offered, limit)*(1+0.05*(2*random.Float64()-1)), interval).Limit
 		}
 		for i := range 200 {
 			tick(3)
@@ -196,7 +194,7 @@ func TestABadPartNamesEveryField(t *testing.T) {
 // TestHealthWalk goes by scores as they come, at so many looks: what the damped health comes to shows in when a step is made.
 func TestHealthWalk(t *testing.T) {
 	t.Parallel()
-	datadriven.RunTest(t, "testdata/health", func(t *testing.T, d *datadriven.TestData) string {
+	datadriven.RunTest(t, "testdata/health", func(t *testing.T, d *datadriven.TestData) string { //nolint:thelper // It is a test.
 		var limit, least int
 		d.ScanArgs(t, "limit", &limit)
 		d.ScanArgs(t, "min", &least)

@@ -3,6 +3,7 @@ package control_test
 import (
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -36,16 +37,17 @@ func TestASwitchTurns(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, got := control.Switch{On: c.on, Off: c.off, Active: c.active}, ""
+			s := control.Switch{On: c.on, Off: c.off, Active: c.active}
+			var got strings.Builder
 			for i, value := range c.values {
 				was := s.Active
 				if turned := s.Look(value, time.Unix(int64(i), 0)); turned != (s.Active != was) {
 					t.Errorf("look %d says that it turned: %v", i, turned)
 				}
-				got += map[bool]string{false: "_", true: "^"}[s.Active]
+				got.WriteString(map[bool]string{false: "_", true: "^"}[s.Active])
 			}
-			if got != c.want {
-				t.Errorf("it was %s, want %s", got, c.want)
+			if got.String() != c.want {
+				t.Errorf("it was %s, want %s", got.String(), c.want)
 			}
 		})
 	}

@@ -123,10 +123,8 @@ func TestAuditsAreRead(t *testing.T) {
 		}
 	}
 	p.put(store.PolicyUpdate{})
-	for _, q := range []store.AuditQuery{
-		{}, {Limit: 200}, {Limit: store.MaxPage}, {Action: store.AuditPolicy}, {Author: "ada", Limit: 13}, {Name: "t:t3"}, {Action: store.AuditCancel},
-		{Limit: -1}, {Action: "what"}, {Limit: store.MaxPage + 1},
-	} {
+	queries := []store.AuditQuery{{}, {Limit: 200}, {Limit: store.MaxPage}, {Action: store.AuditPolicy}, {Author: "ada", Limit: 13}, {Name: "t:t3"}, {Action: store.AuditCancel}}
+	for _, q := range append(queries, store.AuditQuery{Limit: -1}, store.AuditQuery{Action: "what"}, store.AuditQuery{Limit: store.MaxPage + 1}) {
 		if p.audited(q); q.Limit == 200 && len(p.audited(q)) != 2101 {
 			t.Error("not all entries")
 		}

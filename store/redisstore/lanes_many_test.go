@@ -168,10 +168,10 @@ func TestAPageOfManyTenants(t *testing.T) {
 			var jobs []admission.Job
 			for i := range tenants {
 				of, lanes := 1, 1
-				switch {
-				case i%50 == 7:
+				switch i % 50 {
+				case 7:
 					of = 20
-				case i%50 == 9:
+				case 9:
 					of, lanes = 4, 3
 				}
 				for k := range of {
