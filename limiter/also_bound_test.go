@@ -92,7 +92,7 @@ func besideRun(t *testing.T, rt *rapid.T, v *virtual, s store.Deployment) (grant
 		for _, name := range besideNames {
 			if key := rapid.IntRange(0, besideKeys).Draw(rt, name); key > 0 {
 				r.Also = append(r.Also, Dimension{name, fmt.Sprint("k", key)})
-				ways[name+fmt.Sprint(key)] = bursts[name]
+				ways[name+strconv.Itoa(key)] = bursts[name]
 			}
 		}
 		fits := true
@@ -123,8 +123,8 @@ func besideRun(t *testing.T, rt *rapid.T, v *virtual, s store.Deployment) (grant
 	check(t, l.Close(t.Context()))
 	for _, name := range besideNames {
 		for key := 1; key <= besideKeys; key++ {
-			if left := leftIn(t, l, name, fmt.Sprint("k", key), "acme"); left != bursts[name]-spent[name+fmt.Sprint(key)] {
-				rt.Fatalf("%s %d has %d left of %d, spent %d", name, key, left, bursts[name], spent[name+fmt.Sprint(key)])
+			if left := leftIn(t, l, name, fmt.Sprint("k", key), "acme"); left != bursts[name]-spent[name+strconv.Itoa(key)] {
+				rt.Fatalf("%s %d has %d left of %d, spent %d", name, key, left, bursts[name], spent[name+strconv.Itoa(key)])
 			}
 		}
 	}

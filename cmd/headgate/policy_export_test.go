@@ -2,9 +2,9 @@ package main
 
 import (
 	"bytes"
-	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -47,7 +47,7 @@ func TestPolicyExportWritesEnvoysBuckets(t *testing.T) {
 					} `yaml:"token_bucket"`
 				} `yaml:"typed_config"`
 			}
-			text := run(0, "policy", "export", "envoy", "--scope", scope, "--envoys", fmt.Sprint(envoys))
+			text := run(0, "policy", "export", "envoy", "--scope", scope, "--envoys", strconv.FormatInt(envoys, 10))
 			must(t, yaml.Unmarshal([]byte(text), &filter))
 			bucket := filter.Config.Bucket
 			interval, err := time.ParseDuration(bucket.Interval)

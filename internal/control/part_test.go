@@ -173,8 +173,7 @@ func TestABadPartNamesEveryField(t *testing.T) {
 	told := admission.FieldErrors(errors.Unwrap(err))
 	fields := map[string]bool{}
 	for _, e := range told.(interface{ Unwrap() []error }).Unwrap() {
-		var bad *admission.FieldError
-		if errors.As(e, &bad) {
+		if bad, ok := errors.AsType[*admission.FieldError](e); ok {
 			fields[bad.Field] = true
 		}
 	}
@@ -201,7 +200,7 @@ func TestHealthWalk(t *testing.T) {
 		p := newPart(t, control.PartConfig{Controller: control.Health, Min: least, Max: whole, MinChange: time.Nanosecond}, limit)
 		var walk strings.Builder
 		damped := math.NaN()
-		for _, field := range strings.Fields(d.Input) {
+		for field := range strings.FieldsSeq(d.Input) {
 			score, err := strconv.ParseFloat(field, 64)
 			if err != nil {
 				t.Fatal(err)

@@ -1,8 +1,8 @@
 package control_test
 
 import (
-	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -108,7 +108,7 @@ func TestWhatTriggersLeaveIsBounded(t *testing.T) {
 				On:  control.Threshold{Bound: bound, For: time.Duration(rapid.IntRange(0, 3).Draw(t, "on for")) * time.Second},
 				Off: control.Threshold{Below: true, Bound: off, For: time.Duration(rapid.IntRange(0, 3).Draw(t, "off for")) * time.Second},
 			}
-			cuts[i] = control.Cut{Name: fmt.Sprint(i), Priority: rapid.IntRange(0, 2).Draw(t, "priority"), By: -rapid.Float64Range(.01, .99).Draw(t, "by")}
+			cuts[i] = control.Cut{Name: strconv.Itoa(i), Priority: rapid.IntRange(0, 2).Draw(t, "priority"), By: -rapid.Float64Range(.01, .99).Draw(t, "by")}
 		}
 		value := rapid.OneOf(rapid.Float64Range(-1, 2), rapid.Just(math.NaN()), rapid.Just(math.Inf(1)), rapid.Just(math.Inf(-1)))
 		for look := range rapid.IntRange(1, 30).Draw(t, "looks") {

@@ -3,6 +3,7 @@ package memory_test
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -113,7 +114,7 @@ func TestAuditsAreRead(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
 	for i := range 2100 {
-		by := store.Intervention{Author: []string{"ada", "bea"}[i%2], Reason: fmt.Sprint(i)}
+		by := store.Intervention{Author: []string{"ada", "bea"}[i%2], Reason: strconv.Itoa(i)}
 		p.each(func(s store.Partition) error {
 			return s.Suspend(p.ctx, store.TenantGate(fmt.Sprint("t", i%5)), time.Duration(i)*time.Millisecond, by)
 		})
@@ -143,7 +144,7 @@ func TestTheAuditIsBounded(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
 	for i := range 10_003 {
-		by := store.Intervention{Reason: fmt.Sprint(i), Author: "ada"}
+		by := store.Intervention{Reason: strconv.Itoa(i), Author: "ada"}
 		check(t, p.memory.Suspend(p.ctx, store.TenantGate("acme"), time.Hour, by))
 	}
 	page, err := p.memory.Audit(p.ctx, store.AuditQuery{Limit: 1})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -162,7 +163,7 @@ func TestFewLanesAreListedByName(t *testing.T) {
 func TestAPageOfManyTenants(t *testing.T) {
 	t.Parallel()
 	for _, tenants := range []int{looking.SmallHash / 2, 2 * looking.SmallHash} {
-		t.Run(fmt.Sprint(tenants), func(t *testing.T) {
+		t.Run(strconv.Itoa(tenants), func(t *testing.T) {
 			t.Parallel()
 			y := newYard(t)
 			var jobs []admission.Job

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"fmt"
+	"strconv"
 	"testing"
 	"time"
 
@@ -16,7 +17,7 @@ import (
 func TestMovedLimitsOfAdmission(t *testing.T) {
 	t.Parallel()
 	for _, parts := range []int{1, 3} {
-		t.Run(fmt.Sprint(parts), func(t *testing.T) {
+		t.Run(strconv.Itoa(parts), func(t *testing.T) {
 			t.Parallel()
 			movedLimits(t, newAdaptiveBench(t, redistest.Shared(t).Client(t), parts))
 		})

@@ -23,7 +23,7 @@ type Guard struct {
 
 	mu struct {
 		sync.Mutex
-		view FleetView
+		view View
 		// opened counts the fleet's openings, the last of which began period openedIn.
 		opened   int
 		openedIn uint64
@@ -70,8 +70,8 @@ type verdict struct {
 	bad    bool
 }
 
-// FleetView is the last word on the fleet's breaker. The zero value is that nothing is known of one.
-type FleetView struct {
+// View is the last word on the fleet's breaker. The zero value is that nothing is known of one.
+type View struct {
 	State  breaker.State
 	Period uint64
 	// forced says that an operator has closed it.
@@ -81,14 +81,14 @@ type FleetView struct {
 }
 
 // Fleet returns the last word on the fleet's breaker.
-func (g *Guard) Fleet() FleetView {
+func (g *Guard) Fleet() View {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.mu.view
 }
 
 // hear takes a word on the fleet's breaker, unless it is an old one, and reports whether it is a new one.
-func (g *Guard) hear(now breaker.Instant, view FleetView) bool {
+func (g *Guard) hear(now breaker.Instant, view View) bool {
 	g.mu.Lock()
 	if view.State == breaker.Open && view.Period > g.mu.openedIn {
 		g.mu.opened++
@@ -129,7 +129,7 @@ func (g *Guard) unhold() {
 func (g *Guard) Forget() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.mu.view = FleetView{Period: g.mu.view.Period}
+	g.mu.view = View{Period: g.mu.view.Period}
 }
 
 // setDiffers reports whether that is news.
