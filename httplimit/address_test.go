@@ -87,6 +87,7 @@ func TestForwardedIsReadAsRFC7239Says(t *testing.T) {
 		`for=_hidden`:                                            "ip-10.0.0.1",
 		`by=198.51.100.1`:                                        "ip-10.0.0.1",
 		`for=`:                                                   "ip-10.0.0.1",
+
 		`for=198.51.100.1` + strings.Repeat(",for=10.1.1.1", 10000): "ip-10.1.1.1",
 	} {
 		got := named(t, key, func(r *http.Request) {
