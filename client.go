@@ -154,8 +154,9 @@ type guests struct {
 // run begins to follow the breakers, once.
 func (g *guests) run(ctx context.Context) *worker.Guest {
 	g.begin.Do(func() {
-		ctx, g.stop = context.WithCancel(context.WithoutCancel(ctx)) // Close ends it, not the first call's end.
-		g.ended.Go(func() { _ = g.guest.Run(ctx) })
+		following, stop := context.WithCancel(context.WithoutCancel(ctx)) // Close ends it, not the first call's end.
+		g.stop = stop
+		g.ended.Go(func() { _ = g.guest.Run(following) })
 	})
 	return g.guest
 }

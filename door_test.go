@@ -252,12 +252,13 @@ func TestJobsAreFoundExplainedAndActedOn(t *testing.T) {
 		_, err := hg.Enqueue(ctx, headgate.Job{Tenant: "acme", Queue: "mail", Args: welcome{}, ID: id})
 		check(t, err)
 	}
-	list := func(f headgate.Filter) (ids string) {
+	list := func(f headgate.Filter) string {
+		var ids strings.Builder
 		for job, err := range hg.Inspect().Jobs(ctx, f) {
 			check(t, err)
-			ids += job.Key.ID + " " + string(job.Place) + ";"
+			ids.WriteString(job.Key.ID + " " + string(job.Place) + ";")
 		}
-		return ids
+		return ids.String()
 	}
 	if got := list(headgate.Filter{Tenant: "acme", Place: headgate.PlaceWaiting}); !strings.Contains(got, "a waiting;") || !strings.Contains(got, "b waiting;") {
 		t.Errorf("waiting: %s", got)

@@ -121,6 +121,8 @@ type Receipt struct {
 }
 
 // Refusal is a certain no: the job is not in, or the call may not go on, and nothing was charged.
+//
+//nolint:errname // It is public, and a decision rather than a fault.
 type Refusal struct {
 	// Reason is why.
 	Reason Reason

@@ -132,10 +132,11 @@ func (r Reservation) CommitPart(ctx context.Context, used Tokens) error {
 // Cancel gives back what was reserved for work that did not begin; after CommitPart what that did not tell.
 func (r Reservation) Cancel(ctx context.Context) error { return r.inner.Cancel(ctx) }
 
-// Semaphore limits what is done at a time by all processes together, outside of jobs; Permits are held of one until they are released.
 type (
+	// Semaphore limits what is done at a time by all processes together, outside of jobs.
 	Semaphore = limiter.Semaphore
-	Permits   = limiter.Permits
+	// Permits are held of a Semaphore until they are released.
+	Permits = limiter.Permits
 )
 
 // ErrPermitsLost is the cause with which the context of Permits ends when their lease could not be extended in time.

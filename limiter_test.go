@@ -74,7 +74,7 @@ func TestACheckTellsWhatIsLeft(t *testing.T) {
 	}))
 	limiter, err := hg.Limiter(headgate.LimiterConfig{Timeout: 5 * time.Second})
 	check(t, err)
-	t.Cleanup(func() { check(t, limiter.Close(context.Background())) })
+	t.Cleanup(func() { check(t, limiter.Close(context.WithoutCancel(ctx))) })
 	allowed, err := limiter.Check(ctx, headgate.Request{Tenant: "slow", Cost: 3})
 	if err != nil || allowed.Scope != "slow" || allowed.Remaining != 1 || allowed.Burst != 4 || allowed.Reset.Round(time.Minute) != 3*time.Hour {
 		t.Errorf("%+v, %v, want 1 of 4 and three hours until they are there", allowed, err)
@@ -99,7 +99,7 @@ func TestANoAllocatesItsRefusalAlone(t *testing.T) {
 	}))
 	limiter, err := hg.Limiter(headgate.LimiterConfig{Timeout: 5 * time.Second})
 	check(t, err)
-	t.Cleanup(func() { check(t, limiter.Close(context.Background())) })
+	t.Cleanup(func() { check(t, limiter.Close(context.WithoutCancel(ctx))) })
 	acme := headgate.Request{Tenant: "acme"}
 	_, err = limiter.Check(ctx, acme)
 	check(t, err)

@@ -45,7 +45,8 @@ func TestARecordIsInForceFromTheNextJobOn(t *testing.T) {
 			t.Errorf("400 of one that has no record: %+v", no)
 		}
 		results, _ := hg.EnqueueBatch(t.Context(), []headgate.Job{
-			{Tenant: "great", Queue: "llm", Cost: 100, Args: completion{"a"}}, {Tenant: "small", Queue: "llm", Cost: 100, Args: completion{"b"}},
+			{Tenant: "great", Queue: "llm", Cost: 100, Args: completion{"a"}},
+			{Tenant: "small", Queue: "llm", Cost: 100, Args: completion{"b"}},
 			{Tenant: "great", Queue: "llm", Cost: 1, Args: completion{"c"}},
 		})
 		if results[0].Err != nil || results[1].Err != nil || !errors.Is(results[2].Err, headgate.ErrLimited) {

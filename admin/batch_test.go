@@ -14,11 +14,11 @@ import (
 
 const batchOp = "POST /api/v1/jobs/batch"
 
-// batchOf is the body of a batch of mails, one for each id.
-func batchOf(tenant string, ids ...string) string {
+// batchOf is the body of a batch of mails of acme, one for each id.
+func batchOf(ids ...string) string {
 	jobs := make([]string, len(ids))
 	for i, id := range ids {
-		jobs[i] = fmt.Sprintf(`{"tenant":%q,"queue":"mail","type":"welcome","id":%q}`, tenant, id)
+		jobs[i] = fmt.Sprintf(`{"tenant":"acme","queue":"mail","type":"welcome","id":%q}`, id)
 	}
 	return `{"jobs":[` + strings.Join(jobs, ",") + `]}`
 }
@@ -35,13 +35,13 @@ func numbered(n int) []string {
 // TestABatchHasAVerdictForEachJob: in their order, what had entered is not charged again, and a refused job keeps no other out.
 func TestABatchHasAVerdictForEachJob(t *testing.T) {
 	t.Parallel()
-	everywhere(t, func(t *testing.T, p *plant) {
+	everywhere(t, func(t *testing.T, p *plant) { //nolint:thelper // It is a test.
 		p.slow() // Ten tokens a day.
-		first := p.want(http.StatusOK, "operator", ask{op: batchOp, body: batchOf("acme", numbered(8)...)}).object(t)
+		first := p.want(http.StatusOK, "operator", ask{op: batchOp, body: batchOf(numbered(8)...)}).object(t)
 		if first["admitted"] != 8.0 || first["refused"] != 0.0 {
 			t.Errorf("%v", first)
 		}
-		again := p.want(http.StatusOK, "operator", ask{op: batchOp, body: batchOf("acme", numbered(12)...)}).object(t)
+		again := p.want(http.StatusOK, "operator", ask{op: batchOp, body: batchOf(numbered(12)...)}).object(t)
 		if again["admitted"] != 2.0 || again["duplicates"] != 8.0 || again["refused"] != 2.0 || again["failed"] != 0.0 {
 			t.Errorf("%v", again)
 		}
@@ -133,7 +133,7 @@ func TestABatchIsOneCallOfTheProducer(t *testing.T) {
 	t.Parallel()
 	e := atOnce{batches: make(chan int, 2), err: admission.ErrOutcomeUnknown}
 	p := newPlant(t, func(c *admin.Config) { e.Enqueuer = c.Enqueuer; c.Enqueuer = e })
-	got := p.want(http.StatusOK, "operator", ask{op: batchOp, body: batchOf("acme", numbered(64)...), header: http.Header{"Idempotency-Key": {"one"}}}).object(t)
+	got := p.want(http.StatusOK, "operator", ask{op: batchOp, body: batchOf(numbered(64)...), header: http.Header{"Idempotency-Key": {"one"}}}).object(t)
 	if n := <-e.batches; n != 64 || len(e.batches) != 0 {
 		t.Errorf("%d jobs, and %d calls more", n, len(e.batches))
 	}
@@ -153,8 +153,8 @@ func TestABatchIsOneCallOfTheProducer(t *testing.T) {
 func TestJobsOfABatchCountAgainstTheTenantsRate(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t, func(c *admin.Config) { c.TenantLimit = admission.PerSecond(1).WithBurst(100) })
-	p.want(http.StatusOK, "acme-admin", ask{op: batchOp, body: batchOf("acme", numbered(64)...)})
-	got := p.call("acme-admin", ask{op: batchOp, body: batchOf("acme", numbered(64)...)})
+	p.want(http.StatusOK, "acme-admin", ask{op: batchOp, body: batchOf(numbered(64)...)})
+	got := p.call("acme-admin", ask{op: batchOp, body: batchOf(numbered(64)...)})
 	if got.status != http.StatusTooManyRequests || got.header.Get("Retry-After") == "" {
 		t.Errorf("%d %v %s", got.status, got.header, got.body)
 	}

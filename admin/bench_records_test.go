@@ -176,7 +176,7 @@ func paced(until time.Time, perSecond int, all *sync.WaitGroup, do func(from tim
 	slots := make(chan struct{}, 64)
 	all.Go(func() {
 		for due := time.Now(); due.Before(until); due = due.Add(every) {
-			time.Sleep(time.Until(due))
+			time.Sleep(time.Until(due)) //nolint:forbidigo // the pace of calls
 			slots <- struct{}{}
 			all.Go(func() {
 				for range bundle {
@@ -234,7 +234,7 @@ func (r *recordsBench) watch(ctx context.Context, until time.Time) {
 		if great {
 			burst = 1_000_000
 		}
-		if !r.put(tenant, burst) {
+		if !r.put(tenant, burst) { //nolint:contextcheck // the test's own
 			continue
 		}
 		for {
@@ -242,10 +242,10 @@ func (r *recordsBench) watch(ctx context.Context, until time.Time) {
 			if err != nil || v.Admitted == great {
 				break
 			}
-			time.Sleep(time.Millisecond)
+			time.Sleep(time.Millisecond) //nolint:forbidigo // It asks each millisecond.
 		}
 		r.inForce.add(time.Since(began))
-		time.Sleep(max(0, time.Until(began.Add(300*time.Millisecond))))
+		time.Sleep(max(0, time.Until(began.Add(300*time.Millisecond)))) //nolint:forbidigo // the pace of edits
 	}
 }
 

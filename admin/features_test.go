@@ -101,7 +101,7 @@ func (p *plant) features() {
 // that the description gives it, for whoever looks.
 func TestWhatEveryFeatureShowsIsAsDescribed(t *testing.T) {
 	t.Parallel()
-	everywhere(t, func(t *testing.T, p *plant) {
+	everywhere(t, func(t *testing.T, p *plant) { //nolint:thelper // It is a test.
 		p.features()
 		names := map[string][]string{
 			"tenant": {"acme", "nobody"}, "queue": {"mail", "aside", "tight", "fresh"}, "downstream": {"ship"}, "trigger": {"deep", "none"}, "worker": {"w1"}, "tier": {"gold"}, "version": {"1"},

@@ -58,7 +58,7 @@ func (j *journal) stranger(level zerolog.Level, cause string) *zerolog.Event {
 		return nil
 	}
 	w.lines++
-	line := j.to.WithLevel(level)
+	line := j.to.WithLevel(level) //nolint:zerologlint // Who asked for it sends it.
 	if w.left > 0 {
 		line = line.Int64("left_out", w.left)
 		w.left = 0

@@ -62,7 +62,7 @@ func (p *plant) serve(t *testing.T) string {
 // soon waits for something.
 func soon(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); !done(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !done(); time.Sleep(5 * time.Millisecond) { //nolint:forbidigo // It is soon.
 		if time.Now().After(end) {
 			t.Fatalf("waited in vain for %s", what)
 		}

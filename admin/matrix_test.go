@@ -271,7 +271,7 @@ func TestAProducerAndAWorkerDoTheirWorkAndNothingElse(t *testing.T) {
 		}
 	}
 	p.want(http.StatusCreated, "producer", ask{op: "POST /api/v1/jobs", body: someJob})
-	p.want(http.StatusOK, "producer", ask{op: batchOp, body: batchOf("acme", "a", "b")})
+	p.want(http.StatusOK, "producer", ask{op: batchOp, body: batchOf("a", "b")})
 	p.want(http.StatusCreated, "worker", ask{op: "POST /api/v1/workers", body: `{"queues":[{"queue":"mail"}]}`})
 }
 

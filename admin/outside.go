@@ -141,7 +141,7 @@ func (s *Server) note(r *http.Request, rec *recorder, c *call, began time.Time) 
 	case rec.status >= http.StatusInternalServerError:
 		level, failed = zerolog.ErrorLevel, c.failed
 	}
-	line := s.config.Logger.WithLevel(level)
+	line := s.config.Logger.WithLevel(level) //nolint:zerologlint // It is sent below.
 	if c.who == "" {
 		line = s.journal.stranger(level, pattern+" "+strconv.Itoa(rec.status))
 	}

@@ -130,7 +130,7 @@ var descriptions sync.Map
 
 func parsed(text string) (*openapi3.T, error) {
 	if known, ok := descriptions.Load(text); ok {
-		return known.(*openapi3.T), nil //nolint:forcetypeassert // the next lines store no other
+		return known.(*openapi3.T), nil // The next lines store no other.
 	}
 	spec, err := openapi3.NewLoader().LoadFromData([]byte(text))
 	if err == nil {

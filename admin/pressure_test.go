@@ -28,7 +28,7 @@ func TestAnswersTellHowMuchAQueueIsPressed(t *testing.T) {
 		soon := func(level string) { // A server that answers by itself asks again after a second at the latest.
 			t.Helper()
 			for until := time.Now().Add(20 * time.Second); check("acme:mail").header.Get("X-Backpressure-Level") != level && time.Now().Before(until); {
-				time.Sleep(50 * time.Millisecond)
+				time.Sleep(50 * time.Millisecond) //nolint:forbidigo // the pace of checks
 			}
 		}
 		told := func(a reply, level string, waits bool) {

@@ -18,20 +18,20 @@ func reserved(what, scope, body string, args ...any) ask {
 	return ask{op: "POST /api/v1/rate-limit/" + what, body: fmt.Sprintf(`{"scope":%q%s}`, scope, fmt.Sprintf(body, args...))}
 }
 
-// limitTenant puts a limit in force that brings next to nothing while a test runs.
-func (p *plant) limitTenant(tenant string, burst admission.Tokens) {
+// limitAcme puts a limit in force that brings next to nothing while a test runs.
+func (p *plant) limitAcme(burst admission.Tokens) {
 	p.tb.Helper()
 	_, err := rollout.Change(p.tb.Context(), p.store, rollout.Edit{Author: "ada", Expected: rollout.AnyVersion}, func(current policy.Policy) (policy.Policy, error) {
-		current.Tenants = map[string]policy.Tenant{tenant: {Limit: &admission.Limit{Tokens: 1, Per: 24 * time.Hour, Burst: burst}}}
+		current.Tenants = map[string]policy.Tenant{"acme": {Limit: &admission.Limit{Tokens: 1, Per: 24 * time.Hour, Burst: burst}}}
 		return current, nil
 	})
 	must(p.tb, err)
 }
 
-// left is what the bucket of a tenant holds, in whole tokens.
-func (p *plant) left(tenant string) int {
+// left is what the bucket of acme holds, in whole tokens.
+func (p *plant) left() int {
 	p.tb.Helper()
-	status := p.want(http.StatusOK, "operator", ask{op: "GET /api/v1/rate-limit/status/{scope}", path: map[string]string{"scope": tenant}}).object(p.tb)
+	status := p.want(http.StatusOK, "operator", ask{op: "GET /api/v1/rate-limit/status/{scope}", path: map[string]string{"scope": "acme"}}).object(p.tb)
 	tokens, _ := status["current_tokens"].(float64)
 	return int(math.Floor(tokens)) // Next to nothing comes in.
 }
@@ -47,7 +47,7 @@ func TestReservationsAreSettledOnce(t *testing.T) {
 	t.Parallel()
 	everywhere(t, func(t *testing.T, p *plant) {
 		t.Helper()
-		p.limitTenant("acme", 100)
+		p.limitAcme(100)
 		for range 2 { // The second as after a lost answer.
 			got := p.want(http.StatusOK, "producer", reserved("reserve", "acme:llm", `,"reservation":"one","tokens":60`)).object(t)
 			if got["reservation"] != "one" || got["tokens"] != 60.0 || got["scope"] != "acme:llm" {
@@ -72,14 +72,14 @@ func TestReservationsAreSettledOnce(t *testing.T) {
 				t.Errorf("call %d: %v", i, got)
 			}
 		}
-		if left := p.left("acme"); left != 75 {
+		if left := p.left(); left != 75 {
 			t.Errorf("%d tokens are left, want 75", left)
 		}
 		own := p.want(http.StatusOK, "producer", reserved("reserve", "acme", `,"tokens":5`)).object(t)
 		p.want(http.StatusOK, "producer", reserved("cancel", "acme", `,"reservation":%q`, own["reservation"]))
 		p.want(http.StatusOK, "producer", reserved("reserve", "acme", `,"reservation":"over","tokens":10`))
 		p.want(http.StatusOK, "producer", reserved("commit", "acme", `,"reservation":"over","tokens":160`))
-		if left := p.left("acme"); left != -85 {
+		if left := p.left(); left != -85 {
 			t.Errorf("%d tokens are left, want a debt of 85", left)
 		}
 	})
@@ -90,7 +90,7 @@ func TestPartsOfAReservation(t *testing.T) {
 	t.Parallel()
 	everywhere(t, func(t *testing.T, p *plant) {
 		t.Helper()
-		p.limitTenant("acme", 360)
+		p.limitAcme(360)
 		left := 360
 		for _, c := range []struct {
 			parts    []int
@@ -110,7 +110,7 @@ func TestPartsOfAReservation(t *testing.T) {
 					t.Errorf("%d so far: %v", used, got)
 				}
 			}
-			if got := p.left("acme"); got != left-c.so {
+			if got := p.left(); got != left-c.so {
 				t.Errorf("%v: %d tokens are left after the parts, want %d", c, got, left-c.so)
 			}
 			what := "commit"
@@ -123,7 +123,7 @@ func TestPartsOfAReservation(t *testing.T) {
 			if got["result"] != "committed_before" {
 				t.Errorf("a part afterwards: %v", got)
 			}
-			if got := p.left("acme"); got != left {
+			if got := p.left(); got != left {
 				t.Errorf("%v: %d tokens are left, want %d", c, got, left)
 			}
 		}
@@ -135,11 +135,11 @@ func TestPartsOfAReservation(t *testing.T) {
 func TestAReservationUnderAnotherPolicy(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t, nil)
-	p.limitTenant("acme", 100)
+	p.limitAcme(100)
 	for _, id := range []string{"less", "more"} {
 		p.want(http.StatusOK, "producer", reserved("reserve", "acme", `,"reservation":%q,"tokens":20`, id))
 	}
-	p.limitTenant("acme", 90)
+	p.limitAcme(90)
 	for _, c := range []struct {
 		id     string
 		tokens int
@@ -149,7 +149,7 @@ func TestAReservationUnderAnotherPolicy(t *testing.T) {
 			t.Errorf("%s told %d: %v, want %s", c.id, c.tokens, got, c.want)
 		}
 	}
-	if left := p.left("acme"); left != 50 { // 60 of 100 were left, and 10 lacked.
+	if left := p.left(); left != 50 { // 60 of 100 were left, and 10 lacked.
 		t.Errorf("%d tokens are left, want 50", left)
 	}
 }
@@ -188,7 +188,7 @@ func TestAReservationWithoutTokensIsLearned(t *testing.T) {
 	t.Parallel()
 	everywhere(t, func(t *testing.T, p *plant) {
 		t.Helper()
-		p.limitTenant("acme", 100)
+		p.limitAcme(100)
 		reserve := func(id string, want float64, again bool) {
 			t.Helper()
 			got := p.want(http.StatusOK, "producer", reserved("reserve", "acme:llm", `,"reservation":%q`, id)).object(t)
@@ -209,7 +209,7 @@ func TestAReservationWithoutTokensIsLearned(t *testing.T) {
 		reserve("two", 30, false)
 		p.want(http.StatusOK, "producer", reserved("cancel", "acme:llm", `,"reservation":"two"`))
 		reserve("three", 30, false)
-		if left := p.left("acme"); left != 40 {
+		if left := p.left(); left != 40 {
 			t.Errorf("%d tokens are left, want 40", left)
 		}
 		for _, twice := range []string{`,"tokens":1,"tokens":10000`, `,"max_tokens":1,"tokens":10000`} {
@@ -223,7 +223,7 @@ func TestAJobsCostIsLearnedByItsServer(t *testing.T) {
 	t.Parallel()
 	everywhere(t, func(t *testing.T, p *plant) {
 		t.Helper()
-		p.limitTenant("acme", 100)
+		p.limitAcme(100)
 		enqueue := func(id string, want float64) {
 			t.Helper()
 			p.want(http.StatusCreated, "operator", ask{op: "POST /api/v1/jobs", body: fmt.Sprintf(`{"tenant":"acme","queue":"mail","type":"t","id":%q,"cost":"learned"}`, id)})

@@ -31,8 +31,9 @@ type yard struct {
 	}
 }
 
-func newYard(t *testing.T, calls int, bytes int64, most share) *yard {
-	y := &yard{t: t, turns: newTurns(calls, bytes, time.Minute), most: most}
+func newYard(t *testing.T, calls int, most share) *yard {
+	t.Helper()
+	y := &yard{t: t, turns: newTurns(calls, 100, time.Minute), most: most}
 	y.mu.in = map[string]int{}
 	return y
 }
@@ -75,7 +76,7 @@ func (y *yard) empty() {
 func TestNoMoreCallsAreUnderWayThanMayBe(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		y := newYard(t, 6, 100, share{3, 60})
+		y := newYard(t, 6, share{3, 60})
 		var all sync.WaitGroup
 		for n := range 300 {
 			all.Go(func() {
@@ -84,7 +85,7 @@ func TestNoMoreCallsAreUnderWayThanMayBe(t *testing.T) {
 					t.Error("a call had no turn")
 					return
 				}
-				time.Sleep(time.Duration(n%5) * time.Millisecond)
+				time.Sleep(time.Duration(n%5) * time.Millisecond) //nolint:forbidigo // in a bubble
 				leave()
 			})
 		}
@@ -97,7 +98,7 @@ func TestNoMoreCallsAreUnderWayThanMayBe(t *testing.T) {
 func TestLinesTakeTurns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		y := newYard(t, 1, 100, share{1, 100})
+		y := newYard(t, 1, share{1, 100})
 		leave := y.enter("evil", 0)
 		var all sync.WaitGroup
 		call := func(caller string) {
@@ -125,7 +126,7 @@ func TestLinesTakeTurns(t *testing.T) {
 func TestACallersShareLeavesRoomForOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		y := newYard(t, 4, 100, share{2, 50})
+		y := newYard(t, 4, share{2, 50})
 		first, second := y.enter("evil", 25), y.enter("evil", 25)
 		var all sync.WaitGroup
 		all.Go(func() {
@@ -146,7 +147,7 @@ func TestACallersShareLeavesRoomForOthers(t *testing.T) {
 func TestWhoHasNoTurnInTimeIsTold(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		y := newYard(t, 1, 100, share{1, 100})
+		y := newYard(t, 1, share{1, 100})
 		leave := y.enter("a", 0)
 		began := time.Now()
 		if y.enter("a", 0) != nil || y.enter("b", 0) != nil || time.Since(began) != 2*time.Minute {
@@ -220,7 +221,7 @@ func TestTheLogOfStrangersIsSampledByCause(t *testing.T) {
 			t.Errorf("%d lines", got)
 		}
 		text.Reset()
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) //nolint:forbidigo // in a bubble
 		for range 2 {
 			j.stranger(zerolog.InfoLevel, "401").Msg("call")
 		}
@@ -282,21 +283,21 @@ func TestWhatABucketLacksIsOwed(t *testing.T) {
 		y := newThrottle(admission.PerSecond(10))
 		y.take("acme", 1)
 		y.owe("acme", 20)
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) //nolint:forbidigo // in a bubble
 		if wait, ok := y.take("acme", 1); ok || wait != 200*time.Millisecond {
 			t.Errorf("let in, or told to wait for %s", wait)
 		}
 		if _, ok := y.take("globex", 1); !ok {
 			t.Error("another is kept waiting")
 		}
-		time.Sleep(200 * time.Millisecond)
+		time.Sleep(200 * time.Millisecond) //nolint:forbidigo // in a bubble
 		if _, ok := y.take("acme", 1); !ok {
 			t.Error("kept waiting for longer")
 		}
 		began, given := time.Now(), 0
 		for time.Since(began) < 100*time.Second {
 			if wait, ok := y.take("globex", 1); !ok {
-				time.Sleep(wait)
+				time.Sleep(wait) //nolint:forbidigo // in a bubble
 				continue
 			}
 			y.owe("globex", 19)

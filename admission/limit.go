@@ -23,6 +23,8 @@ const MaxWeight Weight = 1000
 
 // Limit is one token bucket's configuration: Tokens refill evenly over Per, up to Burst. With a Window they come back all at once, as the next
 // window begins (FixedWindow), or each as it is as old as the window is long (SlidingWindow, SlidingLog).
+//
+//nolint:recvcheck // It is a plain value; what is asked often spares the copy.
 type Limit struct {
 	// Tokens refill over Per: 1 to 1e9.
 	Tokens Tokens

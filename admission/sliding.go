@@ -11,7 +11,8 @@ const (
 	SubWindows = 10
 	// MaxLogTokens is the largest limit of a sliding log, which keeps logEntry bytes of each call that it let through.
 	MaxLogTokens Tokens = 1000
-	logEntry            = 11
+
+	logEntry = 11
 )
 
 // SlidingWindow returns a limit of so many tokens in every time as long as the window, a length from 1s to 31 days in whole seconds, as

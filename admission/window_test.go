@@ -63,9 +63,18 @@ func TestWindowsHaveNoGaps(t *testing.T) {
 func TestWindowsThatAreNone(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ window, anchor, zone, field string }{
-		{"", "", "", "window"}, {"day", "", "", "window"}, {"999ms", "", "", "window"}, {"1500ms", "", "", "window"}, {"745h", "", "", "window"},
-		{"24h", "24:00", "", "anchor"}, {"24h", "0:00", "", "anchor"}, {"24h", "midnight", "", "anchor"},
-		{"24h", "", "Berlin", "zone"}, {"24h", "", "Local", "zone"}, {"1h", "", "Europe/Berlin", "zone"}, {"25h", "", "Europe/Berlin", "zone"},
+		{"", "", "", "window"},
+		{"day", "", "", "window"},
+		{"999ms", "", "", "window"},
+		{"1500ms", "", "", "window"},
+		{"745h", "", "", "window"},
+		{"24h", "24:00", "", "anchor"},
+		{"24h", "0:00", "", "anchor"},
+		{"24h", "midnight", "", "anchor"},
+		{"24h", "", "Berlin", "zone"},
+		{"24h", "", "Local", "zone"},
+		{"1h", "", "Europe/Berlin", "zone"},
+		{"25h", "", "Europe/Berlin", "zone"},
 	} {
 		_, err := FixedWindow(1, c.window, c.anchor, c.zone)
 		if field, bad := errors.AsType[*FieldError](err); !bad || field.Field != c.field {

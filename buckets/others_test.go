@@ -1,6 +1,7 @@
 package buckets
 
 import (
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -34,10 +35,10 @@ func TestOthersStayWithinTheirPart(t *testing.T) {
 		within := func(takings []taking, burst, rate float64, whose string) {
 			last := takings[len(takings)-1]
 			sum := Micro(0)
-			for i := len(takings) - 1; i >= 0; i-- {
-				sum += takings[i].cost
-				if bound := burst*float64(MicroOf(global.Burst)) + rate*float64(last.at-takings[i].at)*float64(global.Rate()); float64(sum) > bound+1 {
-					t.Fatalf("%s took %d micro-tokens in %d µs, bound %.0f", whose, sum, last.at-takings[i].at, bound)
+			for _, taking := range slices.Backward(takings) {
+				sum += taking.cost
+				if bound := burst*float64(MicroOf(global.Burst)) + rate*float64(last.at-taking.at)*float64(global.Rate()); float64(sum) > bound+1 {
+					t.Fatalf("%s took %d micro-tokens in %d µs, bound %.0f", whose, sum, last.at-taking.at, bound)
 				}
 			}
 		}

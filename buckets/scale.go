@@ -9,6 +9,8 @@ import (
 )
 
 // Scaling is a part of limits to which an operator has brought them for a time. It is a plain value.
+//
+//nolint:recvcheck // It is a plain value; what is asked often spares the copy.
 type Scaling struct {
 	// Part is from 0.01 to 1.
 	Part float64

@@ -98,7 +98,7 @@ func TestASlidingWindowAdmitsWhatItsPartsLeave(t *testing.T) {
 		limit admission.Limit
 		most  Instant // from the taking until it is back
 	}{
-		{must(admission.SlidingWindow(30, "1m")), 66*Instant(second) - 1}, {must(admission.SlidingLog(30, "1m")), 60 * Instant(second)},
+		{must(admission.SlidingWindow(30, "1m")), 66*second - 1}, {must(admission.SlidingLog(30, "1m")), 60 * second},
 	} {
 		var set Set
 		now, last := someInstant, someInstant
@@ -106,7 +106,7 @@ func TestASlidingWindowAdmitsWhatItsPartsLeave(t *testing.T) {
 			v := set.Take(now, 0, []LevelLimit{{"acme", LimitAt(c.limit, now)}}, 1)
 			if v.Err() == nil {
 				if taken++; taken%30 == 1 && taken > 1 {
-					if now-last > c.most || now-last < 60*Instant(second) {
+					if now-last > c.most || now-last < 60*second {
 						t.Fatalf("%s: 30 tokens took %d µs", c.limit.Words(), now-last)
 					}
 					last = now
@@ -156,7 +156,7 @@ func TestWaitingForAScaledSlidingWindow(t *testing.T) {
 func TestWhatComesBackOfASlidingWindow(t *testing.T) {
 	t.Parallel()
 	limit := must(admission.SlidingLog(10, "10s"))
-	at := func(s int64) Instant { return someInstant + Instant(s)*Instant(second) }
+	at := func(s int64) Instant { return someInstant + Instant(s)*second }
 	of := func(s int64) Limit { return LimitAt(limit, at(s)) }
 	bucket := Bucket{}
 	for i, cost := range []admission.Tokens{3, 3, 4} {

@@ -10,9 +10,9 @@ import (
 	"github.com/headgate/headgate/admission"
 )
 
-func windowed(tb testing.TB, tokens admission.Tokens, window, anchor, zone string) admission.Limit {
+func windowed(tb testing.TB, tokens admission.Tokens, anchor, zone string) admission.Limit {
 	tb.Helper()
-	l, err := admission.FixedWindow(tokens, window, anchor, zone)
+	l, err := admission.FixedWindow(tokens, "24h", anchor, zone)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -31,7 +31,7 @@ func instant(tb testing.TB, text string) Instant {
 // TestAWindowBeginsAnewAtItsAnchor, also on the days on which clocks change; a refusal tells to the microsecond when.
 func TestAWindowBeginsAnewAtItsAnchor(t *testing.T) {
 	t.Parallel()
-	limit := windowed(t, 1000, "24h", "00:00", "Europe/Berlin")
+	limit := windowed(t, 1000, "00:00", "Europe/Berlin")
 	for _, c := range []struct{ at, next string }{
 		{"2026-11-25T22:59:59Z", "2026-11-25T23:00:00Z"},
 		{"2027-03-27T23:00:00Z", "2027-03-28T22:00:00Z"}, // 23 hours
@@ -64,7 +64,7 @@ func TestWhatIsStoredCountsInTheWindowOfNow(t *testing.T) {
 	now := instant(t, "2026-11-25T12:00:00Z")
 	at := func(text string) Instant { return instant(t, "2026-11-"+text) }
 	hours := func(n int) Span { return Span(n) * 3600 * Span(second) }
-	day := LimitAt(windowed(t, 100, "24h", "", ""), now)
+	day := LimitAt(windowed(t, 100, "", ""), now)
 	window := func(left Micro, ends string, length Span, quota admission.Tokens) Bucket {
 		return Bucket{Level: left * MicroPerToken, Stamp: at(ends), Fill: length, Quota: MicroOf(quota)}
 	}
@@ -111,7 +111,7 @@ func TestWhatIsStoredCountsInTheWindowOfNow(t *testing.T) {
 // TestADebtOfAWindowIsPaidByTheNext, and waiting as told is enough, also where that takes both.
 func TestADebtOfAWindowIsPaidByTheNext(t *testing.T) {
 	t.Parallel()
-	limit := windowed(t, 100, "24h", "00:00", "Europe/Berlin")
+	limit := windowed(t, 100, "00:00", "Europe/Berlin")
 	now := instant(t, "2027-03-27T12:00:00Z") // The day after has 23 hours.
 	path := func(at Instant) []LevelLimit { return []LevelLimit{{"acme", LimitAt(limit, at)}} }
 	for cost, next := range map[admission.Tokens]string{40: "2027-03-27T23:00:00Z", 41: "2027-03-28T22:00:00Z"} {
@@ -135,7 +135,7 @@ func TestADebtOfAWindowIsPaidByTheNext(t *testing.T) {
 func TestOnlyTheWindowOfAReservationGetsItBack(t *testing.T) {
 	t.Parallel()
 	now := instant(t, "2026-11-25T00:10:00Z")
-	limit := LimitAt(windowed(t, 100, "24h", "", ""), now)
+	limit := LimitAt(windowed(t, 100, "", ""), now)
 	minutes := func(n int) Span { return Span(n) * 60 * Span(second) }
 	for _, c := range []struct {
 		reserved, actual admission.Tokens
@@ -200,11 +200,11 @@ func TestAdmittedInWindowsStaysWithinTheBound(t *testing.T) {
 				t.Fatalf("the window from %s admitted %d", start.Time(), sum/MicroPerToken)
 			}
 		}
-		shortest := Instant(limit.Per.Microseconds()) - 73*3600*Instant(second) // February, and a day of 23 hours
+		shortest := Instant(limit.Per.Microseconds()) - 73*3600*second // February, and a day of 23 hours
 		if limit.Per < 24*time.Hour {
 			shortest = Instant(limit.Per.Microseconds())
 		} else if limit.Window.Length() != admission.WindowMonth {
-			shortest = Instant(limit.Per.Microseconds()) - 3600*Instant(second)
+			shortest = Instant(limit.Per.Microseconds()) - 3600*second
 		}
 		for i := range all {
 			sum := Micro(0)

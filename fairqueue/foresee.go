@@ -33,7 +33,8 @@ func (r *Room) Foresee(j *Job) int64 {
 		return -1
 	}
 	c := q.classes[j.Class]
-	before, rank, runnable := 0, 0, c.runnable.Len()
+	var before, rank int
+	runnable := c.runnable.Len()
 	switch t := c.tenants[j.Tenant]; {
 	case t == nil:
 		if pause := r.Gates["q:"+j.Queue]; pause != nil && pause.Limit <= 0 {

@@ -3,6 +3,7 @@ package fairqueue
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -48,7 +49,7 @@ func newRendering(weights map[string]float64, slots int, draw func(string) (rese
 func (r *rendering) place(c *Pass, tenant string) {
 	r.jobs++
 	reserved, actual := r.draw(tenant)
-	j := &Job{Tenant: tenant, ID: fmt.Sprint(r.jobs), Queue: "mail", Score: int64(r.jobs), Cost: reserved, Seq: r.room.NextSeq()}
+	j := &Job{Tenant: tenant, ID: strconv.Itoa(r.jobs), Queue: "mail", Score: int64(r.jobs), Cost: reserved, Seq: r.room.NextSeq()}
 	r.actual[j] = actual
 	r.largest[tenant] = max(r.largest[tenant], float64(reserved)/r.weights[tenant])
 	c.Place(j)

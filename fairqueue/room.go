@@ -324,7 +324,7 @@ func (r *Room) accountRate(gate, of string) Meter {
 	if gate[0] != 's' || of == "" || r.Gates[of] == nil {
 		return nil
 	}
-	return r.Gates[of].Rate.(Each).Of(gate)
+	return r.Gates[of].Rate.(Each).Of(gate) //nolint:forcetypeassert // A gate that others are of has nothing else.
 }
 
 // gate returns the gate that a dispatch passes under, nil for none.

@@ -31,6 +31,8 @@ type Client struct {
 }
 
 // New returns a client of an empty deployment, which ends with the test. Its log is the test's.
+//
+//nolint:thelper // Those who call it have a t.
 func New(t testing.TB) *Client {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -119,7 +121,7 @@ func (c *Client) until(what string, done func() bool) {
 		if time.Since(began) > patience {
 			c.t.Fatalf("waited %s for %s", patience, what)
 		}
-		time.Sleep(pause)
+		time.Sleep(pause) //nolint:forbidigo // A bubble, and a test without one, both wait so.
 	}
 }
 
@@ -147,6 +149,6 @@ func (c *Client) Advance(d time.Duration) {
 		c.t.Fatal("Advance moves the clock of a synctest.Test, and this test is in none")
 	}
 	c.begin()
-	time.Sleep(d)
+	time.Sleep(d) //nolint:forbidigo // It is in a bubble.
 	c.Drain()
 }

@@ -47,7 +47,7 @@ func TestTimeIsTheBubbles(t *testing.T) {
 			case "fails":
 				return headgate.RetryAfter(time.Hour, errors.New("busy"))
 			case "sleeps":
-				time.Sleep(time.Minute)
+				time.Sleep(time.Minute) //nolint:forbidigo // in a bubble
 			}
 			return nil
 		})
@@ -181,7 +181,7 @@ func TestItWorksInRealTime(t *testing.T) {
 	hg := headgatetest.New(t)
 	var ran atomic.Bool
 	headgate.Handle(hg.Worker(mailQueue), func(context.Context, *headgate.Run[welcome]) error {
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(5 * time.Millisecond) //nolint:forbidigo // Drain waits for it.
 		ran.Store(true)
 		return nil
 	})
@@ -200,7 +200,7 @@ func TestJobsRunOneAtATime(t *testing.T) {
 		var order []string
 		headgate.Handle(hg.Worker(mailQueue), func(_ context.Context, job *headgate.Run[welcome]) error {
 			order = append(order, job.Args.To)
-			time.Sleep(time.Second)
+			time.Sleep(time.Second) //nolint:forbidigo // in a bubble
 			order = append(order, job.Args.To)
 			return nil
 		})
@@ -262,9 +262,9 @@ func TestWhatWasEnqueuedIsTold(t *testing.T) {
 			t.Errorf("%+v", all)
 		}
 		for want, test := range map[string]func(tb testing.TB){
-			"0 jobs of the kind welcome with {To:cid}": func(tb testing.TB) { headgatetest.RequireEnqueued(tb, hg, welcome{"cid"}) },
-			"2 jobs of the kind welcome with {To:bea}": func(tb testing.TB) { headgatetest.RequireEnqueued(tb, hg, welcome{"bea"}) },
-			"3 jobs were enqueued, want none":          func(tb testing.TB) { headgatetest.RequireNoneEnqueued[welcome](tb, hg) },
+			"0 jobs of the kind welcome with {To:cid}": func(tb testing.TB) { headgatetest.RequireEnqueued(tb, hg, welcome{"cid"}) }, //nolint:thelper // It is one line.
+			"2 jobs of the kind welcome with {To:bea}": func(tb testing.TB) { headgatetest.RequireEnqueued(tb, hg, welcome{"bea"}) }, //nolint:thelper // It is one line.
+			"3 jobs were enqueued, want none":          func(tb testing.TB) { headgatetest.RequireNoneEnqueued[welcome](tb, hg) },    //nolint:thelper // It is one line.
 		} {
 			if said := fails(t, test); !strings.HasPrefix(said, want) || !strings.Contains(said, `acme mail welcome {"To":"ada"}`) {
 				t.Errorf("it says %q, want %q", said, want)
@@ -275,7 +275,7 @@ func TestWhatWasEnqueuedIsTold(t *testing.T) {
 
 func TestOnlyABubbleAdvances(t *testing.T) {
 	t.Parallel()
-	said := fails(t, func(tb testing.TB) { headgatetest.New(tb).Advance(time.Second) })
+	said := fails(t, func(tb testing.TB) { headgatetest.New(tb).Advance(time.Second) }) //nolint:thelper // It is one line.
 	if !strings.Contains(said, "synctest.Test") {
 		t.Error(said)
 	}

@@ -49,6 +49,8 @@ func (j *journal) of(kind string) (jobs []admission.Job) {
 
 // Enqueued returns the jobs with arguments of the type A, which is no pointer, that entered since New, in order, whatever became of them.
 // Of headgate.Raw it is all jobs, their payloads as they are.
+//
+//nolint:thelper // Those who call it have a t.
 func Enqueued[A headgate.Args](t testing.TB, c *Client) (jobs []headgate.Job) {
 	t.Helper()
 	var zero A
@@ -68,6 +70,8 @@ func Enqueued[A headgate.Args](t testing.TB, c *Client) (jobs []headgate.Job) {
 }
 
 // RequireEnqueued fails the test unless exactly one job with these arguments entered, and returns it.
+//
+//nolint:thelper // Those who call it have a t.
 func RequireEnqueued[A headgate.Args](t testing.TB, c *Client, args A) headgate.Job {
 	t.Helper()
 	all := Enqueued[A](t, c)
@@ -84,6 +88,8 @@ func RequireEnqueued[A headgate.Args](t testing.TB, c *Client, args A) headgate.
 }
 
 // RequireNoneEnqueued fails the test if a job with arguments of the type A entered.
+//
+//nolint:thelper // Those who call it have a t.
 func RequireNoneEnqueued[A headgate.Args](t testing.TB, c *Client) {
 	t.Helper()
 	if all := Enqueued[A](t, c); len(all) > 0 {

@@ -93,6 +93,8 @@ func unmapped(prefix netip.Prefix) netip.Prefix {
 }
 
 // proxies says whose word on a client's address is believed, and how it is read.
+//
+//nolint:recvcheck // It is a plain value; what each request asks spares the copy.
 type proxies struct {
 	field   string
 	trusted []netip.Prefix

@@ -87,6 +87,7 @@ func TestForwardedIsReadAsRFC7239Says(t *testing.T) {
 		`for=_hidden`:                                            "ip-10.0.0.1",
 		`by=198.51.100.1`:                                        "ip-10.0.0.1",
 		`for=`:                                                   "ip-10.0.0.1",
+
 		`for=198.51.100.1` + strings.Repeat(",for=10.1.1.1", 10000): "ip-10.1.1.1",
 	} {
 		got := named(t, key, func(r *http.Request) {
@@ -148,9 +149,17 @@ func TestTheLongestPrefixNamesTheNetwork(t *testing.T) {
 	clear(table)
 	for range 2 { // The second time it remembers.
 		for _, row := range []struct{ peer, line, want, rest string }{
-			{"203.0.113.7:80", "", "eu", "eu"}, {"203.0.113.129:80", "", "us", "eu"}, {"203.0.113.200:80", "", "lab", "eu"}, {"198.51.100.9:80", "", "mapped", "rest"},
-			{"192.0.2.1:80", "", "", "rest"}, {"[2001:db8::7]:80", "", "eu", ""}, {"[2001:db8:1::7]:80", "", "ap", ""}, {"[2001:db9::7]:80", "", "", ""}, {"@", "", "", ""},
-			{"10.0.0.1:80", "203.0.113.129", "us", "eu"}, {"192.0.2.1:80", "203.0.113.129", "", "rest"},
+			{"203.0.113.7:80", "", "eu", "eu"},
+			{"203.0.113.129:80", "", "us", "eu"},
+			{"203.0.113.200:80", "", "lab", "eu"},
+			{"198.51.100.9:80", "", "mapped", "rest"},
+			{"192.0.2.1:80", "", "", "rest"},
+			{"[2001:db8::7]:80", "", "eu", ""},
+			{"[2001:db8:1::7]:80", "", "ap", ""},
+			{"[2001:db9::7]:80", "", "", ""},
+			{"@", "", "", ""},
+			{"10.0.0.1:80", "203.0.113.129", "us", "eu"},
+			{"192.0.2.1:80", "203.0.113.129", "", "rest"},
 		} {
 			r := &http.Request{RemoteAddr: row.peer, Header: http.Header{}}
 			if row.line != "" {

@@ -18,6 +18,7 @@ import (
 
 // stores are those on which properties of dimensions are held, in the time of v.
 func stores(tb testing.TB, v *virtual) map[string]func(prefix string) store.Deployment {
+	tb.Helper()
 	client := v.client(tb)
 	onRedis := func(partitions int) func(string) store.Deployment {
 		return func(prefix string) store.Deployment {
@@ -72,6 +73,7 @@ const (
 
 // besideRun makes random requests of one limiter, and returns how many leases it had.
 func besideRun(t *testing.T, rt *rapid.T, v *virtual, s store.Deployment) (grants uint64) {
+	t.Helper()
 	bursts, rules := map[string]admission.Tokens{}, map[string]policy.DimensionRules{}
 	for _, name := range besideNames {
 		bursts[name] = admission.Tokens(rapid.IntRange(1, 60).Draw(rt, "burst of "+name))
@@ -90,7 +92,7 @@ func besideRun(t *testing.T, rt *rapid.T, v *virtual, s store.Deployment) (grant
 		for _, name := range besideNames {
 			if key := rapid.IntRange(0, besideKeys).Draw(rt, name); key > 0 {
 				r.Also = append(r.Also, Dimension{name, fmt.Sprint("k", key)})
-				ways[name+fmt.Sprint(key)] = bursts[name]
+				ways[name+strconv.Itoa(key)] = bursts[name]
 			}
 		}
 		fits := true
@@ -121,8 +123,8 @@ func besideRun(t *testing.T, rt *rapid.T, v *virtual, s store.Deployment) (grant
 	check(t, l.Close(t.Context()))
 	for _, name := range besideNames {
 		for key := 1; key <= besideKeys; key++ {
-			if left := leftIn(t, l, name, fmt.Sprint("k", key), "acme"); left != bursts[name]-spent[name+fmt.Sprint(key)] {
-				rt.Fatalf("%s %d has %d left of %d, spent %d", name, key, left, bursts[name], spent[name+fmt.Sprint(key)])
+			if left := leftIn(t, l, name, fmt.Sprint("k", key), "acme"); left != bursts[name]-spent[name+strconv.Itoa(key)] {
+				rt.Fatalf("%s %d has %d left of %d, spent %d", name, key, left, bursts[name], spent[name+strconv.Itoa(key)])
 			}
 		}
 	}

@@ -3,6 +3,7 @@ package limiter
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -165,7 +166,7 @@ func TestADimensionThatRefusesTakesNothingOfLeases(t *testing.T) {
 	for user := range users {
 		for n := range 4 * each {
 			v.pass(leaseLife / (8 * each * users))
-			got := ask(t, l, Request{Tenant: "acme", Also: also("route", "pay", "user", fmt.Sprint(user))})
+			got := ask(t, l, Request{Tenant: "acme", Also: also("route", "pay", "user", strconv.Itoa(user))})
 			switch {
 			case got.Admitted:
 				admitted++

@@ -93,6 +93,8 @@ func (s Source) String() string {
 }
 
 // Verdict is the answer to a Request. It is a plain value.
+//
+//nolint:recvcheck // It is a plain value, which one method fills.
 type Verdict struct {
 	// Admitted says that the tokens were taken, of every scope on the way; otherwise of none.
 	Admitted bool

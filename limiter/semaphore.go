@@ -37,6 +37,8 @@ func (e *NoPermitsError) Error() string {
 func (e *NoPermitsError) Is(target error) bool { return target == admission.ErrRefused }
 
 // Semaphore limits what is done at a time by all processes together, outside of jobs. Several goroutines may use it.
+//
+//nolint:recvcheck // WithLease returns a copy.
 type Semaphore struct {
 	limiter *Limiter
 	name    string
@@ -131,7 +133,7 @@ func (s *Semaphore) abandon(ctx context.Context, token string, why error) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.limiter.config.Timeout)
 	defer cancel()
-	_ = s.limiter.store.Release(ctx, s.name, token) //nolint:errcheck // as it says
+	_ = s.limiter.store.Release(ctx, s.name, token)
 }
 
 // Permits are held until Release, as long as their lease can be extended, which a goroutine does at each third of it. Several goroutines may
@@ -150,7 +152,7 @@ type Permits struct {
 func (s *Semaphore) held(ctx context.Context, token string, asked time.Time) *Permits {
 	p := &Permits{semaphore: s, token: token, stop: make(chan struct{}), stopped: make(chan struct{})}
 	p.ctx, p.cancel = context.WithCancelCause(ctx)
-	go p.keep(asked)
+	go p.keep(asked) //nolint:contextcheck // p has it.
 	return p
 }
 

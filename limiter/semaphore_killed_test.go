@@ -88,12 +88,12 @@ func holdOnce(ctx context.Context, s *Semaphore) {
 	case <-time.After(work):
 	case <-p.Context().Done():
 	}
-	if errors.Is(context.Cause(p.Context()), ErrPermitsLost) {
+	if errors.Is(context.Cause(p.Context()), ErrPermitsLost) { //nolint:contextcheck // That of the permits is asked.
 		say("lost")
 	} else {
 		say("ends")
 	}
-	_ = p.Release(ctx) //nolint:errcheck // it may be lost
+	_ = p.Release(ctx) // It may be lost.
 }
 
 // work is one client's time with permits, in a process.

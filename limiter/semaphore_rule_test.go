@@ -44,7 +44,7 @@ func TestNeverMoreThanTheLimitWork(t *testing.T) {
 	for range 4 { // They are all in memory, and what is asked for below is rare.
 		rapid.Check(t, func(rt *rapid.T) {
 			r := rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 1)) //nolint:gosec // a test's own
-			run := newRule(rt, t, r)
+			run := newRule(t, rt, r)
 			for range 400 {
 				run.step()
 			}
@@ -75,7 +75,8 @@ type rule struct {
 	lost    int
 }
 
-func newRule(rt *rapid.T, t *testing.T, r *rand.Rand) *rule {
+func newRule(t *testing.T, rt *rapid.T, r *rand.Rand) *rule {
+	t.Helper()
 	run := &rule{rt: rt, t: t, r: r, max: 1 + r.IntN(6), stepped: -time.Hour}
 	run.limit = run.max
 	run.part = memory.New(memory.Config{Now: func() time.Time { return time.Unix(1_800_000_000, 0).Add(run.real + run.offset) }})

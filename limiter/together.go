@@ -131,6 +131,7 @@ func (l *Limiter) locally(ctx context.Context, ways []*way, requests []Request, 
 		return l.deniedTogether(ctx, ways, requests, as, &a, of), true
 	case unknown:
 		return made, false
+	case onHand:
 	}
 	at, low := make([]epochs, len(ways)), false
 	for i, w := range ways {

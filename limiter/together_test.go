@@ -238,7 +238,7 @@ func TestPressureIsToldOfTokensOnLease(t *testing.T) {
 	mail := Request{Tenant: "acme", Queue: "mail"}
 	await := func(want Source, level admission.PressureLevel) {
 		t.Helper()
-		for until := time.Now().Add(20 * time.Second); time.Now().Before(until); time.Sleep(time.Millisecond) {
+		for until := time.Now().Add(20 * time.Second); time.Now().Before(until); time.Sleep(time.Millisecond) { //nolint:forbidigo // the pace of checks
 			if made := together(t, l, mail); made.Source == want && made.Answers[0].Verdict.Pressure.Level == level {
 				return
 			}

@@ -189,8 +189,9 @@ func (w *way) limit(level admission.Level) *admission.Limit {
 		return &w.global
 	case store.LevelOthers:
 		return &w.others
+	default:
+		return &w.limits[level]
 	}
-	return &w.limits[level]
 }
 
 // question is what Redis is asked on the way.

@@ -21,7 +21,7 @@ const (
 	// MaxDependsOn is how many circuit breakers a limit may depend on.
 	MaxDependsOn = 16
 	// MinTargetPressure and MaxTargetPressure are the bounds of Adaptive.TargetPressure.
-	MinTargetPressure, MaxTargetPressure = 0.05, 0.95
+	MinTargetPressure, MaxTargetPressure = 0.05, 0.95 //nolint:revive // the bounds of one thing
 	// partUnit is how many of the units in which a part of limits moves are a percent, and partWhole all.
 	partUnit, partWhole = 10, 1000
 )
@@ -245,8 +245,10 @@ func (p Policy) validateLimits(bad *problems, at, queue string, a Adaptive) {
 		name, value string
 		there       bool
 	}{
-		{"moves", strconv.Quote(a.Moves), a.Moves != ""}, {"max_run_time", a.MaxRunTime.String(), a.MaxRunTime != 0},
-		{"max_failures", strconv.FormatFloat(a.MaxFailures, 'g', -1, 64), a.MaxFailures != 0}, {"target_run_time", a.TargetRunTime.String(), a.TargetRunTime != 0},
+		{"moves", strconv.Quote(a.Moves), a.Moves != ""},
+		{"max_run_time", a.MaxRunTime.String(), a.MaxRunTime != 0},
+		{"max_failures", strconv.FormatFloat(a.MaxFailures, 'g', -1, 64), a.MaxFailures != 0},
+		{"target_run_time", a.TargetRunTime.String(), a.TargetRunTime != 0},
 	} {
 		if field.there {
 			bad.field(at+"."+field.name, field.value, allowed)

@@ -109,9 +109,9 @@ func TestAPartOfLimitsMoves(t *testing.T) {
 		if got := c.Moving(); !reflect.DeepEqual(got, []Moving{want}) || got[0].Interval() != 5*time.Second {
 			t.Errorf("got  %+v\nwant %+v", got, want)
 		}
-		for _, cap := range c.Caps() {
-			if cap.Loop != "" {
-				t.Errorf("a cap moves: %+v", cap)
+		for _, bound := range c.Caps() {
+			if bound.Loop != "" {
+				t.Errorf("a cap moves: %+v", bound)
 			}
 		}
 	}

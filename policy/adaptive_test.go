@@ -152,9 +152,9 @@ func TestADispatchMoves(t *testing.T) {
 	if !c.DispatchMoves("push") || c.DispatchMoves("smtp") || c.DispatchMoves("") {
 		t.Error("it is not told whose dispatch moves")
 	}
-	for _, cap := range c.Caps() {
-		if cap.Loop != "" {
-			t.Errorf("a cap moves: %+v", cap)
+	for _, bound := range c.Caps() {
+		if bound.Loop != "" {
+			t.Errorf("a cap moves: %+v", bound)
 		}
 	}
 	rate := DispatchRate{Downstream: "push", Limit: admission.PerMinute(600), Own: 10 * unit, Least: unit / 10, Most: 10 * unit, Loop: "mail-out"}

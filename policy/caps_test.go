@@ -9,7 +9,7 @@ import (
 // standard tier.
 func TestATenantsCapIsItsOwnThenItsTiers(t *testing.T) {
 	t.Parallel()
-	tier := func(cap int) Tier { return Tier{Limit: noLimit, MaxRunning: cap} }
+	tier := func(most int) Tier { return Tier{Limit: noLimit, MaxRunning: most} }
 	c, err := Policy{
 		Tiers:   map[string]Tier{StandardTier: tier(5), "gold": tier(20), "free": tier(0)},
 		Tenants: map[string]Tenant{"own": {Tier: "gold", MaxRunning: 7}, "tiers": {Tier: "gold"}, "none": {Tier: "free"}, "plain": {}},

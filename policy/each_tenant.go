@@ -10,6 +10,8 @@ import (
 )
 
 // EachTenant is what each tenant has in a queue: they share the figures, not the tokens.
+//
+//nolint:recvcheck // It is a plain value; what is asked often spares the copy.
 type EachTenant struct {
 	// Limit is that of the tenant's jobs in the queue. The zero Limit says nothing; a Disabled one says that there is none.
 	Limit admission.Limit
@@ -331,6 +333,7 @@ func (p Policy) LimitClause(level admission.Level, tenant, queue string, class a
 		}
 		_, at := p.tierRules(tenant)
 		return Clause{"default of tier " + p.TierOf(tenant), append(at, "limit")}
+	default: // Those of queues follow.
 	}
 	if queue == "" || level == admission.LevelPriority && class == "" {
 		return Clause{}

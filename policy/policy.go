@@ -167,7 +167,7 @@ const (
 	MinDoomedPercent   = 10
 	MaxDoomedPercent   = 1000
 	DefaultPoisonLimit = 3
-	// Without a policy a token buys DefaultMostAttempts runs, a job with a header for short backoffs 10 a second.
+	// DefaultMostAttempts is how many runs a token buys without a policy, a job with a header for short backoffs 10 a second.
 	DefaultMostAttempts = 25
 	DefaultLeastBackoff = 100 * time.Millisecond
 	MaxPoisonLimit      = 254

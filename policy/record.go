@@ -15,6 +15,8 @@ import (
 
 // OwnLimits is what one tenant has of its own beside the policy, where that has TenantRecords: limits, each in the place of what the policy has at
 // that scope. It is stored by itself, so that to change one costs the same whatever number of tenants have theirs.
+//
+//nolint:recvcheck // It is a plain value; what is asked often spares the copy.
 type OwnLimits struct {
 	// Limit is that of the tenant; nil says nothing, a Disabled one that there is none.
 	Limit *admission.Limit
@@ -53,6 +55,7 @@ func (r *OwnLimits) LimitAt(level admission.Level, queue string, class admission
 			return limit, false
 		}
 		return *r.Limit, true
+	default: // Those of queues follow.
 	}
 	in, said := r.Queues[queue]
 	if !said {

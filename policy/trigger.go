@@ -23,7 +23,7 @@ const (
 	DefaultTriggerPriority = 100
 	MaxTriggerPriority     = 1000
 	// MinCut and MaxCut are the bounds of Trigger.By, without its sign.
-	MinCut, MaxCut = 0.01, 0.99
+	MinCut, MaxCut = 0.01, 0.99 //nolint:revive // the bounds of one thing
 	// MaxTriggerBound is the most that a value may be held against.
 	MaxTriggerBound = 1e12
 	// TriggerEvery is how often triggers are looked at.
@@ -363,7 +363,7 @@ func (p Policy) validateActs(bad *problems, at string, t Trigger) {
 func (p Policy) validateReduces(bad *problems, at string, t Trigger) {
 	queue, downstream := t.Target()
 	of, limit := p.Downstreams[downstream], cmp.Or(t.Moves, MovesMaxRunning)
-	there := false
+	var there bool
 	switch {
 	case limit != MovesMaxRunning && limit != MovesDispatch || t.Moves != "" && downstream == "":
 		bad.field(at+".moves", strconv.Quote(t.Moves), `"max_running" or "dispatch", of a downstream`)

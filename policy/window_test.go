@@ -46,12 +46,12 @@ func TestALimitOfFixedWindows(t *testing.T) {
 // TestALimitOfSlidingWindows is read, checked, written and compared as any other.
 func TestALimitOfSlidingWindows(t *testing.T) {
 	t.Parallel()
-	for algorithm, make := range map[string]func(admission.Tokens, string) (admission.Limit, error){SlidingWindow: admission.SlidingWindow, SlidingLog: admission.SlidingLog} {
+	for algorithm, window := range map[string]func(admission.Tokens, string) (admission.Limit, error){SlidingWindow: admission.SlidingWindow, SlidingLog: admission.SlidingLog} {
 		p, err := Unmarshal([]byte(`{"tenants": {"acme": {"limit": {"algorithm": "` + algorithm + `", "tokens": 1000, "window": "60s"}}}}`))
 		if err != nil {
 			t.Fatal(err)
 		}
-		want, err := make(1000, "1m")
+		want, err := window(1000, "1m")
 		if err != nil {
 			t.Fatal(err)
 		}

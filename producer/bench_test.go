@@ -89,7 +89,7 @@ func BenchmarkShedWithoutACall(b *testing.B) {
 				if shed++; v.Local {
 					local++
 				}
-				time.Sleep(time.Until(began.Add(time.Duration(shed) * time.Second / time.Duration(rate))))
+				time.Sleep(time.Until(began.Add(time.Duration(shed) * time.Second / time.Duration(rate)))) //nolint:forbidigo // the pace of calls
 			}
 			b.ReportMetric(100*float64(local)/float64(shed), "%local")
 			b.ReportMetric(float64(shed)/lasts.Seconds(), "shed/s")

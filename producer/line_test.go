@@ -60,7 +60,7 @@ func TestATenantMayHaveAsMuchWaitingAsIsLeftFree(t *testing.T) {
 			fill := func(tenant string) (n int) {
 				for n < 1000 {
 					if _, _, err := l.join(waitingTicket(tenant, size.jobs, size.payload), now); err != nil {
-						refused(t, l, now, waitingTicket(tenant, size.jobs, size.payload))
+						_ = refused(t, l, now, waitingTicket(tenant, size.jobs, size.payload))
 						return n
 					}
 					n++
@@ -84,7 +84,7 @@ func TestWhatIsLargerThanTheLineMayWaitAlone(t *testing.T) {
 	t.Parallel()
 	l, now := busyLine(t, 100, 1<<10)
 	join(t, l, now, waitingTicket("acme", 1, 1<<20))
-	refused(t, l, now, waitingTicket("beta", 1, 1))
+	_ = refused(t, l, now, waitingTicket("beta", 1, 1))
 }
 
 // TestWhoCannotBeServedInTimeIsToldSoAtOnce: ten calls of a second wait, one at a time, which is longer than others have.
@@ -257,7 +257,7 @@ func TestTurningAwayCostsLittle(t *testing.T) {
 	for range store.MaxBatchJobs / 2 {
 		join(t, l, now, waitingTicket("acme", 1, 0))
 	}
-	refused(t, l, now, waitingTicket("acme", 1, 0))
+	_ = refused(t, l, now, waitingTicket("acme", 1, 0))
 	if l.crowd.Load() == nil {
 		t.Fatal("nobody knows that the line is crowded")
 	}

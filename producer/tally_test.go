@@ -18,7 +18,7 @@ import (
 func TestEachDecisionIsCountedOnce(t *testing.T) {
 	t.Parallel()
 	for name, counts := range map[string]func(*testing.T, store.Deployment, *producer.Producer, func()){
-		"with Run": func(t *testing.T, s store.Deployment, p *producer.Producer, decide func()) {
+		"with Run": func(t *testing.T, s store.Deployment, p *producer.Producer, decide func()) { //nolint:thelper // It is a test.
 			ctx, cancel := context.WithCancel(t.Context())
 			var running sync.WaitGroup
 			running.Go(func() {
@@ -31,11 +31,11 @@ func TestEachDecisionIsCountedOnce(t *testing.T) {
 			cancel()
 			running.Wait()
 		},
-		"by itself": func(t *testing.T, s store.Deployment, _ *producer.Producer, decide func()) {
+		"by itself": func(t *testing.T, s store.Deployment, _ *producer.Producer, decide func()) { //nolint:thelper // It is a test.
 			decide()
 			await(t, "the counts are stored", func() bool { return counted(t, s, "acme") })
 		},
-		"by Flush": func(t *testing.T, _ store.Deployment, p *producer.Producer, decide func()) {
+		"by Flush": func(t *testing.T, _ store.Deployment, p *producer.Producer, decide func()) { //nolint:thelper // It is a test.
 			decide()
 			for range 2 {
 				if err := p.Flush(t.Context()); err != nil {

@@ -46,9 +46,18 @@ func TestJobsAreLimitedByTheirType(t *testing.T) {
 		job     admission.Job
 		refused admission.Scope
 	}{
-		{typedJob("acme", "report"), ""}, {later, ""}, {typedJob("acme", "report"), "acme:mail:type=report"}, {later, "acme:mail:type=report"},
-		{typedJob("bolt", "report"), ""}, {elsewhere, ""}, {typedJob("acme", "free"), ""}, {typedJob("acme", "free"), ""},
-		{typedJob("acme", "a"), ""}, {typedJob("acme", "a"), "acme:mail:type=a"}, {typedJob("acme", "b:c"), ""}, {typedJob("acme", "b:c"), "acme:mail:type=b:c"},
+		{typedJob("acme", "report"), ""},
+		{later, ""},
+		{typedJob("acme", "report"), "acme:mail:type=report"},
+		{later, "acme:mail:type=report"},
+		{typedJob("bolt", "report"), ""},
+		{elsewhere, ""},
+		{typedJob("acme", "free"), ""},
+		{typedJob("acme", "free"), ""},
+		{typedJob("acme", "a"), ""},
+		{typedJob("acme", "a"), "acme:mail:type=a"},
+		{typedJob("acme", "b:c"), ""},
+		{typedJob("acme", "b:c"), "acme:mail:type=b:c"},
 	} {
 		verdict, err := p.Enqueue(t.Context(), row.job)
 		no, _ := errors.AsType[*admission.RefusedError](err)

@@ -77,7 +77,7 @@ func (s *Service) Serve(ctx context.Context, listener net.Listener, panicked fun
 		defer cancel()
 		ended <- server.Shutdown(end)
 	})
-	err := server.Serve(listener)
+	err := server.Serve(listener) //nolint:contextcheck // Calls have the ctx of their connection.
 	if !stop() {
 		err = <-ended
 	} else {

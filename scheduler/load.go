@@ -76,9 +76,9 @@ func (s *Scheduler) figures(ctx context.Context) ([]figured, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := make([]figured, len(names))
+	all := make([]figured, 0, len(names))
 	for i, name := range names {
-		all[i] = figured{load.Of(name, depths[i].Waiting, samples), name}
+		all = append(all, figured{load.Of(name, depths[i].Waiting, samples), name})
 	}
 	downstreams := load.Downstreams(samples)
 	waiting, err := s.store.WaitingFor(ctx, downstreams)

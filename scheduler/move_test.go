@@ -2,6 +2,7 @@ package scheduler_test
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -49,8 +50,8 @@ func TestASchedulerMovesSpilledJobs(t *testing.T) {
 		return found
 	}
 	offer := func(n int) bool {
-		j := admission.NewJob("acme", "mail", "send", []byte(fmt.Sprint("payload ", n)))
-		j.ID = fmt.Sprint(n)
+		j := admission.NewJob("acme", "mail", "send", fmt.Append(nil, "payload ", n))
+		j.ID = strconv.Itoa(n)
 		verdicts, err := part.Admit(t.Context(), 1, []store.Candidate{{Job: &j, Class: 1, Limits: &[admission.Levels]admission.Limit{}}})
 		if err != nil {
 			t.Fatal(err)
@@ -70,7 +71,7 @@ func TestASchedulerMovesSpilledJobs(t *testing.T) {
 	b := newBench(t, part)
 	for n := range jobs {
 		lease, ok := b.read()
-		if !ok || lease.Err != nil || lease.Job.ID != fmt.Sprint(n) || string(lease.Job.Payload) != fmt.Sprint("payload ", n) {
+		if !ok || lease.Err != nil || lease.Job.ID != strconv.Itoa(n) || string(lease.Job.Payload) != fmt.Sprint("payload ", n) {
 			t.Fatalf("job %d comes as %+v, %v", n, lease.Job, lease.Err)
 		}
 		b.finish(lease, store.Complete, 0)

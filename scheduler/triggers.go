@@ -151,7 +151,7 @@ func (s *Scheduler) carry(ctx context.Context, to *triggers, t *trigger, version
 	if !t.Active {
 		do = func(ctx context.Context, t *trigger, version int64) error { return s.end(ctx, to, t, version) }
 	}
-	if t.turnedBy == "" && !(t.Active && time.Since(t.renewed) > renewEvery) {
+	if t.turnedBy == "" && (!t.Active || time.Since(t.renewed) <= renewEvery) {
 		return nil
 	}
 	err := do(ctx, t, version)

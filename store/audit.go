@@ -94,6 +94,7 @@ type AuditPage struct {
 	Gone int64
 }
 
+// Validate names every field that cannot be.
 func (q AuditQuery) Validate() error {
 	var bad []error
 	if q.Limit < 0 || q.Limit > MaxPage {
@@ -105,6 +106,7 @@ func (q AuditQuery) Validate() error {
 	return errors.Join(bad...)
 }
 
+// Wants reports whether an entry is one of those that are asked for.
 func (q AuditQuery) Wants(e *AuditEntry) bool {
 	return (q.Action == "" || q.Action == e.Action) && (q.Author == "" || q.Author == e.Author) &&
 		(q.Name == "" || q.Name == e.Name || q.Name == e.Downstream)

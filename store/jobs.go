@@ -85,6 +85,7 @@ func EncodeID(id string) string {
 	return string(u[:])
 }
 
+// DecodeID is the id that EncodeID wrote.
 func DecodeID(raw string) string {
 	if len(raw) != 16 || raw[8] < 0x80 {
 		return raw
@@ -99,6 +100,7 @@ func DecodeID(raw string) string {
 // EncodeKey is a job's field in the jobs hash.
 func EncodeKey(k admission.Key) string { return k.Tenant + ":" + EncodeID(k.ID) }
 
+// DecodeKey is the key that EncodeKey wrote.
 func DecodeKey(raw string) (admission.Key, error) {
 	tenant, id, ok := strings.Cut(raw, ":")
 	if !ok {

@@ -17,6 +17,8 @@ const (
 )
 
 // ListQuery says which jobs to list. The zero ListQuery lists all that live.
+//
+//nolint:recvcheck // It is a plain value; what is asked often spares the copy.
 type ListQuery struct {
 	// Place is waiting, later, spilled, ready, running or dead; empty means all. Spilled ones are looked for among all.
 	Place admission.Place
@@ -56,6 +58,7 @@ type ListPage struct {
 // deadReasons are those of which jobs die: in workers' hands, and in the scripts.
 var deadReasons = []string{"bad_payload", "discarded", "dropped", "expired", "max_attempts", "poison", "queue_timeout", "record_gone", "unreadable"}
 
+// Validate names the first field that cannot be.
 func (q ListQuery) Validate() error {
 	switch q.Place {
 	case "", admission.PlaceWaiting, admission.PlaceLater, admission.PlaceSpilled, admission.PlaceReady, PlaceRunning, PlaceDead:

@@ -187,6 +187,7 @@ const MaxAuthor = 256
 // OnlyAsk is the Edit of an update that is not to be stored.
 const OnlyAsk = "-"
 
+// Validate names every field that cannot be.
 func (u *PolicyUpdate) Validate() error {
 	var bad []error
 	if u.Edit == OnlyAsk {

@@ -40,7 +40,7 @@ const (
 	// SemaphorePatience is for how long a place in line is kept since its last call, and a permit that was leased to it unheard.
 	SemaphorePatience = 2 * time.Second
 	// MinSemaphoreLease and MaxSemaphoreLease bound a lease.
-	MinSemaphoreLease, MaxSemaphoreLease = time.Second, time.Hour
+	MinSemaphoreLease, MaxSemaphoreLease = time.Second, time.Hour //nolint:revive // the bounds of one thing
 )
 
 // Acquire asks for permits.

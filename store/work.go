@@ -31,6 +31,7 @@ func (p Pool) ID() string {
 	return hex.EncodeToString(sum[:6])
 }
 
+// Mode is "s" for a strict pool, "w" for one that goes by weights.
 func (p Pool) Mode() string {
 	if p.Strict {
 		return "s"
@@ -38,6 +39,7 @@ func (p Pool) Mode() string {
 	return "w"
 }
 
+// Text is the queues and their weights, as scripts read them.
 func (p Pool) Text() string {
 	parts := make([]string, len(p.Queues))
 	for i, q := range p.Queues {
@@ -96,6 +98,7 @@ func (l *Lease) Finish(outcome Outcome) Finish {
 	}
 }
 
+// ErrPayloadGone is why a job cannot run whose record has no payload any more.
 var ErrPayloadGone = errors.New("payload is gone")
 
 // Demand is what is runnable for a pool in one partition.

@@ -35,7 +35,7 @@ func (c *counter) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	load := float64(c.running) / float64(c.capacity)
 	c.requests, c.used, c.load = c.requests+1, c.used+min(load, 1), c.load+load
 	c.mu.Unlock()
-	time.Sleep(time.Duration(float64(c.base) * max(load, 1)))
+	time.Sleep(time.Duration(float64(c.base) * max(load, 1))) //nolint:forbidigo // how long it works
 	c.mu.Lock()
 	c.running--
 	c.mu.Unlock()
@@ -110,7 +110,7 @@ func TestALimitFindsTheCapacityOfItsDownstream(t *testing.T) {
 		}
 	}
 	run := func(length time.Duration) {
-		for end := time.Now().Add(length); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		for end := time.Now().Add(length); time.Now().Before(end); time.Sleep(100 * time.Millisecond) { //nolint:forbidigo // the pace of jobs that come
 			refill()
 		}
 	}

@@ -266,7 +266,7 @@ func TestACostGoesByThePolicyInForce(t *testing.T) {
 	for actual, want := range map[admission.Tokens]admission.Tokens{70: 70, 10: 40} {
 		r := newCostRig(t)
 		r.runWithTimers(r.store, worker.Config{}, on("send", func(ctx context.Context, _ worker.Job[[]byte]) error {
-			r.limit([admission.Levels]admission.Tokens{900, 300, 200, 150})
+			r.limit([admission.Levels]admission.Tokens{900, 300, 200, 150}) //nolint:contextcheck // the test's own
 			return worker.SetCost(ctx, actual)
 		}))
 		r.enqueue(costly("a", 40))

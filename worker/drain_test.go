@@ -244,7 +244,7 @@ func TestAWorkerThatIsToldToStopWhileRedisIsAwayEnds(t *testing.T) {
 			case <-time.After(patience):
 				t.Error("the worker waits for Redis")
 				server.Restart(t)
-				<-done
+				<-done //nolint:errcheck // It has failed already.
 			}
 		})
 	}

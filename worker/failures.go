@@ -11,7 +11,6 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/headgate/headgate/admission"
-
 	"github.com/headgate/headgate/internal/callback"
 )
 

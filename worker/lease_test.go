@@ -155,7 +155,7 @@ func TestTheLeaseIsCountedFromTheSendingOfAHeartbeat(t *testing.T) {
 		last, longest := time.Now(), time.Duration(0) // of the times for which this process stood
 		var end time.Time                             // before the worker registers anew
 		for ctx.Err() == nil {
-			end = r.leaseEnd()
+			end = r.leaseEnd() //nolint:contextcheck // the test's own
 			select {
 			case <-tick.C:
 			case <-ctx.Done():
@@ -180,9 +180,9 @@ func TestHeartbeatsKeepAHandlersCtx(t *testing.T) {
 	const lease = 2 * time.Second
 	ended := make(chan time.Duration, 1)
 	r.runWithTimers(r.store, worker.Config{Lease: lease}, on("send", func(ctx context.Context, _ worker.Job[[]byte]) error {
-		first, last := r.leaseEnd(), time.Time{}
+		first, last := r.leaseEnd(), time.Time{} //nolint:contextcheck // the test's own
 		for ctx.Err() == nil && last.Before(first.Add(lease)) {
-			last = r.leaseEnd()
+			last = r.leaseEnd() //nolint:contextcheck // the test's own
 		}
 		if ctx.Err() != nil {
 			ended <- last.Sub(redistest.Now())

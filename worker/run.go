@@ -187,7 +187,7 @@ func (s *session) call(ctx context.Context, handler Handler, lease store.Lease, 
 		err = callback.Try(func() error { return handler(ctx, job) })
 	}()
 	err = cut.explain(ctx, <-answered)
-	soon = cut.after == lease.Job.Timeout && cut.after < call.Patience() && context.Cause(ctx) == error(cut)
+	soon = cut.after == lease.Job.Timeout && cut.after < call.Patience() && context.Cause(ctx) == error(cut) //nolint:errorlint // this very one
 	return soon, err
 }
 

@@ -42,7 +42,7 @@ func (s *session) timeout(job *admission.Job, call *fleet.GuardedCall) *timeoutE
 
 // explain says in a handler's error what cut it short, since most say only that a deadline was exceeded.
 func (e *timeoutError) explain(ctx context.Context, err error) error {
-	if err == nil || context.Cause(ctx) != error(e) || errors.Is(err, e) {
+	if err == nil || context.Cause(ctx) != error(e) || errors.Is(err, e) { //nolint:errorlint // this very one
 		return err
 	}
 	return &cutError{e, err}

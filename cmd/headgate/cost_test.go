@@ -33,11 +33,11 @@ func TestAnAnswerTellsWhatAJobHasCost(t *testing.T) {
 // TestACommandTellsWhatAJobHasCost on file descriptor 3, also where something that it has left running holds that file.
 func TestACommandTellsWhatAJobHasCost(t *testing.T) {
 	t.Parallel()
-	script := "case $HEADGATE_TYPE in "
+	var cases strings.Builder
 	for jobType, cost := range costsTold {
-		script += jobType + ") echo '" + cost + "' >&3;; "
+		cases.WriteString(jobType + ") echo '" + cost + "' >&3;; ")
 	}
-	checkCosts(t, `invalid file descriptor 3 \"many\"`, "--exec", "sh", "-c", script+"esac; setsid sleep 3 & [ $HEADGATE_TYPE != dead ] || exit 65")
+	checkCosts(t, `invalid file descriptor 3 \"many\"`, "--exec", "sh", "-c", "case $HEADGATE_TYPE in "+cases.String()+"esac; setsid sleep 3 & [ $HEADGATE_TYPE != dead ] || exit 65")
 }
 
 // checkCosts runs a job of each type by a worker and looks at what is charged.

@@ -2,9 +2,9 @@ package main
 
 import (
 	"bytes"
-	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -47,7 +47,7 @@ func TestPolicyExportWritesEnvoysBuckets(t *testing.T) {
 					} `yaml:"token_bucket"`
 				} `yaml:"typed_config"`
 			}
-			text := run(0, "policy", "export", "envoy", "--scope", scope, "--envoys", fmt.Sprint(envoys))
+			text := run(0, "policy", "export", "envoy", "--scope", scope, "--envoys", strconv.FormatInt(envoys, 10))
 			must(t, yaml.Unmarshal([]byte(text), &filter))
 			bucket := filter.Config.Bucket
 			interval, err := time.ParseDuration(bucket.Interval)
@@ -64,8 +64,12 @@ func TestPolicyExportWritesEnvoysBuckets(t *testing.T) {
 		want string
 		args []string
 	}{
-		{1, "no limit in force", []string{"--scope", "nobody:mail"}}, {1, "fixed_window", []string{"--scope", "daily"}}, {1, "less than one for each of 4", []string{"--scope", "slow", "--envoys", "4"}},
-		{2, "--envoys", []string{"--scope", "slow", "--envoys", "0"}}, {2, "--scope", nil}, {2, "scope", []string{"--scope", "a:b:c:d"}},
+		{1, "no limit in force", []string{"--scope", "nobody:mail"}},
+		{1, "fixed_window", []string{"--scope", "daily"}},
+		{1, "less than one for each of 4", []string{"--scope", "slow", "--envoys", "4"}},
+		{2, "--envoys", []string{"--scope", "slow", "--envoys", "0"}},
+		{2, "--scope", nil},
+		{2, "scope", []string{"--scope", "a:b:c:d"}},
 	} {
 		if said := run(row.code, append([]string{"policy", "export", "envoy"}, row.args...)...); !strings.Contains(said, row.want) {
 			t.Errorf("%v: %q", row.args, said)

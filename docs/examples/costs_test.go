@@ -106,11 +106,11 @@ func complete(ctx context.Context, limiter *headgate.Limiter, llm model, prompt 
 // TestUsageIsTold of a job and of a call without one.
 func TestUsageIsTold(t *testing.T) {
 	t.Parallel()
-	for _, where := range []func(testing.TB) *headgate.Client{open, func(t testing.TB) *headgate.Client {
-		t.Helper()
-		hg, err := headgate.Open(t.Context(), "memory:", headgate.Config{})
-		check(t, err)
-		t.Cleanup(func() { check(t, hg.Close()) })
+	for _, where := range []func(testing.TB) *headgate.Client{open, func(tb testing.TB) *headgate.Client {
+		tb.Helper()
+		hg, err := headgate.Open(tb.Context(), "memory:", headgate.Config{})
+		check(tb, err)
+		tb.Cleanup(func() { check(tb, hg.Close()) })
 		return hg
 	}} {
 		hg := where(t)

@@ -29,7 +29,10 @@ func open(tb testing.TB) *headgate.Client {
 }
 
 // database returns a PostgreSQL of the test's own.
-func database(tb testing.TB) *sql.DB { return dbtest.PostgreSQL(tb).Open(tb) }
+func database(tb testing.TB) *sql.DB {
+	tb.Helper()
+	return dbtest.PostgreSQL(tb).Open(tb)
+}
 
 // work runs a worker until the test ends.
 func work(tb testing.TB, w *headgate.Worker) {

@@ -16,7 +16,7 @@ func TestPermitsAreHeldWhileOneWorks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		hg := headgatetest.New(t)
-		limiter, err := hg.Client.Limiter(headgate.LimiterConfig{})
+		limiter, err := hg.Limiter(headgate.LimiterConfig{})
 		check(t, err)
 		rendered := func(ctx context.Context) error {
 			//snippet:begin hold

@@ -97,7 +97,7 @@ func load(b *testing.B, rate int, args []string, body func(tenant string) []byte
 	var all sync.WaitGroup
 	before := spent()
 	for i := range tenants {
-		file := filepath.Join(folder, fmt.Sprint(i))
+		file := filepath.Join(folder, strconv.Itoa(i))
 		check(b, os.WriteFile(file, body(fmt.Sprint("tenant-", i)), 0o600))
 		all.Go(func() {
 			text, err := exec.CommandContext(b.Context(), "h2load", append([]string{"-d", file, "-D", strconv.Itoa(1 + lasts), "--rps", strconv.Itoa(rate / tenants / connections), "--log-file", file + ".log"}, args...)...).CombinedOutput()
@@ -111,7 +111,7 @@ func load(b *testing.B, rate int, args []string, body func(tenant string) []byte
 	var calls []struct{ at, took float64 }
 	first := math.Inf(1)
 	for i := range tenants {
-		text, err := os.ReadFile(filepath.Join(folder, fmt.Sprint(i)+".log"))
+		text, err := os.ReadFile(filepath.Join(folder, strconv.Itoa(i)+".log"))
 		check(b, err)
 		for line := range strings.Lines(string(text)) {
 			var at, micros float64

@@ -101,7 +101,7 @@ func TestAClientThatGivesUpEndsItsCallAlone(t *testing.T) {
 	}
 	calls.Wait()
 	// A call of Redis that is under way ends by the limiter's time-out; those that wait for a connection end at once.
-	for until := time.Now().Add(20 * time.Second); ended.Load() < begun.Load(); time.Sleep(time.Millisecond) {
+	for until := time.Now().Add(20 * time.Second); ended.Load() < begun.Load(); time.Sleep(time.Millisecond) { //nolint:forbidigo // It is soon.
 		if time.Now().After(until) {
 			t.Fatalf("%d of %d calls have ended", ended.Load(), begun.Load())
 		}
@@ -152,7 +152,7 @@ func TestShutdownLosesNoCall(t *testing.T) {
 	go func() { ended <- first.Shutdown(within(t)) }()
 	for range each { // Before, while and after GOAWAY comes.
 		ask()
-		time.Sleep(100 * time.Microsecond)
+		time.Sleep(100 * time.Microsecond) //nolint:forbidigo // the pace of calls
 	}
 	close(release)
 	calls.Wait()

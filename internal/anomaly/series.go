@@ -45,7 +45,7 @@ func newTrack() track {
 }
 
 // observe judges the count of a minute by those before it, and then takes it among them.
-func (t *track) observe(minute int64, count int64) (judged verdict) {
+func (t *track) observe(minute, count int64) (judged verdict) {
 	at := int(minute % History)
 	was := t.ring[at] // An hour old: it still counts for this minute.
 	value := int32(min(count, math.MaxInt32))

@@ -43,7 +43,7 @@ func course(c ticker, p *plant, start int, see func(tick, limit int, step contro
 		change()
 		done, waits := 0.0, []float64{}
 		for tick := range phase {
-			step := c.Tick(start, p.tick(start, interval))
+			step := c.Tick(start, p.tick(start))
 			start = step.Limit
 			if see != nil {
 				see(i*phase+tick, start, step)
@@ -116,7 +116,7 @@ func TestAIMDKeepsToARunTime(t *testing.T) {
 		l := newLoop(t, control.Config{Controller: control.AIMD, Min: 1, Max: most, MaxRunTime: 150 * time.Millisecond}, start)
 		limit, done, worst := start, 0.0, time.Duration(0)
 		for tick := range phase {
-			limit = l.Tick(limit, p.tick(limit, interval)).Limit
+			limit = l.Tick(limit, p.tick(limit)).Limit
 			if tick >= settledLate {
 				done += p.goodput(limit) / p.capacity / (phase - settledLate)
 				worst = max(worst, p.runTime(limit))
@@ -131,8 +131,8 @@ func TestAIMDKeepsToARunTime(t *testing.T) {
 // TestPlots draws courses: a line for each of the first ten ticks of a phase and every fifth from there on, # for the limit and | for the best one.
 func TestPlots(t *testing.T) {
 	t.Parallel()
-	datadriven.Walk(t, "testdata/plots", func(t *testing.T, path string) {
-		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+	datadriven.Walk(t, "testdata/plots", func(t *testing.T, path string) { //nolint:thelper // It is a test.
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string { //nolint:thelper // It is a test.
 			var start, percent int
 			var seed uint64
 			d.ScanArgs(t, "start", &start)

@@ -23,7 +23,7 @@ func TestTheLimitGrowsWithItsRoot(t *testing.T) {
 		p := newPlant(0, 1)
 		p.capacity, p.base = 10*most, 100*time.Millisecond
 		for range 15 {
-			limit = l.Tick(limit, p.tick(limit, interval)).Limit
+			limit = l.Tick(limit, p.tick(limit)).Limit
 		}
 		if limit < 40 {
 			t.Errorf("%s: %d after 15 ticks", kind, limit)
@@ -53,7 +53,7 @@ func TestNoLimitGrowsThatDoesNotBind(t *testing.T) {
 		p := newPlant(0.05, 1)
 		p.capacity, p.base, p.offered = most, 100*time.Millisecond, 100
 		for range 100 {
-			step := l.Tick(limit, p.tick(limit, interval))
+			step := l.Tick(limit, p.tick(limit))
 			if limit = step.Limit; step.Cause != control.CauseNotBound {
 				t.Fatalf("%s: %+v", kind, step)
 			}
@@ -72,18 +72,18 @@ func TestALongIncidentTeachesNothing(t *testing.T) {
 	p.capacity, p.base = most, 100*time.Millisecond
 	l, limit := newLoop(t, control.Config{Min: 1, Max: most}, 40), 40
 	for range phase {
-		limit = l.Tick(limit, p.tick(limit, interval)).Limit
+		limit = l.Tick(limit, p.tick(limit)).Limit
 	}
 	p.capacity /= 10
 	for tick := range 720 {
-		limit = l.Tick(limit, p.tick(limit, interval)).Limit
+		limit = l.Tick(limit, p.tick(limit)).Limit
 		if tick >= settledLate && limit > 10 {
 			t.Fatalf("tick %d: the limit is %d, the best one %.0f", tick, limit, p.best())
 		}
 	}
 	p.capacity *= 10
 	for range settledLate {
-		limit = l.Tick(limit, p.tick(limit, interval)).Limit
+		limit = l.Tick(limit, p.tick(limit)).Limit
 	}
 	if p.goodput(limit) < 0.85*p.capacity {
 		t.Errorf("%d ticks after the incident the limit is %d", settledLate, limit)
@@ -99,14 +99,14 @@ func TestALimitThatFellComesBack(t *testing.T) {
 		p.capacity, p.base, p.failing = most, 100*time.Millisecond, 0.5
 		l, limit := newLoop(t, control.Config{Controller: kind, Min: 2, Max: 100, MaxRunTime: 150 * time.Millisecond}, 40), 40
 		for range phase {
-			limit = l.Tick(limit, p.tick(limit, interval)).Limit
+			limit = l.Tick(limit, p.tick(limit)).Limit
 		}
 		if limit != 2 {
 			t.Errorf("%s: with half of the calls failing the limit is %d", kind, limit)
 		}
 		p.failing = 0
 		for range settledLate {
-			limit = l.Tick(limit, p.tick(limit, interval)).Limit
+			limit = l.Tick(limit, p.tick(limit)).Limit
 		}
 		if p.goodput(limit) < 0.8*p.capacity {
 			t.Errorf("%s: %d ticks after the last failure the limit is %d", kind, settledLate, limit)
@@ -144,7 +144,7 @@ func TestNoProbePinsTheFloor(t *testing.T) {
 	l, limit := newLoop(t, control.Config{Min: 3, Max: most}, 40), 40
 	for tick := range 10 * phase {
 		before := limit
-		limit = l.Tick(limit, p.tick(limit, interval)).Limit
+		limit = l.Tick(limit, p.tick(limit)).Limit
 		if tick >= settled && limit < 28 {
 			t.Fatalf("tick %d: the limit went from %d to %d", tick, before, limit)
 		}
@@ -162,7 +162,7 @@ func TestAPauseBeginsNoSearch(t *testing.T) {
 		if tick%7 == 6 {
 			p.offered = 100
 		}
-		if limit = l.Tick(limit, p.tick(limit, interval)).Limit; tick >= settled && limit > 55 {
+		if limit = l.Tick(limit, p.tick(limit)).Limit; tick >= settled && limit > 55 {
 			t.Fatalf("tick %d: the limit is %d, the best one %.0f", tick, limit, p.best())
 		}
 	}
@@ -178,7 +178,7 @@ func TestNoiseBeginsNoSearch(t *testing.T) {
 		p.capacity, p.base = most, 100*time.Millisecond
 		l, limit := newLoop(t, control.Config{Min: 1, Max: most}, 40), 40
 		for tick := range 2 * phase {
-			step := l.Tick(limit, p.tick(limit, interval))
+			step := l.Tick(limit, p.tick(limit))
 			if limit = step.Limit; tick >= phase && step.Before >= 10 && (float64(step.Limit) > 1.6*float64(step.Before) || float64(step.Limit) < float64(step.Before)/1.6) {
 				leaps++
 			}
@@ -197,7 +197,7 @@ func TestSlew(t *testing.T) {
 	for _, kind := range []control.Controller{control.AIMD, control.Gradient} {
 		l, limit := newLoop(t, control.Config{Controller: kind, Min: 1, Max: most}, 100), 100
 		for range 500 {
-			step := l.Tick(limit, p.tick(limit, interval))
+			step := l.Tick(limit, p.tick(limit))
 			up, down := max(0.05*float64(limit), math.Sqrt(float64(limit))), max(0.1*float64(limit), 1)
 			if kind == control.Gradient {
 				up, down = 0.65*float64(limit), 0.4*float64(limit)

@@ -47,10 +47,8 @@ func TestAPartHoldsThePressure(t *testing.T) {
 	for seed := range uint64(50) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		p, limit := newPart(t, control.PartConfig{}, whole), whole
-		tick := func(offered float64) control.Step {
-			step := p.Tick(limit, pressed(offered, limit)*(1+0.05*(2*random.Float64()-1)), interval)
-			limit = step.Limit
-			return step
+		tick := func(offered float64) {
+			limit = p.Tick(limit, pressed(offered, limit)*(1+0.05*(2*random.Float64()-1)), interval).Limit
 		}
 		for i := range 200 {
 			tick(3)
@@ -175,8 +173,7 @@ func TestABadPartNamesEveryField(t *testing.T) {
 	told := admission.FieldErrors(errors.Unwrap(err))
 	fields := map[string]bool{}
 	for _, e := range told.(interface{ Unwrap() []error }).Unwrap() {
-		var bad *admission.FieldError
-		if errors.As(e, &bad) {
+		if bad, ok := errors.AsType[*admission.FieldError](e); ok {
 			fields[bad.Field] = true
 		}
 	}
@@ -196,14 +193,14 @@ func TestABadPartNamesEveryField(t *testing.T) {
 // TestHealthWalk goes by scores as they come, at so many looks: what the damped health comes to shows in when a step is made.
 func TestHealthWalk(t *testing.T) {
 	t.Parallel()
-	datadriven.RunTest(t, "testdata/health", func(t *testing.T, d *datadriven.TestData) string {
+	datadriven.RunTest(t, "testdata/health", func(t *testing.T, d *datadriven.TestData) string { //nolint:thelper // It is a test.
 		var limit, least int
 		d.ScanArgs(t, "limit", &limit)
 		d.ScanArgs(t, "min", &least)
 		p := newPart(t, control.PartConfig{Controller: control.Health, Min: least, Max: whole, MinChange: time.Nanosecond}, limit)
 		var walk strings.Builder
 		damped := math.NaN()
-		for _, field := range strings.Fields(d.Input) {
+		for field := range strings.FieldsSeq(d.Input) {
 			score, err := strconv.ParseFloat(field, 64)
 			if err != nil {
 				t.Fatal(err)

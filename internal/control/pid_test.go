@@ -38,7 +38,7 @@ func TestPIDSettles(t *testing.T) {
 				l := newLoop(t, pidConfig(), limit)
 				p.capacity *= factor
 				for tick := range 60 {
-					limit = l.Tick(limit, p.tick(limit, interval)).Limit
+					limit = l.Tick(limit, p.tick(limit)).Limit
 					off := float64(limit)/want() - 1
 					if beyond := math.Copysign(1, factor-1) * off; beyond > 0.2 {
 						t.Fatalf("capacity times %g, noise %g, seed %d: %.2f beyond at tick %d", factor, noise, seed, beyond, tick)
@@ -79,7 +79,7 @@ func TestPIDDoesNotWindUp(t *testing.T) {
 		l := newLoop(t, config, limit)
 		p.capacity *= saturated
 		for range time.Minute/interval + 10 {
-			limit = l.Tick(limit, p.tick(limit, interval)).Limit
+			limit = l.Tick(limit, p.tick(limit)).Limit
 		}
 		if end := map[bool]int{true: 20, false: 100}[saturated < 1]; limit != end {
 			t.Fatalf("capacity times %g: the limit is %d, not at the end of its range", saturated, limit)
@@ -87,7 +87,7 @@ func TestPIDDoesNotWindUp(t *testing.T) {
 		start := limit
 		p.capacity /= saturated
 		for tick := range 40 {
-			limit = l.Tick(limit, p.tick(limit, interval)).Limit
+			limit = l.Tick(limit, p.tick(limit)).Limit
 			left, at := math.Abs(float64(limit)-want()), math.Abs(float64(start)-want())
 			if tick == 4 && left > at/2 {
 				t.Errorf("capacity times %g: 5 ticks after its end the limit is %d, from %d, and belongs to %.0f", saturated, limit, start, want())
@@ -107,7 +107,7 @@ func TestPIDHasNoLimitCycle(t *testing.T) {
 		limit, moves := int(want()), 0
 		l := newLoop(t, pidConfig(), limit)
 		for tick := range 500 {
-			step := l.Tick(limit, p.tick(limit, interval))
+			step := l.Tick(limit, p.tick(limit))
 			if limit = step.Limit; step.Changed() {
 				moves++
 			}
@@ -197,7 +197,7 @@ func TestPIDLooksAtTheMeasurement(t *testing.T) {
 // TestPIDPlot draws a course as TestPlots does: | is where the limit belongs.
 func TestPIDPlot(t *testing.T) {
 	t.Parallel()
-	datadriven.RunTest(t, "testdata/pid", func(t *testing.T, d *datadriven.TestData) string {
+	datadriven.RunTest(t, "testdata/pid", func(t *testing.T, d *datadriven.TestData) string { //nolint:thelper // It is a test.
 		var start, percent int
 		var seed uint64
 		d.ScanArgs(t, "start", &start)
@@ -214,7 +214,7 @@ func TestPIDPlot(t *testing.T) {
 			case 60:
 				p.capacity *= 3
 			}
-			step := l.Tick(limit, p.tick(limit, interval))
+			step := l.Tick(limit, p.tick(limit))
 			if limit = step.Limit; tick%2 == 0 {
 				row := []byte(strings.Repeat(" ", 72))
 				row[min(len(row)-1, int(want())/2)] = '|'

@@ -31,18 +31,18 @@ func (p *plant) runTime(limit int) time.Duration {
 	return max(p.base, time.Duration(float64(limit)/p.capacity*float64(time.Second)))
 }
 
-// tick is what is seen over a time under a limit.
-func (p *plant) tick(limit int, over time.Duration) control.Sample {
+// tick is what is seen over an interval under a limit.
+func (p *plant) tick(limit int) control.Sample {
 	through, bound := p.goodput(limit), true
 	if p.offered > 0 && p.offered < through {
 		through, bound = p.offered, false
 	}
 	through *= 1 + p.noise*(2*p.random.Float64()-1)
-	calls := math.Round(through * over.Seconds())
+	calls := math.Round(through * interval.Seconds())
 	run := p.runTime(limit)
 	if !bound {
 		run = p.base
 	}
 	run = time.Duration(float64(run) * (1 + p.noise*(2*p.random.Float64()-1)))
-	return control.Sample{Over: over, Calls: int64(calls), Failures: int64(math.Round(calls * p.failing)), Ran: time.Duration(calls) * run, Bound: bound}
+	return control.Sample{Over: interval, Calls: int64(calls), Failures: int64(math.Round(calls * p.failing)), Ran: time.Duration(calls) * run, Bound: bound}
 }

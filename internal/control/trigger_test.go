@@ -1,8 +1,9 @@
 package control_test
 
 import (
-	"fmt"
 	"math"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -36,16 +37,17 @@ func TestASwitchTurns(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, got := control.Switch{On: c.on, Off: c.off, Active: c.active}, ""
+			s := control.Switch{On: c.on, Off: c.off, Active: c.active}
+			var got strings.Builder
 			for i, value := range c.values {
 				was := s.Active
 				if turned := s.Look(value, time.Unix(int64(i), 0)); turned != (s.Active != was) {
 					t.Errorf("look %d says that it turned: %v", i, turned)
 				}
-				got += map[bool]string{false: "_", true: "^"}[s.Active]
+				got.WriteString(map[bool]string{false: "_", true: "^"}[s.Active])
 			}
-			if got != c.want {
-				t.Errorf("it was %s, want %s", got, c.want)
+			if got.String() != c.want {
+				t.Errorf("it was %s, want %s", got.String(), c.want)
 			}
 		})
 	}
@@ -106,7 +108,7 @@ func TestWhatTriggersLeaveIsBounded(t *testing.T) {
 				On:  control.Threshold{Bound: bound, For: time.Duration(rapid.IntRange(0, 3).Draw(t, "on for")) * time.Second},
 				Off: control.Threshold{Below: true, Bound: off, For: time.Duration(rapid.IntRange(0, 3).Draw(t, "off for")) * time.Second},
 			}
-			cuts[i] = control.Cut{Name: fmt.Sprint(i), Priority: rapid.IntRange(0, 2).Draw(t, "priority"), By: -rapid.Float64Range(.01, .99).Draw(t, "by")}
+			cuts[i] = control.Cut{Name: strconv.Itoa(i), Priority: rapid.IntRange(0, 2).Draw(t, "priority"), By: -rapid.Float64Range(.01, .99).Draw(t, "by")}
 		}
 		value := rapid.OneOf(rapid.Float64Range(-1, 2), rapid.Just(math.NaN()), rapid.Just(math.Inf(1)), rapid.Just(math.Inf(-1)))
 		for look := range rapid.IntRange(1, 30).Draw(t, "looks") {

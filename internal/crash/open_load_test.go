@@ -194,7 +194,7 @@ func overHTTP(tb testing.TB, store store.Deployment, timeout time.Duration) func
 	front := httptest.NewServer(server.Handler())
 	tb.Cleanup(front.Close)
 	client := front.Client()
-	client.Transport.(*http.Transport).MaxIdleConnsPerHost = 500 //nolint:forcetypeassert // that of httptest
+	client.Transport.(*http.Transport).MaxIdleConnsPerHost = 500
 	return func(ctx context.Context, id string) (told, string) {
 		job := loadJob(id)
 		body := fmt.Sprintf(`{"tenant":%q,"queue":%q,"type":%q,"id":%q,"payload":{}}`, job.Tenant, job.Queue, job.Type, job.ID)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -33,7 +34,7 @@ const (
 
 // moveSpilled is a process that moves spilled jobs until ctx ends.
 func (p *player) moveSpilled(ctx context.Context) error {
-	mover := p.store.Partitions()[0].NewMover(fmt.Sprint(os.Getpid()))
+	mover := p.store.Partitions()[0].NewMover(strconv.Itoa(os.Getpid()))
 	for ctx.Err() == nil {
 		m, err := mover.Move(ctx)
 		if err == nil && m.More {
@@ -79,7 +80,7 @@ func spillJob(n int) admission.Job {
 	if n%4 == 0 {
 		j.Payload = bytes.Repeat([]byte{byte(n)}, store.LargePayload+n)
 	}
-	j.ID = fmt.Sprint(n)
+	j.ID = strconv.Itoa(n)
 	return j
 }
 

@@ -1,7 +1,7 @@
 package doctor
 
 import (
-	"fmt"
+	"strconv"
 	"testing"
 	"time"
 
@@ -27,7 +27,7 @@ func TestDoctorComparesBothRedises(t *testing.T) {
 	part := s.Partitions()[0]
 	for n := range 5 {
 		job := admission.NewJob("acme", "mail", "t", []byte("x"))
-		job.ID = fmt.Sprint(n)
+		job.ID = strconv.Itoa(n)
 		verdicts, err := part.Admit(t.Context(), 1, []store.Candidate{{Job: &job, Class: 1, Limits: &[admission.Levels]admission.Limit{}}})
 		check(t, err)
 		check(t, verdicts[0].Err())

@@ -1,9 +1,9 @@
 package estimate
 
 import (
-	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -70,7 +70,7 @@ func TestKindsAreApart(t *testing.T) {
 	}
 	b.Learn(acme, llm, completion, 40)
 	for i := range 3 * MaxKinds {
-		b.Learn(fmt.Sprint(i), "", "", 9)
+		b.Learn(strconv.Itoa(i), "", "", 9)
 		if got := b.Guess(acme, llm, completion, 0); got != 40 {
 			t.Fatalf("after %d others one that is used is %d", i, got)
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
@@ -134,11 +135,12 @@ func protected(m *policy.Moving, a *store.Adaptation) string {
 		return ""
 	}
 	part := float64(a.Limit) / store.PartWhole
-	text := fmt.Sprintf("; of that tiers which it does not protect have %.4g %%", 100*m.InForce("", part))
+	var text strings.Builder
+	fmt.Fprintf(&text, "; of that tiers which it does not protect have %.4g %%", 100*m.InForce("", part))
 	for _, tier := range slices.Sorted(maps.Keys(m.Protect)) {
-		text += fmt.Sprintf(", %s has %.4g %% and at least %d %%", tier, 100*m.InForce(tier, part), m.Protect[tier].Min)
+		fmt.Fprintf(&text, ", %s has %.4g %% and at least %d %%", tier, 100*m.InForce(tier, part), m.Protect[tier].Min)
 	}
-	return text
+	return text.String()
 }
 
 // ofAdaptive tells of a limit that moves by itself.

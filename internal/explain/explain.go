@@ -47,6 +47,8 @@ const (
 )
 
 // Explanation says where something stands and what holds it back.
+//
+//nolint:recvcheck // It is a plain value when it is complete.
 type Explanation struct {
 	Kind string `json:"kind"`
 	Name string `json:"name"`

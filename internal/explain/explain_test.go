@@ -412,10 +412,10 @@ func TestARateCountsThoseBefore(t *testing.T) {
 func TestWhoMadeARuleIsKnownOfLargeEdits(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	document := func(cap int) string {
+	document := func(most int) string {
 		var queues []string
 		for i := range 30 {
-			queues = append(queues, fmt.Sprintf(`"q%d":{"max_running":%d}`, i, cap))
+			queues = append(queues, fmt.Sprintf(`"q%d":{"max_running":%d}`, i, most))
 		}
 		return `{"queues":{` + strings.Join(queues, ",") + `},"tenants":{"acme":{"tier":"basic"}}}`
 	}

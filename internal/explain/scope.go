@@ -143,7 +143,7 @@ func flags(name store.GateName, tenant, queue string) string {
 
 // higher says how the bound of a gate is raised that a rule decided: by what flag, --max-running or --dispatch.
 func higher(name store.GateName, flag string, rule *Rule, job *admission.Job) string {
-	what := ""
+	var what string
 	switch name {
 	case store.QueueGate(job.Queue):
 		what = "queue set " + job.Queue

@@ -39,6 +39,8 @@ type Forecast struct {
 }
 
 // Error is how far forecasts of the last day were away.
+//
+//nolint:recvcheck // It is a plain value, which one method fills.
 type Error struct {
 	// Mean and Naive are the means of absolute errors, of the forecast and of the seasonal naive method; Level is that of what came.
 	Mean, Naive, Level float64

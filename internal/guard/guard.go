@@ -185,7 +185,7 @@ func (g *Guard) apply(readings []Reading) {
 
 // summarize logs what is used, and the most of it since the start.
 func (g *Guard) summarize(s Sample, counts []Reading) {
-	line := g.parts.Logger.Info()
+	line := g.parts.Logger.Info() //nolint:zerologlint // It is sent below.
 	add := func(kind Kind, now, peak float64) {
 		show := Reading{Kind: kind}.show
 		line.Str(string(kind), show(now)).Str("peak_"+string(kind), show(peak))

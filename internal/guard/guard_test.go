@@ -90,7 +90,7 @@ func TestAThrottledGuardSleeps(t *testing.T) {
 			g.Run(ctx)
 			close(done)
 		}()
-		time.Sleep(time.Hour + time.Second)
+		time.Sleep(time.Hour + time.Second) //nolint:forbidigo // in a bubble
 		for range 1000 {
 			if wait, ok := g.TryBegin(); ok || wait != DefaultViolationDelay {
 				t.Fatalf("a request begins: %t, or waits %s", ok, wait)
@@ -137,16 +137,16 @@ func TestASamplerThatFailsIsToldOnce(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
 		go g.Run(ctx)
-		time.Sleep(6 * time.Second)
+		time.Sleep(6 * time.Second) //nolint:forbidigo // in a bubble
 		synctest.Wait()
 		sampler.fail(errors.New("no such file"))
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute) //nolint:forbidigo // in a bubble
 		synctest.Wait()
 		if _, ok := g.TryBegin(); ok {
 			t.Error("a guard that cannot see lets new work in again")
 		}
 		sampler.fail(nil)
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute) //nolint:forbidigo // in a bubble
 		synctest.Wait()
 		if got := strings.Count(said.String(), "cannot be measured"); got != 1 {
 			t.Errorf("told %d times", got)

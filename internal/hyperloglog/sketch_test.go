@@ -1,8 +1,8 @@
 package hyperloglog
 
 import (
-	"fmt"
 	"math"
+	"strconv"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -33,7 +33,7 @@ func TestASketchIsThatOfRedis(t *testing.T) {
 		for n < until {
 			var every, those []any
 			for ; n < until && len(every) < 1000; n++ {
-				name := "tenant-:"[:n%8] + fmt.Sprint(n) // Lengths that end in each place of a word.
+				name := "tenant-:"[:n%8] + strconv.Itoa(n) // Lengths that end in each place of a word.
 				every = append(every, name)
 				if s.Add(name) {
 					those = append(those, name)

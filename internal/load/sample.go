@@ -19,6 +19,8 @@ type Use struct{ CPU, Memory float64 }
 var Unknown = Use{CPU: -1, Memory: -1}
 
 // Sample is what a worker tells of itself.
+//
+//nolint:recvcheck // It is a plain value when it is complete.
 type Sample struct {
 	Use
 

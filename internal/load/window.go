@@ -40,6 +40,8 @@ func (r *Runs) Percentile(part float64) time.Duration { return r.took.percentile
 func (r *Runs) Waited(part float64) time.Duration { return r.waited.percentile(part) }
 
 // histogram has how many times are in which bucket.
+//
+//nolint:recvcheck // The map is made with its first entry.
 type histogram map[int]int64
 
 // perOctave is how many buckets there are from a time to twice that time.

@@ -18,7 +18,7 @@ func TestMain(m *testing.M) { redistest.Main(m) }
 // pair is a partition in Redis and one in memory, which do the same at the same time.
 type pair struct {
 	tb     testing.TB
-	ctx    context.Context
+	ctx    context.Context //nolint:containedctx // the test's own, for every step
 	redis  *redisstore.Partition
 	memory *memory.Partition
 	// now is the time of both. It begins an hour ahead, as Redis drops by its own clock what is over.

@@ -43,8 +43,8 @@ func (m *model) standing() map[string]bound {
 		switch {
 		case name[0] == store.KindBreaker, g.Kept != nil:
 		case g.Rate != nil:
-			all[name] = bound{rate: g.Rate.(*modelRate).limit}
-			if a := m.adaptive[name]; a != nil { // Nobody but the policy and its loop sets a rate.
+			all[name] = bound{rate: g.Rate.(*modelRate).limit} //nolint:forcetypeassert // The model has no others.
+			if a := m.adaptive[name]; a != nil {               // Nobody but the policy and its loop sets a rate.
 				all[name] = bound{rate: a.rate, limit: a.Own, least: a.Least, most: a.Most, loop: a.Name}
 			}
 		case g.Default:
@@ -114,8 +114,8 @@ func (m *model) setRate(name string, limit buckets.Limit, wanted bool) {
 		_, own := m.room.Gates[name]
 		delete(m.room.Gates, name)
 		if each := m.room.RateAt(name); own && each != nil {
-			a := each.(*modelRate)
-			left, _ := was.(*modelRate).settled()
+			a := each.(*modelRate)                //nolint:forcetypeassert // The model has no others.
+			left, _ := was.(*modelRate).settled() //nolint:forcetypeassert // as above
 			a.store(min(left, a.limit.Burst), buckets.Instant(m.filled))
 			m.keepAccount(a)
 		}

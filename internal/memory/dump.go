@@ -17,12 +17,16 @@ func (p *Partition) Inside() *Inside { return &Inside{p.model} }
 // Room is the partition's own.
 func (in *Inside) Room() *fairqueue.Room { return in.of.room }
 
-// Timers names what is due at some time, and Timer is when, in microseconds since 1970.
-func (in *Inside) Timers() iter.Seq[string]              { return in.of.timers.Names() }
+// Timers names what is due at some time.
+func (in *Inside) Timers() iter.Seq[string] { return in.of.timers.Names() }
+
+// Timer is when that is, in microseconds since 1970.
 func (in *Inside) Timer(name string) (at int64, ok bool) { return in.of.timers.Find(name) }
 
-// Last is the time of the last call that had effect. Leapt says that the clock has stepped and nobody has looked at that yet.
+// Last is the time of the last call that had effect.
 func (in *Inside) Last() int64 { return in.of.last }
+
+// Leapt says that the clock has stepped and nobody has looked at that yet.
 func (in *Inside) Leapt() bool { return in.of.leapt != 0 }
 
 // Dump tells all that decides on jobs, a line for each fact, in no order: what a conformance suite reads of Redis in the same words.
@@ -156,7 +160,7 @@ func (d *dump) limits() {
 	for tenant, r := range d.records {
 		d.add("record %s %d %s", tenant, r.Version, r.Text)
 	}
-	d.lines = append(d.lines, d.model.leases.Lines()...)
+	d.lines = append(d.lines, d.leases.Lines()...)
 }
 
 // names tells what is kept by name, not by job.

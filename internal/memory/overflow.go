@@ -77,7 +77,9 @@ func (m *model) uncount(j *modelJob) {
 	j.counted = false
 	m.addDepth(j, -1, -j.size)
 	if of := (tenantQueue{j.Tenant, j.Queue}); m.spilledIn(of.tenant, of.queue).Len() > 0 {
-		m.depthFreed[of] = m.depthFreed[of]
+		if _, known := m.depthFreed[of]; !known {
+			m.depthFreed[of] = false
+		}
 	} else {
 		m.tidy(of)
 	}
@@ -194,7 +196,7 @@ func (p *overflowPlan) decide(of tenantQueue, class, size int, now int64) (e ent
 	spilled := p.m.spilledIn(of.tenant, of.queue).Len() + p.spilled[of]
 	jobs, bytes := 1, size
 	switch {
-	case !(b.Policy == store.Spillover && spilled > 0) && fits(b, own.jobs+1, own.bytes+size):
+	case (b.Policy != store.Spillover || spilled <= 0) && fits(b, own.jobs+1, own.bytes+size):
 	case b.Policy == store.Spillover && spilled < b.MaxSpilled:
 		p.spilled[of]++
 		return entrant{spilled: true}, nil

@@ -57,6 +57,7 @@ func (m *model) rowOf(j *modelJob) store.Listed {
 		row.At = time.UnixMicro(j.Score)
 	case admission.PlaceReady, store.PlaceRunning:
 		row.Worker, row.Token = j.entry.Worker, j.token
+	case admission.PlaceSpilled: // It waits for room, not for a time.
 	}
 	return row
 }
@@ -157,6 +158,8 @@ func (m *model) jobsAfter(raw string, n int) []*modelJob {
 }
 
 // lastFirst is a heap of jobs, the last one by raw key on top.
+//
+//nolint:recvcheck // A heap grows by pointer and is looked at by value.
 type lastFirst []*modelJob
 
 func (h lastFirst) Len() int           { return len(h) }
@@ -285,7 +288,7 @@ func (m *model) accountLines(add func(format string, args ...any)) {
 		if each == nil || m.room.Gates[gate] != nil {
 			continue
 		}
-		a.limit = each.Rate.(*modelRate).limit
+		a.limit = each.Rate.(*modelRate).limit //nolint:forcetypeassert // The model has no others.
 		if level, _ := a.settled(); level < a.limit.Burst {
 			add("account %s %v", gate[len("s:"):], a)
 		}

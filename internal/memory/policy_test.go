@@ -3,6 +3,7 @@ package memory_test
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -113,7 +114,7 @@ func TestAuditsAreRead(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
 	for i := range 2100 {
-		by := store.Intervention{Author: []string{"ada", "bea"}[i%2], Reason: fmt.Sprint(i)}
+		by := store.Intervention{Author: []string{"ada", "bea"}[i%2], Reason: strconv.Itoa(i)}
 		p.each(func(s store.Partition) error {
 			return s.Suspend(p.ctx, store.TenantGate(fmt.Sprint("t", i%5)), time.Duration(i)*time.Millisecond, by)
 		})
@@ -123,10 +124,8 @@ func TestAuditsAreRead(t *testing.T) {
 		}
 	}
 	p.put(store.PolicyUpdate{})
-	for _, q := range []store.AuditQuery{
-		{}, {Limit: 200}, {Limit: store.MaxPage}, {Action: store.AuditPolicy}, {Author: "ada", Limit: 13}, {Name: "t:t3"}, {Action: store.AuditCancel},
-		{Limit: -1}, {Action: "what"}, {Limit: store.MaxPage + 1},
-	} {
+	queries := []store.AuditQuery{{}, {Limit: 200}, {Limit: store.MaxPage}, {Action: store.AuditPolicy}, {Author: "ada", Limit: 13}, {Name: "t:t3"}, {Action: store.AuditCancel}}
+	for _, q := range append(queries, store.AuditQuery{Limit: -1}, store.AuditQuery{Action: "what"}, store.AuditQuery{Limit: store.MaxPage + 1}) {
 		if p.audited(q); q.Limit == 200 && len(p.audited(q)) != 2101 {
 			t.Error("not all entries")
 		}
@@ -145,7 +144,7 @@ func TestTheAuditIsBounded(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
 	for i := range 10_003 {
-		by := store.Intervention{Reason: fmt.Sprint(i), Author: "ada"}
+		by := store.Intervention{Reason: strconv.Itoa(i), Author: "ada"}
 		check(t, p.memory.Suspend(p.ctx, store.TenantGate("acme"), time.Hour, by))
 	}
 	page, err := p.memory.Audit(p.ctx, store.AuditQuery{Limit: 1})

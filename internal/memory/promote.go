@@ -314,7 +314,7 @@ func (m *model) adapt(now int64, to *store.Adapt) (number int64, err error) {
 	note := m.gateNotes[name]
 	limit, _ := m.ownLimit(name)
 	byOthers := !isLimits(name) && (!a.IsRate() && m.inForce(name) != a.Limit || limit != 0 && note.until != 0)
-	frozen := a.Frozen != nil && !over && !((a.IsRate() || a.IsLimits()) && to.Limit == a.Limit)
+	frozen := a.Frozen != nil && !over && (!a.IsRate() && !a.IsLimits() || to.Limit != a.Limit)
 	if frozen || byOthers || to.Number != 0 && to.Number < a.number {
 		return 0, nil
 	}

@@ -48,8 +48,8 @@ func (k *kept) enter(class, n int) (straight int) {
 	return straight
 }
 
-// finish ends n jobs of a class that a worker has.
-func (k *kept) finishOf(worker string, pool store.Pool, held taken, class, n int) taken {
+// finishOf ends n jobs of a class that the worker has.
+func (k *kept) finishOf(pool store.Pool, held taken, class, n int) taken {
 	k.tb.Helper()
 	var ends, rest taken
 	for i := range held {
@@ -63,7 +63,7 @@ func (k *kept) finishOf(worker string, pool store.Pool, held taken, class, n int
 			}
 		}
 	}
-	k.finish(worker, pool, ends, store.Finish{Outcome: store.Complete})
+	k.finish("w1", pool, ends, store.Finish{Outcome: store.Complete})
 	return rest
 }
 
@@ -95,15 +95,15 @@ func TestSlotsAreKeptForAClass(t *testing.T) {
 	}
 	k.want("full", 6, 10)
 	held := k.take("w1", mailPool, 10)
-	held = k.finishOf("w1", mailPool, held, 2, 2)
+	held = k.finishOf(mailPool, held, 2, 2)
 	k.want("what two low jobs left goes by the pattern, to the two high ones that wait", 4, 10)
-	held = k.finishOf("w1", mailPool, held, 0, 4)
+	held = k.finishOf(mailPool, held, 0, 4)
 	k.want("no high job waits: two low ones come back to six, and two slots stay free", 6, 8)
 	if n := k.enter(0, 2); n != 2 {
 		t.Errorf("%d of two high jobs started at once", n)
 	}
 	k.put(5, store.Reserve{Queue: "mail", Classes: []int{0}, Slots: 4})
-	held = k.finishOf("w1", mailPool, held, 2, 4)
+	k.finishOf(mailPool, held, 2, 4)
 	k.want("of a cap of five one is the others', who have two still", 2, 6)
 	k.put(0, store.Reserve{Queue: "mail", Classes: []int{0}, Percent: 75})
 	k.want("of ten slots 75 percent, rounded up, leave two", 2, 6)
@@ -131,10 +131,10 @@ func TestSlotsThatAreKeptMayBeLent(t *testing.T) {
 	}
 	held := k.take("w1", mailPool, 10)
 	for i, want := range []int{9, 8, 7, 6, 5} {
-		held = k.finishOf("w1", mailPool, held, 2, 1)
+		held = k.finishOf(mailPool, held, 2, 1)
 		k.want(fmt.Sprintf("%d low jobs have ended, and high ones took their slots", i+1), want, 10)
 	}
-	k.finishOf("w1", mailPool, held, 2, 1)
+	k.finishOf(mailPool, held, 2, 1)
 	k.want("no high job waits any more", 5, 10)
 }
 

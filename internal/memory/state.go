@@ -310,14 +310,12 @@ func (m *model) expire(j *modelJob, now int64) {
 }
 
 // fill ends a call: it dispatches what there is room for.
-func (m *model) fill(c *fairqueue.Pass, now int64) []fairqueue.Dispatch {
-	var out []fairqueue.Dispatch
+func (m *model) fill(c *fairqueue.Pass, now int64) {
 	for again := true; again; again = len(m.depthFreed) > 0 && m.spillReturn(c, now) {
-		dispatched := c.Fill()
-		for _, d := range dispatched {
+		for _, d := range c.Fill() {
 			m.dispatched(d, now)
 		}
-		if out = append(out, dispatched...); len(c.Expired) == 0 {
+		if len(c.Expired) == 0 {
 			continue
 		}
 		expired := c.Expired
@@ -329,7 +327,6 @@ func (m *model) fill(c *fairqueue.Pass, now int64) []fairqueue.Dispatch {
 	}
 	c.Tally()
 	m.more = c.More
-	return out
 }
 
 // enlane puts a job into its lane and returns how many jobs there are.

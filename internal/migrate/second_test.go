@@ -1,7 +1,7 @@
 package migrate
 
 import (
-	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -36,7 +36,7 @@ func TestBodiesInASecondRedisAreBroughtBackFirst(t *testing.T) {
 	part := s.Partitions()[0]
 	for n := range 5 {
 		job := admission.NewJob("acme", "mail", "t", []byte("x"))
-		job.ID = fmt.Sprint(n)
+		job.ID = strconv.Itoa(n)
 		if _, err := part.Admit(t.Context(), 1, []store.Candidate{{Job: &job, Class: 1, Limits: &[admission.Levels]admission.Limit{}}}); err != nil {
 			t.Fatal(err)
 		}

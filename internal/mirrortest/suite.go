@@ -103,7 +103,7 @@ func testGap(t *testing.T, d *Database) { //nolint:thelper // It is a test.
 	}
 }
 
-// AuditGap: entries that leave the audit while no mirror runs are counted to the last. It makes 10,060 of them.
+// AuditGap tests that entries that leave the audit while no mirror runs are counted to the last. It makes 10,060 of them.
 func AuditGap(t *testing.T, d *Database) {
 	t.Helper()
 	b := NewBench(t, d, nil)

@@ -59,7 +59,7 @@ func scrub(v reflect.Value) reflect.Value {
 
 func scrubStruct(v, out reflect.Value) {
 	if v.Type() == timeType {
-		if at := v.Interface().(time.Time); !at.IsZero() {
+		if at := v.Interface().(time.Time); !at.IsZero() { //nolint:forcetypeassert // It is of that type.
 			out.Set(reflect.ValueOf(at.UTC().Round(0)))
 		}
 		return

@@ -94,7 +94,6 @@ var clockLibrary = sync.OnceValues(func() (string, error) {
 	if err := os.WriteFile(source, clockSource, 0o600); err != nil {
 		return "", err
 	}
-	//nolint:noctx // It takes 0.1 s, once.
 	out, err := exec.Command("cc", "-shared", "-fPIC", "-O1", "-o", library, source).CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("compile the clock of redis (on Debian cc is in the package gcc): %w\n%s", err, out)

@@ -35,7 +35,7 @@ func (s *Server) Prefer(tb testing.TB) {
 	for _, line := range []string{
 		fmt.Sprintf("taskset --all-tasks --cpu-list --pid 0-%d %d", max(0, last-1), os.Getpid()),
 		fmt.Sprintf("taskset --all-tasks --cpu-list --pid %d %s", last, id),
-		fmt.Sprintf("chrt --all-tasks --fifo --pid 50 %s", id),
+		"chrt --all-tasks --fifo --pid 50 " + id,
 	} {
 		words := strings.Fields(line)
 		if said, err := exec.CommandContext(tb.Context(), words[0], words[1:]...).CombinedOutput(); err != nil {

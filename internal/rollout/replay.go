@@ -108,6 +108,7 @@ func (r *replay) minute(m *store.Recorded, levels *[admission.Levels][]admission
 				before = tokens * partOf(types[above], float64(m.Scopes[above].Tokens))
 			case admission.LevelQueue:
 				before += types[scope]
+			case admission.LevelGlobal, admission.LevelTenant:
 			}
 			p := r.through(scope, level, m, before)
 			if level == admission.LevelQueue {

@@ -16,7 +16,9 @@ import (
 // Bounds of what a Suggestion is made of.
 const (
 	// MinHeadroom, DefaultHeadroom and MaxHeadroom are of how much more a suggested rate is than what was asked for.
-	MinHeadroom, DefaultHeadroom, MaxHeadroom = 1.0, 1.3, 10.0
+	MinHeadroom     = 1.0
+	DefaultHeadroom = 1.3
+	MaxHeadroom     = 10.0
 	// SuggestMinutes is how many minutes have to be over of which it is known what was asked for.
 	SuggestMinutes = int(store.CountedFor / time.Minute)
 	// suggestPart is the part of minutes in which no more was asked for than by what a limit is suggested.

@@ -28,12 +28,12 @@ func TestALimitIsSuggestedByTheHour(t *testing.T) {
 	now := time.Unix(1_800_000_030, 0)
 	tokens := func(ago int) map[admission.Scope]int64 {
 		all := map[admission.Scope]int64{"flat": 100 + int64(ago%2)*20, "calm": 100, "calm:mail": 10, "own": 5000, "own:mail": 5000, "new": 900, admission.Global: 9000}
-		switch {
-		case ago == 0: // It is under way.
+		switch ago {
+		case 0: // It is under way.
 			all["calm"] = 100_000
-		case ago == 30:
+		case 30:
 			all["calm"], all["calm:mail"] = 700, 60
-		case ago == 20:
+		case 20:
 			delete(all, "calm")
 		}
 		return all

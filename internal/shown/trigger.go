@@ -15,7 +15,7 @@ import (
 	"github.com/headgate/headgate/store"
 )
 
-// Triggers are the section of the policy.
+// TriggersOwn is the section of the policy.
 const TriggersOwn Section = "triggers"
 
 // Trigger is a trigger of the policy.

@@ -2,6 +2,7 @@ package shown
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -34,15 +35,16 @@ func TestATrialTellsHowOftenATriggerWouldHaveActed(t *testing.T) {
 			v.run(control.Switch{
 				On: control.Threshold{Bound: 60, For: 10 * time.Second}, Off: control.Threshold{Below: true, Bound: 60, For: 10 * time.Second},
 			}, seen)
-			got := fmt.Sprintf("%d times, %v, %g to %g in %d points:", v.Fired, time.Duration(v.ActiveMS)*time.Millisecond, *v.Least, *v.Most, v.Points)
+			var got strings.Builder
+			fmt.Fprintf(&got, "%d times, %v, %g to %g in %d points:", v.Fired, time.Duration(v.ActiveMS)*time.Millisecond, *v.Least, *v.Most, v.Points)
 			for _, span := range v.Spans {
-				got += fmt.Sprintf(" %d-", span.From.Unix())
+				fmt.Fprintf(&got, " %d-", span.From.Unix())
 				if span.To != nil {
-					got += fmt.Sprint(span.To.Unix())
+					fmt.Fprint(&got, span.To.Unix())
 				}
 			}
-			if got != c.want {
-				t.Errorf("got  %s\nwant %s", got, c.want)
+			if got.String() != c.want {
+				t.Errorf("got  %s\nwant %s", got.String(), c.want)
 			}
 		})
 	}

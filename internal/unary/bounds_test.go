@@ -87,7 +87,7 @@ func TestResetsDoNotMultiplyCalls(t *testing.T) {
 		must(t, c.framer.WriteRSTStream(id, http2.ErrCodeCancel))
 	}
 	for e.running.Load() < 5 { // Those that are let in may not have begun yet.
-		time.Sleep(time.Millisecond)
+		time.Sleep(time.Millisecond) //nolint:forbidigo // It is soon.
 	}
 	c.call(401, "/a/Hold", "")
 	if o := c.outcome(401); !o.reset || o.code != http2.ErrCodeRefusedStream || e.most.Load() != 5 {
@@ -95,7 +95,7 @@ func TestResetsDoNotMultiplyCalls(t *testing.T) {
 	}
 	close(e.release)
 	for e.running.Load() > 0 {
-		time.Sleep(time.Millisecond)
+		time.Sleep(time.Millisecond) //nolint:forbidigo // It is soon.
 	}
 	c.call(403, "/a/Echo", "room")
 	for id := uint32(403); ; id += 2 { // The connection hears a moment later that there is room.

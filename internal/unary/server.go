@@ -22,6 +22,8 @@ const (
 )
 
 // Status is an answer without a message. Its text is of ASCII, or is written with percent signs.
+//
+//nolint:errname // It is an answer, an error only where it is no OK.
 type Status struct {
 	Code int
 	Text string
@@ -80,7 +82,7 @@ func (s *Server) Serve(l net.Listener) error {
 		case s.isEnding():
 			return ErrEnded
 		case isTemporary(err):
-			time.Sleep(wait) // There are no more descriptors; those in use come back.
+			time.Sleep(wait) //nolint:forbidigo // There are no more descriptors; those in use come back.
 			wait = min(2*wait, time.Second)
 		default:
 			return fmt.Errorf("accept: %w", err)

@@ -183,8 +183,15 @@ func TestMalformedRequestsAreReset(t *testing.T) {
 	_, _, address := start(t, nil)
 	c := dial(t, address)
 	for i, pair := range [][2]string{
-		{"connection", "close"}, {"proxy-connection", "close"}, {"keep-alive", "1"}, {"transfer-encoding", "chunked"}, {"upgrade", "h2c"}, {"te", "gzip"},
-		{":method", ""}, {":scheme", ""}, {":path", ""},
+		{"connection", "close"},
+		{"proxy-connection", "close"},
+		{"keep-alive", "1"},
+		{"transfer-encoding", "chunked"},
+		{"upgrade", "h2c"},
+		{"te", "gzip"},
+		{":method", ""},
+		{":scheme", ""},
+		{":path", ""},
 	} {
 		id := uint32(4*i + 1) //nolint:gosec // small
 		c.open(id, "/a/Echo", true, pair[0], pair[1])
@@ -274,7 +281,7 @@ func TestShutdownAnswersWhatHasBegun(t *testing.T) {
 	idle.call(1, "/a/Echo", "x")
 	idle.outcome(1)
 	for e.running.Load() < 5 {
-		time.Sleep(time.Millisecond)
+		time.Sleep(time.Millisecond) //nolint:forbidigo // It is soon.
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- s.Shutdown(t.Context()) }()
@@ -313,7 +320,7 @@ func TestShutdownIsBounded(t *testing.T) {
 	c := dial(t, address)
 	c.call(1, "/a/Wait", "")
 	for e.running.Load() < 1 {
-		time.Sleep(time.Millisecond)
+		time.Sleep(time.Millisecond) //nolint:forbidigo // It is soon.
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()

@@ -127,7 +127,7 @@ func besideIdle(b *testing.B, callers int, rate float64, enter func(context.Cont
 	idle := overload{enter: func(context.Context, int) error { return admission.ErrOverloaded }}
 	var coming sync.WaitGroup
 	coming.Go(func() { idle.run(b.Context(), rate) })
-	time.Sleep(overloadFor / 6) // The first come late, and many at a time.
+	time.Sleep(overloadFor / 6) //nolint:forbidigo // The first come late, and many at a time.
 	capacity := capacityOf(b, callers, enter)
 	coming.Wait()
 	b.ReportMetric(float64(idle.asked.Load())/overloadFor.Seconds()/rate, "idle-came-of-due")

@@ -115,9 +115,9 @@ func costOf(b *testing.B, c costly) (job, look float64) {
 	})
 	defer stop()
 	const idle = 2 * time.Second
-	time.Sleep(idle / 4) // Until the worker has the policy.
+	time.Sleep(idle / 4) //nolint:forbidigo // Until the worker has the policy.
 	before := spendingOf(b, server)
-	time.Sleep(idle)
+	time.Sleep(idle) //nolint:forbidigo // What is spent meanwhile is measured.
 	idled := spendingOf(b, server)
 	queue.enqueueMany(b, func(n int) string { return fmt.Sprintf("tenant-%d", n%1000) }, 0, jobs)
 	<-done

@@ -100,11 +100,11 @@ type site struct {
 func (s *site) serve(u upset) func(context.Context, *headgate.Run[headgate.Raw]) error {
 	return func(_ context.Context, job *headgate.Run[headgate.Raw]) error {
 		if at := time.Since(s.began); u.stall && at >= upsetAt && at < upsetAt+upsetFor {
-			time.Sleep(upsetAt + upsetFor - at)
+			time.Sleep(upsetAt + upsetFor - at) //nolint:forbidigo // in a bubble
 		}
-		time.Sleep(work)
+		time.Sleep(work) //nolint:forbidigo // in a bubble
 		if answer, ok := s.waiting.LoadAndDelete(job.ID); ok {
-			close(answer.(chan struct{})) //nolint:forcetypeassert // It holds nothing else.
+			close(answer.(chan struct{})) // It holds nothing else.
 		}
 		return nil
 	}
@@ -120,7 +120,7 @@ func (s *site) ask(ctx context.Context, class admission.Priority, random *rand.R
 		switch {
 		case errors.Is(err, headgate.ErrRefused):
 			s.waiting.Delete(id)
-			time.Sleep(pause/2 + time.Duration(random.Int64N(int64(pause))))
+			time.Sleep(pause/2 + time.Duration(random.Int64N(int64(pause)))) //nolint:forbidigo // in a bubble
 			continue
 		case err != nil:
 			return false, err
@@ -197,7 +197,7 @@ func (s *site) arrive(ctx context.Context, t *testing.T, random *rand.Rand, load
 		if at >= upsetAt && at < upsetAt+upsetFor {
 			rate *= u.times
 		}
-		time.Sleep(time.Duration(random.ExpFloat64() / rate * float64(time.Second)))
+		time.Sleep(time.Duration(random.ExpFloat64() / rate * float64(time.Second))) //nolint:forbidigo // in a bubble
 		if at = time.Since(s.began); at >= judgedAt+judgedFor {
 			return
 		}

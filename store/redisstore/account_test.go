@@ -32,11 +32,11 @@ func (y *yard) policy(version int64, caps ...store.Cap) {
 }
 
 // call admits a job of a tenant of its own that calls a downstream.
-func (y *yard) call(version int64, id, downstream string) {
+func (y *yard) call(id, downstream string) {
 	y.tb.Helper()
 	j := mail("of-"+id, id)
 	j.Downstream = downstream
-	y.admitAt(version, j)
+	y.admitAt(1, j)
 }
 
 // drain reads and completes all that is ready.
@@ -64,7 +64,7 @@ func TestAnIdleAccountCostsNothing(t *testing.T) {
 		store.Cap{Gate: "d:shopify+*", Limit: 4}, store.Cap{Gate: "s:shopify+*", Rate: admission.PerSecond(2).WithBurst(40)})
 	y.register(accounts)
 	for i := range accounts {
-		y.call(1, fmt.Sprint("job-", i), fmt.Sprintf("shopify+shop-%d", i))
+		y.call(fmt.Sprint("job-", i), fmt.Sprintf("shopify+shop-%d", i))
 	}
 	if n := y.ready(); n != accounts {
 		t.Fatalf("%d jobs are ready, want %d", n, accounts)
@@ -144,7 +144,7 @@ func TestAccountsAreHeldEachByItself(t *testing.T) {
 			y.policy(1, c.caps...)
 			y.register(20)
 			for i := range 9 {
-				y.call(1, fmt.Sprint("job-", i), fmt.Sprintf("shopify+shop-%d", i%3))
+				y.call(fmt.Sprint("job-", i), fmt.Sprintf("shopify+shop-%d", i%3))
 			}
 			if n := y.ready(); n != c.want {
 				t.Errorf("%d jobs are ready, want %d", n, c.want)
@@ -160,7 +160,7 @@ func TestARaisedRateOfEachAccountIsInForceAtOnce(t *testing.T) {
 	y.policy(1, store.Cap{Gate: "s:shopify+*", Rate: admission.PerHour(1).WithBurst(1)})
 	y.register(20)
 	for i := range 6 {
-		y.call(1, fmt.Sprint("job-", i), fmt.Sprintf("shopify+shop-%d", i%3))
+		y.call(fmt.Sprint("job-", i), fmt.Sprintf("shopify+shop-%d", i%3))
 	}
 	if n := y.ready(); n != 3 {
 		t.Fatalf("%d jobs are ready, want 3", n)
@@ -185,7 +185,7 @@ func TestAnAccountsPauseIsItsOwn(t *testing.T) {
 		t.Fatal("it is not paused")
 	}
 	for i := range 9 {
-		y.call(1, fmt.Sprint("job-", i), fmt.Sprintf("shopify+shop-%d", i%3))
+		y.call(fmt.Sprint("job-", i), fmt.Sprintf("shopify+shop-%d", i%3))
 	}
 	if n := y.ready(); n != 4 {
 		t.Errorf("%d jobs are ready, want 4 of the two others", n)

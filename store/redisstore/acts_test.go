@@ -56,13 +56,13 @@ func TestEveryActIsInTheAudit(t *testing.T) {
 		{func(by store.Intervention) error { _, err := s.Drain(ctx, "mail", time.Minute, by); return err }, "drain q:mail 0 1m0s"},
 		{func(by store.Intervention) error { _, err := s.Resume(ctx, store.QueueGate("mail"), by); return err }, "resume q:mail 0 0s"},
 		{func(by store.Intervention) error {
-			y.admit(mail("acme", "a"), mail("acme", "b"))
+			y.admit(mail("acme", "a"), mail("acme", "b")) //nolint:contextcheck // the test's own
 			_, _, err := s.Cancel(ctx, key("b"), by)
 			return err
 		}, "cancel acme:b 1 0s"},
 		{func(by store.Intervention) error { _, err := s.PurgeQueue(ctx, "mail", "", by); return err }, "purge_queue q:mail 1 0s"},
 		{func(by store.Intervention) error {
-			_, err := s.Purge(ctx, append(y.dead("c", "d"), key("nobody")), by)
+			_, err := s.Purge(ctx, append(y.dead("c", "d"), key("nobody")), by) //nolint:contextcheck // the test's own
 			return err
 		}, "purge q:mail 2 0s"},
 		{func(by store.Intervention) error { return y.redrive(y.dead("e")[0], by, false) }, "redrive q:mail 1 0s"},
@@ -139,7 +139,7 @@ func TestOneActIsOneEntry(t *testing.T) {
 	ctx := t.Context()
 	purge := func(n int, author, act string) {
 		for range n {
-			y.admit(mail("acme", fmt.Sprint("j", time.Now().UnixNano())))
+			y.admit(mail("acme", fmt.Sprint("j", time.Now().UnixNano()))) //nolint:contextcheck // the test's own
 			_, err := y.store.PurgeQueue(ctx, "mail", "", store.Intervention{Author: author, Act: act})
 			check(t, err)
 		}
@@ -261,9 +261,6 @@ func TestHoldsSayWho(t *testing.T) {
 		}
 	}
 }
-
-//go:fix inline
-func ptr[T any](v T) *T { return new(v) }
 
 // between calls do after each command of a client.
 type between struct{ do func() }

@@ -37,14 +37,14 @@ func newAdaptiveBench(t *testing.T, client redis.UniversalClient, parts int) *ad
 	s, err := Open(t.Context(), client, Config{Prefix: redistest.Prefix(t), Partitions: parts})
 	check(t, err)
 	b := &adaptiveBench{t: t, store: s}
-	b.promote("one")
+	b.promote()
 	return b
 }
 
-// promote gives an owner the timer lease for an hour.
-func (b *adaptiveBench) promote(owner string) store.Promotion {
+// promote gives one the timer lease for an hour.
+func (b *adaptiveBench) promote() store.Promotion {
 	b.t.Helper()
-	p, err := b.store.Partitions()[0].Promote(b.t.Context(), owner, time.Minute)
+	p, err := b.store.Partitions()[0].Promote(b.t.Context(), "one", time.Minute)
 	check(b.t, err)
 	return p
 }
@@ -87,7 +87,7 @@ func TestAMovedLimitStands(t *testing.T) {
 	b := newAdaptiveBench(t, redistest.Shared(t).Client(t), 1)
 	mail := store.Cap{Gate: store.QueueGate("mail"), Limit: 7}
 	b.put(movingCap(40, 5, 30))
-	if p := b.promote("one"); p.Adaptive != 1 {
+	if p := b.promote(); p.Adaptive != 1 {
 		t.Errorf("a scheduler is told %+v", p)
 	}
 	b.inForce("at first, not above max", 30)
@@ -117,7 +117,7 @@ func TestAMovedLimitStands(t *testing.T) {
 	b.inForce("set by an operator for an hour", 3)
 	b.put(store.Cap{Gate: smtpGate, Limit: 10})
 	b.inForce("when nothing moves it any more", 10)
-	if p := b.promote("one"); p.Adaptive != 0 {
+	if p := b.promote(); p.Adaptive != 0 {
 		t.Errorf("a scheduler is told %+v", p)
 	}
 	if err := b.adapt("one", 6); !errors.Is(err, store.ErrNotAdaptive) {
@@ -187,12 +187,12 @@ func TestAFrozenLimitStays(t *testing.T) {
 	}
 	page, err := b.store.Audit(t.Context(), store.AuditQuery{Name: string(smtpGate)})
 	check(t, err)
-	told := ""
+	var told strings.Builder
 	for _, e := range page.Entries {
-		told += e.Action + " by " + e.Author + ", " + e.Reason + "; "
+		told.WriteString(e.Action + " by " + e.Author + ", " + e.Reason + "; ")
 	}
-	if told != "thaw by ada, ; freeze by ada, their maintenance; adapt by headgate, 40 to 10: gain; " {
-		t.Errorf("the audit says %s", told)
+	if told.String() != "thaw by ada, ; freeze by ada, their maintenance; adapt by headgate, 40 to 10: gain; " {
+		t.Errorf("the audit says %s", told.String())
 	}
 }
 
@@ -258,7 +258,7 @@ func TestAMovedRateStands(t *testing.T) {
 			return err
 		}
 		b.put(moving(60, 3, 60))
-		if p := b.promote("one"); p.Adaptive != 1 {
+		if p := b.promote(); p.Adaptive != 1 {
 			t.Errorf("a scheduler is told %+v", p)
 		}
 		inForce("at first", 60, 60)
@@ -341,7 +341,7 @@ func TestAnOverriddenLimit(t *testing.T) {
 			t.Fatalf("%+v, %v", all, err)
 		}
 		for time.Now().Before(all[0].Override.Until.Add(10 * time.Millisecond)) {
-			time.Sleep(10 * time.Millisecond)
+			time.Sleep(10 * time.Millisecond) //nolint:forbidigo // It ends by the clock of Redis.
 		}
 		check(t, b.adapt("one", 30))
 		inForce("after its time", 30)
@@ -369,7 +369,7 @@ func TestWithoutAdaptiveLimitsNothingIsAsked(t *testing.T) {
 	b.put(store.Cap{Gate: smtpGate, Limit: 40})
 	check(t, client.ConfigResetStat(t.Context()).Err())
 	b.put(store.Cap{Gate: smtpGate, Limit: 30})
-	if p := b.promote("one"); p.Adaptive != 0 {
+	if p := b.promote(); p.Adaptive != 0 {
 		t.Errorf("got %+v", p)
 	}
 	keys, err := client.Keys(t.Context(), "*adaptive*").Result()

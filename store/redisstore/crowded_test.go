@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"strconv"
@@ -216,7 +217,7 @@ func (y *yard) held() map[string]int64 {
 	all := y.client.Scan(y.tb.Context(), 0, base+"*", 1000).Iterator()
 	for all.Next(y.tb.Context()) {
 		n, err := y.client.MemoryUsage(y.tb.Context(), all.Val(), 0).Result()
-		if err != redis.Nil {
+		if !errors.Is(err, redis.Nil) {
 			check(y.tb, err)
 		}
 		sizes[strings.TrimPrefix(all.Val(), base)] = n

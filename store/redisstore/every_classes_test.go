@@ -2,6 +2,7 @@ package redisstore_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -40,14 +41,15 @@ func TestQueuesNobodyNamedHaveClasses(t *testing.T) {
 				check(t, err)
 				check(t, verdicts[0].Err())
 			}
-			classes := func(queue string) (names string) {
+			classes := func(queue string) string {
 				t.Helper()
+				var names strings.Builder
 				q, err := s.Queue(t.Context(), queue)
 				check(t, err)
 				for _, c := range q.Classes {
-					names += string(c.Name) + " "
+					names.WriteString(string(c.Name) + " ")
 				}
-				return names
+				return names.String()
 			}
 			put(nil, settings(store.Every, urgent), settings("named", admission.DefaultClasses()))
 			enqueue("mail", "first", 3)

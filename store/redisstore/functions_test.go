@@ -92,7 +92,7 @@ func TestARedisThatForgetsItsFunctionsIsGivenThemAgain(t *testing.T) {
 	flushed := 0
 	for ; flushed < flushes || left.Load() > 0; flushed++ {
 		check(t, client.FunctionFlush(t.Context()).Err())
-		time.Sleep(2 * time.Millisecond)
+		time.Sleep(2 * time.Millisecond) //nolint:forbidigo // the pace of flushes
 	}
 	work.Wait()
 	census, err := y.store.Census(t.Context())

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -162,16 +163,16 @@ func TestFewLanesAreListedByName(t *testing.T) {
 func TestAPageOfManyTenants(t *testing.T) {
 	t.Parallel()
 	for _, tenants := range []int{looking.SmallHash / 2, 2 * looking.SmallHash} {
-		t.Run(fmt.Sprint(tenants), func(t *testing.T) {
+		t.Run(strconv.Itoa(tenants), func(t *testing.T) {
 			t.Parallel()
 			y := newYard(t)
 			var jobs []admission.Job
 			for i := range tenants {
 				of, lanes := 1, 1
-				switch {
-				case i%50 == 7:
+				switch i % 50 {
+				case 7:
 					of = 20
-				case i%50 == 9:
+				case 9:
 					of, lanes = 4, 3
 				}
 				for k := range of {

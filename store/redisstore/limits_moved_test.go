@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"fmt"
+	"strconv"
 	"testing"
 	"time"
 
@@ -16,7 +17,7 @@ import (
 func TestMovedLimitsOfAdmission(t *testing.T) {
 	t.Parallel()
 	for _, parts := range []int{1, 3} {
-		t.Run(fmt.Sprint(parts), func(t *testing.T) {
+		t.Run(strconv.Itoa(parts), func(t *testing.T) {
 			t.Parallel()
 			movedLimits(t, newAdaptiveBench(t, redistest.Shared(t).Client(t), parts))
 		})
@@ -26,7 +27,7 @@ func TestMovedLimitsOfAdmission(t *testing.T) {
 func movedLimits(t *testing.T, b *adaptiveBench) {
 	t.Helper()
 	mail := store.QueueLimitsGate("mail")
-	cap := func(gate store.GateName, least, most int) store.Cap {
+	moving := func(gate store.GateName, least, most int) store.Cap {
 		return store.Cap{Gate: gate, Limit: store.PartWhole, Least: least, Most: most, Loop: "let-in"}
 	}
 	asked := 0
@@ -55,7 +56,7 @@ func movedLimits(t *testing.T, b *adaptiveBench) {
 		_, err := b.store.Adapt(t.Context(), store.Adapt{Owner: owner, Version: b.version, Gate: gate, Limit: limit, Cause: "above_target"})
 		return err
 	}
-	b.put(cap(mail, 100, 1000), cap(store.GlobalLimitGate, 50, 900))
+	b.put(moving(mail, 100, 1000), moving(store.GlobalLimitGate, 50, 900))
 	passes("at first", "mail", admission.LevelQueue, 20)
 	passes("not above max", "", admission.LevelGlobal, 18)
 	check(t, move("one", mail, 500))
@@ -101,14 +102,14 @@ func movedLimits(t *testing.T, b *adaptiveBench) {
 	_, err = b.store.Adapt(t.Context(), store.Adapt{Owner: "one", Version: b.version, Gate: mail, Limit: 100, Cause: "trigger_cleared"})
 	check(t, err)
 	passes("of none", "mail", admission.LevelQueue, 2)
-	b.put(cap(mail, 400, 1000), cap(store.GlobalLimitGate, 50, 1000))
+	b.put(moving(mail, 400, 1000), moving(store.GlobalLimitGate, 50, 1000))
 	passes("after a higher min", "mail", admission.LevelQueue, 8)
 	b.before = nil // An edit by one who has to read what is there.
-	b.put(cap(store.GlobalLimitGate, 50, 1000))
+	b.put(moving(store.GlobalLimitGate, 50, 1000))
 	passes("when nothing moves it", "mail", admission.LevelQueue, 20)
 	b.put()
 	passes("nor the global one", "", admission.LevelGlobal, 20)
-	if n := b.promote("one").Adaptive; n != 0 {
+	if n := b.promote().Adaptive; n != 0 {
 		t.Errorf("a scheduler is told of version %d", n)
 	}
 }

@@ -1,6 +1,7 @@
 package redisstore_test
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"testing"
@@ -109,8 +110,11 @@ func TestRatesAreThoseOfTheMinute(t *testing.T) {
 		return r
 	}
 	few := []store.ScopeCount{
-		{Scope: admission.Global, Always: true, Allowed: 9, Refused: 4, Watched: true}, {Scope: "acme", Allowed: 5, Refused: 3, Tokens: 11, Watched: true},
-		{Scope: "acme:mail", Allowed: 5, Refused: 3, Watched: true}, {Queue: "mail", Allowed: 7, Refused: 4, Watched: true}, {Queue: "mail", Allowed: 1, Watched: true},
+		{Scope: admission.Global, Always: true, Allowed: 9, Refused: 4, Watched: true},
+		{Scope: "acme", Allowed: 5, Refused: 3, Tokens: 11, Watched: true},
+		{Scope: "acme:mail", Allowed: 5, Refused: 3, Watched: true},
+		{Queue: "mail", Allowed: 7, Refused: 4, Watched: true},
+		{Queue: "mail", Allowed: 1, Watched: true},
 	}
 	begin := time.Unix(100*60, 0)
 	want := store.Rates{
@@ -171,7 +175,7 @@ func TestTheHistoryOfRates(t *testing.T) {
 	note := func(owner string, begin time.Time, queues map[string]store.Decided, want error) {
 		t.Helper()
 		for _, part := range []store.Partition{s, m} {
-			if err := part.NoteRates(t.Context(), store.RateNote{Owner: owner, At: begin, Queues: queues}); err != want {
+			if err := part.NoteRates(t.Context(), store.RateNote{Owner: owner, At: begin, Queues: queues}); !errors.Is(err, want) {
 				t.Errorf("%T notes with %v, want %v", part, err, want)
 			}
 		}

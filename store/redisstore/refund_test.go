@@ -244,7 +244,7 @@ func TestPartsAddUpToWhatWasCommitted(t *testing.T) {
 		check(t, err)
 		for _, level := range []admission.Level{admission.LevelGlobal, admission.LevelTenant} {
 			// Less than a hundredth of a token has come in.
-			if got := (answers[0].Left[level] + admission.Micro(buckets.MicroPerToken/2)).Tokens(); got != left {
+			if got := (answers[0].Left[level] + buckets.MicroPerToken/2).Tokens(); got != left {
 				rt.Fatalf("%d tokens are left at level %d, want %d of %+v", got, level, left, all)
 			}
 		}

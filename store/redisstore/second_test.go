@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -83,7 +84,7 @@ func (p *pair) move() (all store.Moves) {
 // moverJob is the nth job: some have a payload that does not fit into a record.
 func moverJob(n int) admission.Job {
 	j := mail("acme", fmt.Sprintf("job-%03d", n))
-	j.Headers = map[string]string{"n": fmt.Sprint(n)}
+	j.Headers = map[string]string{"n": strconv.Itoa(n)}
 	j.Payload = bytes.Repeat([]byte{byte(n)}, 100)
 	if n%5 == 0 {
 		j.Payload = bytes.Repeat([]byte{byte(n)}, 3*store.LargePayload)

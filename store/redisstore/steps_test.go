@@ -148,7 +148,7 @@ func (y *yard) halves(before, after *store.PolicyUpdate) {
 	if redisconn.TextAt(version.Val(), 0) == "2" {
 		inForce = next
 	}
-	if string(next[policies.SettingKey{}]) != "" || (text.Val() == string(after.Text)) != (redisconn.TextAt(version.Val(), 0) == "2") {
+	if next[policies.SettingKey{}] != "" || (text.Val() == string(after.Text)) != (redisconn.TextAt(version.Val(), 0) == "2") {
 		y.tb.Errorf("version %v with the text %s", version.Val(), text.Val())
 	}
 	now := policies.Settings{{Kind: policies.SettingQueue, Name: "mail"}: redisconn.TextAt(version.Val(), 1)}
@@ -225,7 +225,7 @@ func TestAnEditInStepsTakesBackWhatItDid(t *testing.T) {
 	var once sync.Once
 	client.AddHook(&cutter{left: 1 << 20, see: func() {
 		if y.client.HGet(ctx, y.store.conn.Partition.Base()+"edit:"+after.Edit, "at").Val() == "2" {
-			once.Do(func() { y.admitAt(1, mail("acme", "waits")) })
+			once.Do(func() { y.admitAt(1, mail("acme", "waits")) }) //nolint:contextcheck // the test's own
 		}
 	}})
 	if err := editor.PutPolicy(ctx, after); !errors.Is(err, store.ErrClassInUse) {

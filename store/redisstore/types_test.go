@@ -29,7 +29,7 @@ func eachStore(t *testing.T, ofReport admission.Limit, test func(y *typed)) {
 	}
 	limits := [admission.Levels]admission.Limit{day(100), day(90), day(80), day(70)}
 	for name, open := range map[string]func(testing.TB) store.Partition{
-		"redis":  func(tb testing.TB) store.Partition { return openTyped(tb, redisstore.Config{}) },
+		"redis":  func(tb testing.TB) store.Partition { return openTyped(tb, redisstore.Config{}) }, //nolint:thelper // It is one line.
 		"memory": func(testing.TB) store.Partition { return memory.New(memory.Config{}) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -155,14 +155,14 @@ func TestWhatAJobHasCostIsTruedUpAtItsTypeToo(t *testing.T) {
 // TestATypesLimitMayBeOfAnyAlgorithm: of windows, fixed and sliding, in the place of a token bucket.
 func TestATypesLimitMayBeOfAnyAlgorithm(t *testing.T) {
 	t.Parallel()
-	for name, make := range map[string]func() (admission.Limit, error){
+	for name, drawn := range map[string]func() (admission.Limit, error){
 		"fixed_window":   func() (admission.Limit, error) { return admission.FixedWindow(3, "744h", "", "") },
 		"sliding_window": func() (admission.Limit, error) { return admission.SlidingWindow(3, "1h") },
 		"sliding_log":    func() (admission.Limit, error) { return admission.SlidingLog(3, "1h") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			limit, err := make()
+			limit, err := drawn()
 			check(t, err)
 			eachStore(t, limit, func(y *typed) {
 				for i, v := range y.admit(1, "report", "welcome", "report", "report", "report", "welcome") {

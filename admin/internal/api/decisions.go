@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/headgate/headgate/admin/access"
@@ -156,7 +157,7 @@ func (a *API) check(r *route.Request) (*route.Answer, error) {
 	}
 	a.counted(r.Context(), &made, time.Since(began))
 	if ask.Checks == nil {
-		made.view.Scope = ask.question.Scope
+		made.view.Scope = ask.Scope
 	}
 	return a.answered(&made), nil
 }
@@ -277,7 +278,7 @@ func (a *API) decideTogether(ctx context.Context, asked []question, outermost ad
 	if err != nil {
 		return decision{}, err
 	}
-	questions = append(questions, beside.questions...)
+	questions = slices.Concat(questions, beside.questions)
 	granted, source, answers, err := a.config.Limiter.Decide(ctx, questions)
 	if err != nil {
 		return decision{}, err
@@ -300,13 +301,13 @@ func (a *API) decideTogether(ctx context.Context, asked []question, outermost ad
 }
 
 // show fills the view with the answers, the buckets from a level on.
-func (made *decision) show(asked []question, outermost admission.Level) {
-	made.view.Answers = []answerView{}
-	for i, answer := range made.answers {
-		made.view.Answers = append(made.view.Answers, answerViewOf(asked[i], &made.questions[i], answer, outermost))
-		made.wait = max(made.wait, answer.Verdict.RetryAfter)
+func (d *decision) show(asked []question, outermost admission.Level) {
+	d.view.Answers = []answerView{}
+	for i, answer := range d.answers {
+		d.view.Answers = append(d.view.Answers, answerViewOf(asked[i], &d.questions[i], answer, outermost))
+		d.wait = max(d.wait, answer.Verdict.RetryAfter)
 	}
-	made.beside.show(made)
+	d.beside.show(d)
 }
 
 // decideExactly asks the store, with the policy in force.

@@ -149,7 +149,7 @@ func (a *API) await(ctx context.Context, ask store.Acquire, wait time.Duration) 
 func (a *API) leave(ctx context.Context, name, token string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
 	defer cancel()
-	_ = a.config.Store.Release(ctx, name, token) //nolint:errcheck // as it says
+	_ = a.config.Store.Release(ctx, name, token)
 }
 
 // acquired tells what came of it. named is the token that the caller chose, empty where it chose none.

@@ -24,7 +24,7 @@ func TestWhatWorkersTellIsExported(t *testing.T) {
 	must(t, err)
 	put := func(version int64, every time.Duration) {
 		t.Helper()
-		must(t, s.PutPolicy(t.Context(), store.PolicyUpdate{Expected: version - 1, Version: version, Text: []byte(fmt.Sprintf(`{"version":%d}`, version)), Window: time.Minute, Load: every}))
+		must(t, s.PutPolicy(t.Context(), store.PolicyUpdate{Expected: version - 1, Version: version, Text: fmt.Appendf(nil, `{"version":%d}`, version), Window: time.Minute, Load: every}))
 	}
 	put(1, time.Second)
 	part := s.Partitions()[0]

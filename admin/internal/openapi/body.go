@@ -42,8 +42,8 @@ func (o *Operation) readBody(body []byte) (any, *problem.Fault) {
 }
 
 func syntaxError(body []byte) string {
-	var any json.RawMessage
-	return fmt.Sprint(json.Unmarshal(body, &any))
+	var whatever json.RawMessage
+	return fmt.Sprint(json.Unmarshal(body, &whatever))
 }
 
 // bodyReader is a walk through a body. With a fault it is over. broken says that the body is no JSON.
@@ -124,6 +124,7 @@ func (r *bodyReader) value(s *shape) any {
 			r.fail("is no number that a float64 holds")
 		}
 		return number
+	default: // It is a token.
 	}
 	token := r.token() // What is no JSON has told so by its kind, or tells so here.
 	switch token.Kind() {
@@ -131,8 +132,9 @@ func (r *bodyReader) value(s *shape) any {
 		return token.String()
 	case jsontext.KindTrue, jsontext.KindFalse:
 		return token.Bool()
+	default:
+		return nil
 	}
-	return nil
 }
 
 // free passes over a value that has no shape: a megabyte of tokens would take a tenth of a second.

@@ -31,9 +31,9 @@ func bodies(size int) map[string]string {
 	fill := func(before, item, after string) string {
 		return before + item + strings.Repeat(","+item, (size-len(before)-len(after))/(len(item)+1)-1) + after
 	}
-	nest := func(open, inner, close string) string {
-		n := size / (len(open) + len(close))
-		return strings.Repeat(open, n) + inner + strings.Repeat(close, n)
+	nest := func(begin, inner, end string) string {
+		n := size / (len(begin) + len(end))
+		return strings.Repeat(begin, n) + inner + strings.Repeat(end, n)
 	}
 	return map[string]string{
 		"checks of numbers":   fill(`{"checks":[`, `0`, `]}`),

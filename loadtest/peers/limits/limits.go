@@ -134,9 +134,9 @@ func Arrivals() []time.Duration {
 		}
 	}
 	const before, after = 100 * time.Millisecond, 30 * time.Millisecond
-	for _, edge := range []time.Duration{1, 2, 4} {
-		burst(edge*exactly.Window - before)
-		burst(edge*exactly.Window + after)
+	for _, edge := range []time.Duration{exactly.Window, 2 * exactly.Window, 4 * exactly.Window} {
+		burst(edge - before)
+		burst(edge + after)
 	}
 	every := exactly.Window / time.Duration(2*exactly.Tokens)
 	for at := 9 * exactly.Window / 4; at < 15*exactly.Window/4; at += every {
@@ -179,7 +179,7 @@ func Exactness(b *testing.B, start Start, subjects []Subject) []Result {
 	var running sync.WaitGroup
 	var mu sync.Mutex
 	for number, at := range arrivals {
-		time.Sleep(time.Until(began.Add(at)))
+		time.Sleep(time.Until(began.Add(at))) //nolint:forbidigo // the pace of calls
 		for i, s := range subjects {
 			running.Go(func() {
 				ctx, cancel := context.WithTimeout(b.Context(), patience)

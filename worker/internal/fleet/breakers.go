@@ -21,8 +21,8 @@ import (
 	"github.com/headgate/headgate/store"
 )
 
-// breakerStatus is the circuit breaker of one downstream, as this worker sees it.
-type breakerStatus struct {
+// BreakerStatus is the circuit breaker of one downstream, as this worker sees it.
+type BreakerStatus struct {
 	Downstream string `json:"downstream"`
 	// State is that of the fleet's breaker; where that is closed, that of this worker's own.
 	State breaker.State `json:"-"`
@@ -240,9 +240,10 @@ func (b *Breakers) all() []*Guard {
 	return guards
 }
 
-func (b *Breakers) Status() []breakerStatus {
+// Status is how each breaker stands, in the order of their names.
+func (b *Breakers) Status() []BreakerStatus {
 	guards := b.all()
-	all := make([]breakerStatus, len(guards))
+	all := make([]BreakerStatus, len(guards))
 	for i, g := range guards {
 		all[i] = g.status()
 	}

@@ -171,10 +171,12 @@ func (c *GuardedCall) markSlow() {
 	c.tell(outcome{Counts: breaker.Counts{Slow: 1}, tenant: c.tenant}, nil)
 }
 
+// Succeeded ends a call that counts as a success.
 func (c *GuardedCall) Succeeded() {
 	c.end((*breaker.Call).SuccessAt, outcome{Counts: breaker.Counts{Successes: 1}})
 }
 
+// Ignored ends a call that counts as neither.
 func (c *GuardedCall) Ignored() { c.end((*breaker.Call).IgnoreAt, outcome{}) }
 
 // Pushed notes, before the call ends, how much the downstream pushed back, if its dispatch moves by that.

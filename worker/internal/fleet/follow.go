@@ -85,7 +85,7 @@ func (b *Breakers) Ask(ctx context.Context, g *Guard) {
 }
 
 func (b *Breakers) learned(s *store.BreakerState) {
-	view := fleetView{State: s.State, Period: s.Period, forced: s.Forced}
+	view := View{State: s.State, Period: s.Period, forced: s.Forced}
 	if g := b.GuardOf(s.Downstream); g != nil {
 		b.setRest(&view, g, s.For)
 		b.Hear(g, view)
@@ -104,14 +104,14 @@ func (b *Breakers) heard(e *store.BreakerEvent) {
 	}
 	b.logger.WithLevel(level).Str("downstream", e.Downstream).Stringer("from", e.From).Stringer("to", e.To).Str("cause", e.Cause).
 		Str("reason", e.Reason).Int("workers", e.Workers).Msg("circuit breaker changed")
-	view := fleetView{State: e.To, Period: e.Period, forced: e.Cause == breaker.CauseForced.String()}
+	view := View{State: e.To, Period: e.Period, forced: e.Cause == breaker.CauseForced.String()}
 	b.setRest(&view, g, e.For)
 	b.Hear(g, view)
 }
 
 // ViewOf is what the answer to a report says, which never counts a state as forced that is open.
-func (b *Breakers) ViewOf(word store.BreakerWord) fleetView {
-	view := fleetView{State: word.State, Period: word.Period, forced: word.Forced}
+func (b *Breakers) ViewOf(word store.BreakerWord) View {
+	view := View{State: word.State, Period: word.Period, forced: word.Forced}
 	if word.For >= 0 {
 		view.Until = b.Instant().Add(word.For)
 	}
@@ -120,7 +120,7 @@ func (b *Breakers) ViewOf(word store.BreakerWord) fleetView {
 
 // setRest notes for how long a state lasts, negative for nobody knows. Redis says it as a duration: its clock need not be this
 // machine's. Of itself none lasts longer than OpenMax, whatever was read.
-func (b *Breakers) setRest(view *fleetView, g *Guard, rest time.Duration) {
+func (b *Breakers) setRest(view *View, g *Guard, rest time.Duration) {
 	if !view.forced {
 		rest = min(rest, g.Local().Config().OpenMax)
 	}
@@ -130,7 +130,7 @@ func (b *Breakers) setRest(view *fleetView, g *Guard, rest time.Duration) {
 }
 
 // Hear takes a word on the fleet's breaker. Whatever it is, this worker no longer stands alone with an older judgement.
-func (b *Breakers) Hear(g *Guard, view fleetView) {
+func (b *Breakers) Hear(g *Guard, view View) {
 	if !g.hear(b.Instant(), view) {
 		return
 	}

@@ -23,7 +23,7 @@ type Guard struct {
 
 	mu struct {
 		sync.Mutex
-		view fleetView
+		view View
 		// opened counts the fleet's openings, the last of which began period openedIn.
 		opened   int
 		openedIn uint64
@@ -58,6 +58,7 @@ type guardRules struct {
 	holdMost time.Duration
 }
 
+// Local is the worker's own breaker.
 func (g *Guard) Local() *breaker.Breaker { return g.by.Load().local }
 
 // recentOutcomes is how many of the last outcomes are looked at to tell whose failures a worker saw.
@@ -69,8 +70,8 @@ type verdict struct {
 	bad    bool
 }
 
-// fleetView is the last word on the fleet's breaker. The zero value is that nothing is known of one.
-type fleetView struct {
+// View is the last word on the fleet's breaker. The zero value is that nothing is known of one.
+type View struct {
 	State  breaker.State
 	Period uint64
 	// forced says that an operator has closed it.
@@ -80,14 +81,14 @@ type fleetView struct {
 }
 
 // Fleet returns the last word on the fleet's breaker.
-func (g *Guard) Fleet() fleetView {
+func (g *Guard) Fleet() View {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.mu.view
 }
 
 // hear takes a word on the fleet's breaker, unless it is an old one, and reports whether it is a new one.
-func (g *Guard) hear(now breaker.Instant, view fleetView) bool {
+func (g *Guard) hear(now breaker.Instant, view View) bool {
 	g.mu.Lock()
 	if view.State == breaker.Open && view.Period > g.mu.openedIn {
 		g.mu.opened++
@@ -128,7 +129,7 @@ func (g *Guard) unhold() {
 func (g *Guard) Forget() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.mu.view = fleetView{Period: g.mu.view.Period}
+	g.mu.view = View{Period: g.mu.view.Period}
 }
 
 // setDiffers reports whether that is news.
@@ -149,11 +150,11 @@ func (g *Guard) setLonely(is bool) bool {
 	return was != is
 }
 
-func (g *Guard) status() breakerStatus {
+func (g *Guard) status() BreakerStatus {
 	own := g.Local().State()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	s := breakerStatus{
+	s := BreakerStatus{
 		Downstream: g.Name, State: g.mu.view.State, Lonely: g.mu.lonely, Opened: g.mu.opened, HeldBack: int(g.HeldBack.Load()),
 	}
 	if s.State == breaker.Closed && !g.mu.view.forced {

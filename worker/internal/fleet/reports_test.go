@@ -40,7 +40,7 @@ func TestALeaseOfANewerPeriodIsNotLetThrough(t *testing.T) {
 	t.Parallel()
 	b, g := newBreakersForTest(t)
 	for lease, want := range map[uint64]bool{0: true, 4: true, 5: true, 6: false} {
-		g.mu.view = fleetView{State: breaker.Closed, Period: 5}
+		g.mu.view = View{State: breaker.Closed, Period: 5}
 		c := &GuardedCall{breakers: b, guard: g, began: b.Instant(), own: new(breaker.Call)}
 		if got := c.begin(lease); got != want {
 			t.Errorf("lease of period %d, known is 5: let through: %t", lease, got)

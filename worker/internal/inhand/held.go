@@ -34,22 +34,25 @@ type heldJob struct {
 	cancel context.CancelCauseFunc
 }
 
+// NewHeld returns one that holds nothing.
 func NewHeld() *Held {
 	h := &Held{}
 	h.mu.jobs = make(map[string]*heldJob)
 	return h
 }
 
-// addition says what add made of a lease.
-type addition int
+// Addition says what add made of a lease.
+type Addition int
 
+// What became of a lease.
 const (
-	Added   addition = iota
+	Added   Addition = iota
 	Known            // it is held already, or was a moment ago
 	TooLate          // nothing is added any more
 )
 
-func (h *Held) Add(lease store.Lease) addition {
+// Add takes a lease in, unless it is known.
+func (h *Held) Add(lease store.Lease) Addition {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
@@ -139,6 +142,7 @@ func (h *Held) ClaimRest() []store.Lease {
 	return rest
 }
 
+// Remove forgets a job that has ended.
 func (h *Held) Remove(token string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -182,6 +186,7 @@ func (h *Held) BeginHistory() {
 	h.mu.recent = make(map[string]bool)
 }
 
+// EndHistory forgets what was held.
 func (h *Held) EndHistory() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -20,6 +20,7 @@ type Slots struct {
 	}
 }
 
+// NewSlots returns n that are free.
 func NewSlots(n int) *Slots {
 	s := &Slots{freed: make(chan struct{}, 1)}
 	s.mu.size, s.mu.free = n, n
@@ -90,6 +91,7 @@ func (s *Slots) Wait(ctx context.Context) (int, bool) {
 	}
 }
 
+// Take takes one, free or not.
 func (s *Slots) Take() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -97,6 +99,7 @@ func (s *Slots) Take() {
 	s.mu.taken++
 }
 
+// Give gives one back.
 func (s *Slots) Give() {
 	s.mu.Lock()
 	s.mu.free++

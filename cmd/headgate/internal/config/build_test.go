@@ -23,6 +23,8 @@ import (
 )
 
 // The tests of package config look at what is made of a configuration, by packages that import it.
+//
+//nolint:gochecknoinits // It comes before each test of the package, whose own files cannot import those.
 func init() {
 	config.Built, config.Check, config.Refuses = built, check, refuses
 }

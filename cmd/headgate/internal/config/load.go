@@ -196,7 +196,7 @@ func OnlyFlags(s Sources) bool {
 	return err == nil
 }
 
-// field names an option in an error, by what set it.
+// Field names an option in an error, by what set it.
 func (l *Loaded) Field(path string) string {
 	if from := l.origins[path]; from != nil {
 		return from.field(path)

@@ -53,7 +53,7 @@ func reap(pid int) (code int, ended bool) {
 		var status syscall.WaitStatus
 		got, err := syscall.Wait4(-1, &status, syscall.WNOHANG, nil)
 		switch {
-		case err == syscall.EINTR: //nolint:errorlint // an Errno, bare
+		case err == syscall.EINTR: // an Errno, bare
 		case err != nil || got <= 0:
 			return code, ended
 		case got == pid && status.Signaled():

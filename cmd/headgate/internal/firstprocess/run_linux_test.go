@@ -72,9 +72,10 @@ func TestOrphansAreReaped(t *testing.T) {
 	t.Parallel()
 	done := filepath.Join(t.TempDir(), "done")
 	ctx, first := start(t, `for i in 1 2 3 4 5 6 7 8 9 10; do (setsid true & exit 0); done; : > `+done+`; exec sleep 60`)
-	for seen := ""; ; {
+	for {
 		_, err := os.Stat(done)
-		if seen = children(t, first.Process.Pid); err == nil && len(seen) == 1 && seen != "Z" {
+		seen := children(t, first.Process.Pid)
+		if err == nil && len(seen) == 1 && seen != "Z" {
 			break
 		}
 		if ctx.Err() != nil {

@@ -84,7 +84,7 @@ func writeAudit(to io.Writer, page shown.AuditPage) {
 
 // auditWhat says in a few words what was changed.
 func auditWhat(entry shown.AuditEntry) string {
-	what := ""
+	var what string
 	switch entry.Action {
 	case store.AuditPolicy:
 		what = fmt.Sprintf("policy %d", entry.To)

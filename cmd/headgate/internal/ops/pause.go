@@ -24,7 +24,7 @@ type target struct {
 }
 
 func (t *target) add(c *cobra.Command, what, enqueue string) {
-	t.Operator.Add(c)
+	t.Add(c)
 	flags := c.Flags()
 	flags.StringVar(&t.queue, "queue", "", "`QUEUE` to "+what)
 	flags.StringVar(&t.tenant, "tenant", "", "`TENANT` to "+what+"; with --queue, in that queue alone")

@@ -2,6 +2,7 @@ package policies
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -126,7 +127,7 @@ observes. Exit code 3 says that there is no suggestion, and why.`, store.TopScop
 				}
 			}
 			if named != 1 {
-				return cli.Usage(fmt.Errorf("say whose: one of --tier, --tenant and --queue"))
+				return cli.Usage(errors.New("say whose: one of --tier, --tenant and --queue"))
 			}
 			if !(headroom >= rollout.MinHeadroom && headroom <= rollout.MaxHeadroom) {
 				return cli.FieldError("headroom", strconv.FormatFloat(headroom, 'g', -1, 64), fmt.Sprintf("%g to %g", rollout.MinHeadroom, rollout.MaxHeadroom))

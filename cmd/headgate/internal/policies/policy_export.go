@@ -124,6 +124,7 @@ func localRateLimit(bucket envoyBucketView) any {
 		Config config `json:"typed_config" yaml:"typed_config"`
 	}{"envoy.filters.http.local_ratelimit", config{
 		"type.googleapis.com/envoy.extensions.filters.http.local_ratelimit.v3.LocalRateLimit", "http_local_rate_limiter", bucket,
-		switched{"local_rate_limit_enabled", all}, switched{"local_rate_limit_enforced", all},
+		switched{"local_rate_limit_enabled", all},
+		switched{"local_rate_limit_enforced", all},
 	}}
 }

@@ -3,6 +3,7 @@ package policies
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -179,7 +180,7 @@ func newRecordDelete(o *cli.Operator) *cobra.Command {
   headgate record delete --all --redis localhost:6379`,
 		RunE: func(c *cobra.Command, args []string) error {
 			if all == (len(args) == 1) {
-				return cli.Usage(fmt.Errorf("say which: a TENANT, or --all"))
+				return cli.Usage(errors.New("say which: a TENANT, or --all"))
 			}
 			return o.With(c, func(ctx context.Context, s store.Deployment) error {
 				if all && dry {

@@ -197,7 +197,7 @@ func importRecords(ctx context.Context, c *cobra.Command, s store.Deployment, fr
 			err = m.rules().Compiled.CheckRecord(r)
 		}
 		if err != nil {
-			return n.Load(), cli.Usage(errors.Join(fmt.Errorf("line %d: %s", number, err.Error()), group.Wait())) //nolint:errorlint // The line goes before all faults.
+			return n.Load(), cli.Usage(errors.Join(fmt.Errorf("line %d: %s", number, err.Error()), group.Wait())) // The line goes before all faults.
 		}
 		group.Go(func() error {
 			if !dry {

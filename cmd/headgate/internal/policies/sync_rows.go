@@ -183,7 +183,7 @@ func limited(p policy.Policy) (scopes []admission.Scope, err error) {
 	if err := json.Unmarshal(text, &has); err != nil {
 		return nil, err
 	}
-	if has.Global != nil && !(p.Global.Disabled || p.Global == admission.Limit{}) {
+	if has.Global != nil && !p.Global.Disabled && p.Global != (admission.Limit{}) {
 		scopes = append(scopes, admission.Global)
 	}
 	for name, tenant := range has.Tenants {

@@ -190,7 +190,9 @@ var objects = []object{
 			{"max_bytes", whole{1, policy.MaxOverflowBytes, true}, "no bound", "Most bytes of jobs as they are stored: payload, headers, names and some 40 bytes."},
 			{"max_spilled", whole{1, policy.MaxMaxSpilled, true}, "10,000", "Most jobs that are kept aside; with `spillover` alone."},
 			{
-				"spill_to", choice{policy.SecondRedis}, "nowhere",
+				"spill_to",
+				choice{policy.SecondRedis},
+				"nowhere",
 				"Where those go on to that wait behind the first half of `max_spilled`, and come back from before their turn: `second` is the Redis of `redis.spill_url` in the processes' configuration; with `spillover` alone, and a `max_spilled` of 2 at least. " +
 					"[What it costs and promises](guides/limits-and-tiers.md#a-second-redis-for-what-is-kept-aside).",
 			},

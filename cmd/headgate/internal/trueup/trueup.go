@@ -154,6 +154,8 @@ type ending struct {
 }
 
 // ends is a heap of those under way, the next to end first.
+//
+//nolint:recvcheck // A heap grows by pointer and is looked at by value.
 type ends []ending
 
 // Len, Less, Swap, Push and Pop are those of a heap.Interface.

@@ -8,7 +8,7 @@ import (
 	"github.com/headgate/headgate/store"
 )
 
-// text is it as fragments/audit.lua reads it.
+// InterventionText is it as fragments/audit.lua reads it.
 func InterventionText(i store.Intervention, action string) string {
 	act, since := i.Named().Act, ""
 	if !i.Since.IsZero() {

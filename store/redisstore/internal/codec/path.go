@@ -207,7 +207,7 @@ func AppendPaths(args []any, conn *redisconn.Conn, global *admission.Limit, path
 	for i := range paths {
 		p := &paths[i]
 		var beside *[admission.Levels]admission.Limit
-		from := byte(p.From) | byte(p.Over)<<4
+		from := p.From | p.Over<<4
 		if jobs {
 			beside = bypassOf(p.Limits)
 		}

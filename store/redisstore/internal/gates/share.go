@@ -108,8 +108,8 @@ func parsePortion(line string, rate bool) (Portion, error) {
 	return p, err
 }
 
-// pending is what the script unbalanced found.
-type pending struct {
+// Pending is what the script unbalanced found.
+type Pending struct {
 	// names is a page of the bounds whose shares are to be looked at, next where the following one begins.
 	Names []string
 	Next  string
@@ -119,15 +119,15 @@ type pending struct {
 }
 
 // Unbalanced returns a page of the bounds whose shares are to be looked at.
-func (s *Bounds) Unbalanced(ctx context.Context, cursor string) (pending, error) {
+func (s *Bounds) Unbalanced(ctx context.Context, cursor string) (Pending, error) {
 	reply, err := s.conn.Run(ctx, "unbalanced", s.conn.Now, cursor)
 	if err != nil {
-		return pending{}, err
+		return Pending{}, err
 	}
 	if len(reply) < 3 {
-		return pending{}, fmt.Errorf("find unbalanced shares: reply has %d lines", len(reply))
+		return Pending{}, fmt.Errorf("find unbalanced shares: reply has %d lines", len(reply))
 	}
-	return pending{Names: reply[3:], Next: reply[0], Since: time.Duration(redisconn.Whole(reply[1])) * time.Microsecond, Owner: reply[2]}, nil
+	return Pending{Names: reply[3:], Next: reply[0], Since: time.Duration(redisconn.Whole(reply[1])) * time.Microsecond, Owner: reply[2]}, nil
 }
 
 // ParseShare reads whole|units|of|partitions (fragments/share.lua); ok is false for a bound that the policy has no more.

@@ -19,7 +19,7 @@ func (s *Limits) LastHour(ctx context.Context, budget time.Duration) ([]store.Re
 // HourMinutes is how many minutes the hour that is kept has, the one under way included.
 const HourMinutes = int(store.CountedFor/time.Minute) + 1
 
-// lastMinutes is LastMinutes of one partition: no scope is counted in two.
+// LastMinutes are those of one partition: no scope is counted in two.
 func (s *Limits) LastMinutes(ctx context.Context, minutes int, budget time.Duration) ([]store.Recorded, error) {
 	began := time.Now()
 	now, err := s.conn.Time(ctx)

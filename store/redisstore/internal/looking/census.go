@@ -108,7 +108,7 @@ func countersOf(state map[string]string) (accepted int64, left, died map[string]
 	return accepted, left, died
 }
 
-// add takes over what another partition has counted.
+// AddUnknown takes over what another partition has counted.
 func AddUnknown(u, more store.Unknown) store.Unknown {
 	count := u.Count + more.Count
 	if more.Last.After(u.Last) {

@@ -24,7 +24,7 @@ func (s *Looking) List(ctx context.Context, q store.ListQuery) (store.ListPage, 
 	return s.ListFrom(ctx, q, at)
 }
 
-// list returns a page of one partition.
+// ListFrom returns a page of one partition.
 func (s *Looking) ListFrom(ctx context.Context, q store.ListQuery, at store.ListCursor) (store.ListPage, error) {
 	l := &lister{store: s, query: q, at: at, configs: map[string]queueConfig{}}
 	for !l.end && len(l.found) < q.Limit && l.looked < store.ListWork {

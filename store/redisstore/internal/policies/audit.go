@@ -66,11 +66,11 @@ func AuditOf(ctx context.Context, parts []*redisconn.Conn, q store.AuditQuery) (
 			page.Entries = append(page.Entries, entry)
 		}
 	}
-	return page, goOn(&page, ctx, readers)
+	return page, goOn(ctx, &page, readers)
 }
 
 // goOn writes the cursor, unless nothing is left.
-func goOn(p *store.AuditPage, ctx context.Context, readers []*auditReader) error {
+func goOn(ctx context.Context, p *store.AuditPage, readers []*auditReader) error {
 	ids, more := make([]string, len(readers)), false
 	for i, r := range readers {
 		if err := r.peek(ctx); err != nil {

@@ -25,6 +25,7 @@ func overflowText(o store.Overflow) string {
 		return "-"
 	case store.NoBound:
 		return string(store.NoBound)
+	default: // It has figures.
 	}
 	if o.MaxMoved > 0 {
 		return fmt.Sprintf("m,%d,%d,%d,%d,%d", o.MaxJobs, o.MaxBytes, o.MaxSpilled, o.LowWater, o.MaxMoved)
@@ -34,11 +35,11 @@ func overflowText(o store.Overflow) string {
 
 // overflowsText is a bound, and after it those of tiers that differ: BOUND;TIER=BOUND….
 func overflowsText(o store.Overflow, tiers map[string]store.Overflow) string {
-	text := overflowText(o)
+	bounds := []string{overflowText(o)}
 	for _, tier := range slices.Sorted(maps.Keys(tiers)) {
-		text += ";" + tier + "=" + overflowText(tiers[tier])
+		bounds = append(bounds, tier+"="+overflowText(tiers[tier]))
 	}
-	return text
+	return strings.Join(bounds, ";")
 }
 
 // OverflowName is the name of the setting of a tenant's overflow.

@@ -39,7 +39,7 @@ type SettingKey struct{ Kind, Name string }
 // Settings are all that scripts know of a policy, as they have it.
 type Settings map[SettingKey]string
 
-// settings returns those of an update.
+// SettingsOf returns those of an update.
 func SettingsOf(u *store.PolicyUpdate) Settings {
 	all := make(Settings, len(u.Queues)+len(u.Overflows)+len(u.Tiers)+len(u.Caps)+len(u.MaxParked)+len(u.Weights))
 	for _, q := range u.Queues {
@@ -302,11 +302,12 @@ func (s *Policies) Stored(ctx context.Context) (Settings, error) {
 	}
 	for kind, name := range map[string]string{SettingWeight: "weights", SettingBound: "bounds", settingParked: "maxparked", SettingGate: "gates", SettingQueue: "state", settingPress: "state", settingUsage: "state"} {
 		pattern := ""
-		if kind == SettingQueue {
+		switch kind {
+		case SettingQueue:
 			pattern = "cfg:*"
-		} else if kind == settingPress {
+		case settingPress:
 			pattern = "pressure:*"
-		} else if kind == settingUsage {
+		case settingUsage:
 			pattern = usageField
 		}
 		fields, err := s.conn.WholeHash(ctx, s.conn.Partition.Base()+name, pattern)

@@ -63,7 +63,7 @@ func (m *Mover) Move(ctx context.Context) (store.Moves, error) {
 		return store.Moves{}, err
 	}
 	if p.held > 0 || trouble != nil {
-		return store.Moves{Held: p.held, Trouble: trouble}, nil
+		return store.Moves{Held: p.held, Trouble: trouble}, nil //nolint:nilerr // It is told as Trouble.
 	}
 	done, err := m.carry(ctx, p)
 	if err == nil {
