@@ -3,6 +3,7 @@ package limiter
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"testing"
@@ -63,6 +64,7 @@ type reservedWork struct {
 }
 
 func newReserving(t *testing.T, rt *rapid.T, v *virtual, s store.Deployment) *reserving {
+	t.Helper()
 	w := &reserving{t: t, rt: rt, v: v, bursts: map[string]admission.Tokens{}, left: map[string]admission.Tokens{}, committed: map[string]admission.Tokens{}}
 	rules := map[string]policy.DimensionRules{}
 	for _, name := range besideNames {
@@ -73,9 +75,7 @@ func newReserving(t *testing.T, rt *rapid.T, v *virtual, s store.Deployment) *re
 		}
 	}
 	w.bursts["acme"] = admission.Tokens(rapid.IntRange(1, 100).Draw(rt, "burst"))
-	for way, burst := range w.bursts {
-		w.left[way] = burst
-	}
+	maps.Copy(w.left, w.bursts)
 	w.l = start(t, s, Config{Policy: beside(daily(w.bursts["acme"]), rules), Timeout: patient})
 	return w
 }
@@ -224,8 +224,11 @@ func TestAReservationCostsWhatItsDimensionsAllow(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	for _, bad := range []Request{
-		{Tenant: "acme", Also: also("model", "x")}, {Tenant: "acme", Also: also("user", "")}, {Tenant: "acme", Also: also("user", "1", "user", "2")},
-		{Tenant: "+user", Queue: "1"}, {Tenant: "acme", Also: make([]Dimension, MaxAlso+1)},
+		{Tenant: "acme", Also: also("model", "x")},
+		{Tenant: "acme", Also: also("user", "")},
+		{Tenant: "acme", Also: also("user", "1", "user", "2")},
+		{Tenant: "+user", Queue: "1"},
+		{Tenant: "acme", Also: make([]Dimension, MaxAlso+1)},
 	} {
 		var field *admission.FieldError
 		if _, err := l.Reserve(t.Context(), bad); !errors.As(err, &field) {

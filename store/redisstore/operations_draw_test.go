@@ -64,8 +64,8 @@ func (w *walk) drawLimit() admission.Limit {
 
 // drawSliding draws a limit of sliding windows, of which a walk sees some pass.
 func (w *walk) drawSliding() admission.Limit {
-	make := pick(w, "sliding", []func(admission.Tokens, string) (admission.Limit, error){admission.SlidingWindow, admission.SlidingLog})
-	l, err := make(admission.Tokens(w.number("tokens", 1, 60)), pick(w, "window", []string{"1s", "5s", "30s", "24h"}))
+	sliding := pick(w, "sliding", []func(admission.Tokens, string) (admission.Limit, error){admission.SlidingWindow, admission.SlidingLog})
+	l, err := sliding(admission.Tokens(w.number("tokens", 1, 60)), pick(w, "window", []string{"1s", "5s", "30s", "24h"}))
 	check(w.tb, err)
 	return l
 }

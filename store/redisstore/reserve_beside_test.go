@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"testing"
 	"time"
 
@@ -85,7 +86,7 @@ func TestACostIsCorrectedWhereItWasTaken(t *testing.T) {
 func TestAReservationIsOfItsDimensionsToo(t *testing.T) {
 	t.Parallel()
 	for _, partitions := range []int{1, 3} {
-		t.Run(fmt.Sprint(partitions), func(t *testing.T) {
+		t.Run(strconv.Itoa(partitions), func(t *testing.T) {
 			t.Parallel()
 			s, err := redisstore.Open(t.Context(), redistest.Shared(t).Client(t), redisstore.Config{Prefix: redistest.Prefix(t), Partitions: partitions})
 			check(t, err)

@@ -109,9 +109,9 @@ func (a *API) decideReserved(r *route.Request, id string, asked question) (made 
 // besideNow returns what was taken of dimensions with the limits in force, without those of dimensions that are no more.
 func besideNow(snapshot *policy.Compiled, taken []store.Taken) (now []store.Taken) {
 	for _, way := range taken {
-		q, declared := &way.Question, false
-		if q.Limits, q.MaxKeys, declared = snapshot.DimensionLimits(q.Tenant, q.Queue); declared {
-			q.Record = snapshot.RecordVersion(q.Tenant)
+		q := &way.Question
+		if limits, maxKeys, declared := snapshot.DimensionLimits(q.Tenant, q.Queue); declared {
+			q.Limits, q.MaxKeys, q.Record = limits, maxKeys, snapshot.RecordVersion(q.Tenant)
 			now = append(now, way)
 		}
 	}
