@@ -8,8 +8,8 @@ GO ?= go
 # The compiler spends a tenth of its time on its garbage by default; most of a cold `make test` is the compiler's.
 export GOGC ?= 400
 # go-redis compiles three times as fast without inlining, and is the longest part of a cold `make test`; the house a fifth faster without
-# what only a debugger reads.
-TESTCOMPILE ?= -gcflags=github.com/redis/go-redis/v9=-l -gcflags=github.com/headgate/headgate/...=-dwarf=false
+# what only a debugger reads. Without paths of the machine a checkout in another directory finds what was compiled in the one before.
+TESTCOMPILE ?= -trimpath -gcflags=github.com/redis/go-redis/v9=-l -gcflags=github.com/headgate/headgate/...=-dwarf=false
 # Packages tested at a time: half as many again as there are cores, because tests wait for Redis and for time to pass.
 PARALLEL ?= $(shell echo $$((($$(nproc) * 3 + 1) / 2)))
 # The packages whose tests take longest begin first, so that none of them runs alone at the end.

@@ -60,7 +60,7 @@ func otherRelease(t *testing.T) string {
 	if err := os.WriteFile(list, overlay, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	build := exec.CommandContext(t.Context(), "go", "test", "-c", "-ldflags=-s -w", "-overlay", list, "-gcflags=github.com/redis/go-redis/v9=-l", "-gcflags=github.com/headgate/headgate/...=-dwarf=false", "-o", binary, ".")
+	build := exec.CommandContext(t.Context(), "go", "test", "-c", "-trimpath", "-ldflags=-s -w", "-overlay", list, "-gcflags=github.com/redis/go-redis/v9=-l", "-gcflags=github.com/headgate/headgate/...=-dwarf=false", "-o", binary, ".")
 	if said, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build the other release: %v\n%s", err, said)
 	}
