@@ -35,7 +35,7 @@ func walkTriggers(p *plant) {
 	}{
 		{ask{op: "GET /api/v1/triggers"}, []string{`"name":"deep"`, `"active":true`, `"why":"it is 512"`, `"own":{"when":{"metric":"queue_depth"`}},
 		{ask{op: "GET /api/v1/triggers/{trigger}", path: name}, []string{`"above":9`}},
-		{try, []string{`"points":1`, `"most":500`, `"fired":0`}},
+		{try, []string{`"points":`, `"most":500`, `"fired":0`}},
 		{ask{op: "GET /metrics"}, []string{`headgate_trigger_active{name="deep"} 1`}},
 	} {
 		got := p.want(http.StatusOK, "operator", one.ask)
