@@ -14,6 +14,8 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/redisstore"
 )
 
@@ -23,9 +25,8 @@ const childVariable = "HEADGATE_LIMITER_CHILD"
 // killedLimit is what all processes share.
 var killedLimit = admission.PerSecond(2000).WithBurst(500)
 
-// spend checks as often as it can until it is killed or its stdin ends, and says so after each fifty that were admitted.
-func spend(at string) int {
-	url, prefix, _ := strings.Cut(at, " ")
+// inChild calls do with a limiter of a process that a test kills, and with a ctx that ends with its stdin. It returns the exit code.
+func inChild(url, prefix string, p *policy.Policy, do func(ctx context.Context, s store.Deployment, l *Limiter) int) int {
 	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // the main of its process
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
@@ -35,10 +36,20 @@ func spend(at string) int {
 	if err != nil {
 		return 1
 	}
-	l, err := New(s, Config{Policy: limited(killedLimit, none), Timeout: patient})
+	l, err := New(s, Config{Policy: p, Timeout: patient})
 	if err != nil {
 		return 1
 	}
+	return do(ctx, s, l)
+}
+
+// spend checks as often as it can until it is killed or its stdin ends, and says so after each fifty that were admitted.
+func spend(at string) int {
+	url, prefix, _ := strings.Cut(at, " ")
+	return inChild(url, prefix, limited(killedLimit, none), spendAll)
+}
+
+func spendAll(ctx context.Context, s store.Deployment, l *Limiter) int {
 	tenants := tenantsOf(s)
 	for n, admitted := 0, 0; ctx.Err() == nil; n++ {
 		v, err := l.Check(ctx, Request{Tenant: tenants[n%len(tenants)]})

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/redisstore"
 )
 
@@ -39,19 +39,10 @@ func reserveWays() []Dimension { return also("user", "1", "route", "/a", "model"
 // reserveAndCommit does so until it is killed or its stdin ends, and says what it is about to commit once it has reserved, and that it has.
 func reserveAndCommit(at string) int {
 	url, prefix, _ := strings.Cut(at, " ")
-	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // the main of its process
-	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		cancel()
-	}()
-	s, err := redisstore.Connect(ctx, url, redisstore.Config{Prefix: prefix})
-	if err != nil {
-		return 1
-	}
-	l, err := New(s, Config{Policy: reservePolicy(), Timeout: patient})
-	if err != nil {
-		return 1
-	}
+	return inChild(url, prefix, reservePolicy(), reserveAll)
+}
+
+func reserveAll(ctx context.Context, _ store.Deployment, l *Limiter) int {
 	for n := 0; ctx.Err() == nil; n++ {
 		_, _ = fmt.Fprintln(os.Stdout, "reserve")
 		r, err := l.Reserve(ctx, Request{Tenant: "acme", Cost: reserveCost, Also: reserveWays()})

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -48,29 +47,18 @@ func hold(at string) int {
 	if err != nil {
 		return 1
 	}
-	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // the main of its process
-	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		cancel()
-	}()
-	s, err := redisstore.Connect(ctx, url, redisstore.Config{Prefix: prefix})
-	if err != nil {
-		return 1
-	}
-	l, err := New(s, Config{Policy: semaphorePolicy(semaphoreMax), Timeout: patient})
-	if err != nil {
-		return 1
-	}
-	var group sync.WaitGroup
-	for range clients {
-		group.Go(func() {
-			for ctx.Err() == nil {
-				holdOnce(ctx, l.Semaphore("gpu").WithLease(lease))
-			}
-		})
-	}
-	group.Wait()
-	return 0
+	return inChild(url, prefix, semaphorePolicy(semaphoreMax), func(ctx context.Context, _ store.Deployment, l *Limiter) int {
+		var group sync.WaitGroup
+		for range clients {
+			group.Go(func() {
+				for ctx.Err() == nil {
+					holdOnce(ctx, l.Semaphore("gpu").WithLease(lease))
+				}
+			})
+		}
+		group.Wait()
+		return 0
+	})
 }
 
 func holdOnce(ctx context.Context, s *Semaphore) {

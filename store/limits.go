@@ -154,34 +154,6 @@ func Worst(answers []Answer) admission.Verdict {
 	return *worst
 }
 
-// ReservationKept is how long the id of a reservation is remembered, counted from the taking or from the latest CommitPart.
-const ReservationKept = 2 * RefundWindow
-
-// Reservation is what an id has taken. It is a plain value; the zero Reservation is nothing.
-type Reservation struct {
-	// Taken is the receipt, as Reserved returns it without the limits of its question and its Usage.
-	Taken Taken
-	// Ref is the id for Commit: no two reservations have the same.
-	Ref string
-	// Counted says that its usage is kept.
-	Counted bool
-	// Again says that the id had taken it before the call.
-	Again bool
-	// Beside are what became of the questions of dimensions, in their order; also of a reservation that is refused. Reserved does not tell it.
-	Beside []Answer
-}
-
-// The errors of reservations.
-var (
-	// ErrReservationOther means that the id of a reservation has taken another number of tokens, or of another scope.
-	ErrReservationOther = errors.New("the id of the reservation is in use for other tokens")
-	// ErrNoReservation means that an id has taken nothing, or longer ago than ReservationKept.
-	ErrNoReservation = errors.New("nothing is known of the reservation")
-)
-
-// ValidateReservation returns a *headgate.FieldError unless id is 1-128 bytes of [A-Za-z0-9._:@/-].
-func ValidateReservation(id string) error { return admission.ValidateName("reservation", id, false) }
-
 // Moment is the buckets' time of a call, in microseconds, and how many tokens had been refunded until then, in all, in a partition.
 type Moment struct {
 	Time, Refunds int64

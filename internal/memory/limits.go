@@ -203,9 +203,6 @@ func (m *model) settleWay(c *bank.Charge, of *store.Taken, reserved, actual admi
 	return true
 }
 
-// reserved is what an id has taken.
-type reserved struct{ store.Reservation }
-
 // Reserve takes tokens under an id, as store.Buckets.Reserve.
 func (p *Partition) Reserve(_ context.Context, version int64, id string, q store.Question, beside ...store.Question) (answer store.Answer, taken store.Reservation, err error) {
 	if err := store.ValidateReservation(id); err != nil {
@@ -217,10 +214,12 @@ func (p *Partition) Reserve(_ context.Context, version int64, id string, q store
 }
 
 func (m *model) reserve(now, version int64, id string, q store.Question, beside []store.Question) (answer store.Answer, taken store.Reservation, err error) {
+	questions := append([]store.Question{q}, beside...)
 	if known, ok := m.reservation(now, id); ok {
-		return known.again(&q, beside)
+		known.Again, known.Taken.Beside = true, slices.Clone(known.Taken.Beside)
+		return known.Answered(questions)
 	}
-	questions, answers := append([]store.Question{q}, beside...), make([]store.Answer, 1+len(beside))
+	answers := make([]store.Answer, len(questions))
 	granted, at, err := m.check(now, version, false, questions, answers)
 	answers[0].Others = 0
 	if len(beside) > 0 && err == nil {
@@ -231,7 +230,7 @@ func (m *model) reserve(now, version int64, id string, q store.Question, beside 
 	}
 	taken.Taken, taken.Ref, taken.Counted = takenOf(version, at, questions, answers), "h-"+rand.Text(), q.Usage > 0
 	taken.Taken.Under = id
-	kept := reserved{taken}
+	kept := taken
 	kept.Beside, kept.Taken.Beside = nil, slices.Clone(taken.Taken.Beside)
 	withoutLimits(&kept.Taken)
 	for i := range kept.Taken.Beside {
@@ -251,39 +250,8 @@ func withoutLimits(t *store.Taken) {
 	q.Limits, q.Usage, q.Record, q.MaxKeys = [admission.Levels]admission.Limit{}, 0, 0, 0
 }
 
-// again is what an id has taken, of the limits that are asked.
-func (r reserved) again(q *store.Question, beside []store.Question) (answer store.Answer, taken store.Reservation, err error) {
-	taken = r.Reservation
-	t := &taken.Taken
-	if kept := &t.Question; kept.Scope() != q.Scope() || kept.Cost != q.Cost && !q.Estimated || len(t.Beside) != len(beside) {
-		return answer, store.Reservation{}, store.ErrReservationOther
-	}
-	t.Question.Limits, t.Question.Usage, t.Question.Record, taken.Again = q.Limits, q.Usage, q.Record, true
-	t.Beside = slices.Clone(t.Beside)
-	for i := range beside {
-		way := &beside[i]
-		at := slices.IndexFunc(t.Beside, func(b store.Taken) bool { return b.Question.Scope() == way.Scope() })
-		if at < 0 {
-			return answer, store.Reservation{}, store.ErrReservationOther
-		}
-		b := &t.Beside[at]
-		b.Question.Limits, b.Question.MaxKeys, b.Question.Record = way.Limits, way.MaxKeys, way.Record
-		taken.Beside = append(taken.Beside, answerOf(b))
-	}
-	return answerOf(t), taken, nil
-}
-
-// answerOf is the answer to which a receipt belongs.
-func answerOf(t *store.Taken) store.Answer {
-	answer := store.Answer{Verdict: admission.Verdict{Decision: admission.Admitted}, Shared: t.Shared}
-	for level, left := range t.Left {
-		answer.Left[level] = admission.Micro(left)
-	}
-	return answer
-}
-
 // reservation returns what an id, of a tenant, has taken.
-func (m *model) reservation(now int64, id string) (known reserved, ok bool) {
+func (m *model) reservation(now int64, id string) (known store.Reservation, ok bool) {
 	until, ok := m.reserving.Find(id)
 	return m.reserved[id], ok && until > m.over(now)
 }
@@ -296,7 +264,7 @@ func (p *Partition) Reserved(_ context.Context, tenant, id string) (taken store.
 	err = store.ErrNoReservation
 	p.read(func(m *model, now int64) {
 		if known, ok := m.reservation(now, tenant+":"+id); ok {
-			taken, err = known.Reservation, nil
+			taken, err = known, nil
 			taken.Again = true
 		}
 	})

@@ -35,8 +35,8 @@ type model struct {
 	recorded  int64
 	refunds   int64
 	refunded  *times.Times
-	parts     map[string]admission.Tokens // what work that goes on has told so far, by the same names as refunded
-	reserved  map[string]reserved         // what ids have taken, by TENANT:ID, and until when that is remembered
+	parts     map[string]admission.Tokens  // what work that goes on has told so far, by the same names as refunded
+	reserved  map[string]store.Reservation // what ids have taken, by TENANT:ID, and until when that is remembered
 	reserving *times.Times
 	leases    bank.Leases // tokens that limiters spend by themselves
 	keepEnded bool
@@ -206,7 +206,7 @@ func byTime(a, b *modelJob) int {
 func newModel() *model {
 	m := &model{
 		room: fairqueue.NewRoom(), timers: times.New(),
-		bank: bank.New(), shadow: shadow{bank: bank.New()}, refunded: times.New(), parts: map[string]admission.Tokens{}, reserved: map[string]reserved{}, reserving: times.New(), leases: bank.NewLeases(0),
+		bank: bank.New(), shadow: shadow{bank: bank.New()}, refunded: times.New(), parts: map[string]admission.Tokens{}, reserved: map[string]store.Reservation{}, reserving: times.New(), leases: bank.NewLeases(0),
 		counts: counts.New(), alarms: counts.NewAlarms(), usage: counts.Usage{}, usedFrom: -1,
 		live: map[string]*modelJob{}, ended: [2]map[string]bool{{}, {}}, later: sorted.New(byTime), letters: graves.New(byTime, func(j *modelJob) (tenant, queue string) { return j.Tenant, j.Queue }),
 		backlogs: map[tenantQueue]*backlog{}, totals: map[string]*depth{}, tokens: map[string]*modelJob{}, holding: map[holder][]*modelJob{},

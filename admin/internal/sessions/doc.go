@@ -5,6 +5,7 @@
 //	leases    hands jobs out, waiting for them if it is asked to                   taking, retry
 //	endings   complete, fail, release
 //	outcomes  what that says of the downstream, for the fleet's circuit breaker    gates
+//	heard     what is kept of each session, as long as this server hears of it
 //	loads     how busy sessions are, told as a worker in Go tells of itself
 //	shares    how the slots of a session go to the partitions
 package sessions

@@ -21,17 +21,13 @@ type loads struct {
 
 	mu struct {
 		sync.Mutex
-		sessions map[string]*told
-		// sweepAt is the number of sessions at which those that are to be forgotten are looked for.
-		sweepAt int
+		sessions perSession[told]
 	}
 }
 
 // told is what there is to tell of one session. Its methods do nothing for a nil one; several goroutines may call them.
 type told struct {
 	counts load.Counts
-	// heard is when a call last came. The lock of loads guards it.
-	heard time.Time
 
 	mu struct {
 		sync.Mutex
@@ -79,7 +75,7 @@ func (l *loads) asked(every time.Duration) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.mu.sessions, l.mu.sweepAt = nil, 0
+	l.mu.sessions = perSession[told]{}
 }
 
 // of returns what there is to tell of a session, nil while nobody asks.
@@ -94,23 +90,9 @@ func (l *loads) of(worker string) *told {
 		return nil
 	}
 	now := time.Now()
-	if l.mu.sessions == nil {
-		l.mu.sessions = make(map[string]*told)
-	}
-	one := l.mu.sessions[worker]
-	if one == nil {
-		one = &told{}
+	one, fresh := l.mu.sessions.hear(worker, now)
+	if fresh {
 		one.mu.next, one.mu.use = now.Add(every), load.Unknown
-		l.mu.sessions[worker] = one
-	}
-	one.heard = now
-	if len(l.mu.sessions) > l.mu.sweepAt {
-		for name, other := range l.mu.sessions {
-			if now.Sub(other.heard) > forgetAfter {
-				delete(l.mu.sessions, name)
-			}
-		}
-		l.mu.sweepAt = 2*len(l.mu.sessions) + 64
 	}
 	return one
 }
@@ -122,7 +104,7 @@ func (l *loads) forget(worker string) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.mu.sessions, worker)
+	delete(l.mu.sessions.all, worker)
 }
 
 // due returns what is to be told of a session now, "" for nothing.

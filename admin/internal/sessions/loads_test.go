@@ -27,15 +27,15 @@ func TestNothingIsKeptOfSessionsWhileNobodyAsks(t *testing.T) {
 		a.cameBack(t.Context(), s, l, time.Second, store.EndedDone)
 		a.loads.forget("w")
 	})
-	if each > 0 || a.loads.mu.sessions != nil {
-		t.Errorf("%v allocations, %v", each, a.loads.mu.sessions)
+	if each > 0 || a.loads.mu.sessions.all != nil {
+		t.Errorf("%v allocations, %v", each, a.loads.mu.sessions.all)
 	}
 	a.loads.asked(time.Second)
 	if a.loads.of("w") == nil {
 		t.Error("it is asked, and nothing is kept")
 	}
 	a.loads.asked(0)
-	if a.loads.of("w") != nil || a.loads.mu.sessions != nil {
+	if a.loads.of("w") != nil || a.loads.mu.sessions.all != nil {
 		t.Error("something is kept though nobody asks any more")
 	}
 }
@@ -46,9 +46,10 @@ func TestSessionsThatAreNotHeardOfAreForgotten(t *testing.T) {
 	var l loads
 	l.asked(time.Second)
 	for i := range 1000 {
-		l.of(fmt.Sprint("w", i)).heard = time.Now().Add(-2 * forgetAfter)
+		l.of(fmt.Sprint("w", i))
+		l.mu.sessions.all[fmt.Sprint("w", i)].at = time.Now().Add(-2 * forgetAfter)
 	}
-	if n := len(l.mu.sessions); n > 200 {
+	if n := len(l.mu.sessions.all); n > 200 {
 		t.Errorf("%d sessions are remembered of which nobody hears", n)
 	}
 }

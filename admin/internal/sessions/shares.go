@@ -24,24 +24,18 @@ const (
 	// shareTimeout bounds that, and shareLease is for how long nobody else begins.
 	shareTimeout = 2 * time.Second
 	shareLease   = 5 * time.Second
-	// forgetAfter is when a session is forgotten of which this server hears nothing: with it goes what partitions are owed.
-	forgetAfter = 2 * maxLease
 )
 
 // shares are those of the sessions that this server has heard of.
 type shares struct {
 	mu struct {
 		sync.Mutex
-		sessions map[string]*sharer
-		// sweepAt is the number of sessions at which those that are to be forgotten are looked for.
-		sweepAt int
+		sessions perSession[sharer]
 	}
 }
 
 // sharer shares out the slots of one session.
 type sharer struct {
-	// heard is when a call last came. The lock of shares guards it.
-	heard time.Time
 	// slots is how many each partition had when that was last looked at.
 	slots atomic.Pointer[[]int]
 
@@ -56,24 +50,7 @@ type sharer struct {
 func (s *shares) of(worker string) *sharer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := time.Now()
-	if s.mu.sessions == nil {
-		s.mu.sessions = make(map[string]*sharer)
-	}
-	one := s.mu.sessions[worker]
-	if one == nil {
-		one = &sharer{}
-		s.mu.sessions[worker] = one
-	}
-	one.heard = now
-	if len(s.mu.sessions) > s.mu.sweepAt {
-		for name, other := range s.mu.sessions {
-			if now.Sub(other.heard) > forgetAfter {
-				delete(s.mu.sessions, name)
-			}
-		}
-		s.mu.sweepAt = 2*len(s.mu.sessions) + 64
-	}
+	one, _ := s.mu.sessions.hear(worker, time.Now())
 	return one
 }
 

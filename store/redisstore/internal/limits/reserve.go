@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -68,7 +67,7 @@ func ReserveWith(ctx context.Context, s *Limits, r Reserving) (answer store.Answ
 	for i := range r.Elsewhere {
 		questions = append(questions, r.Elsewhere[i].Question)
 	}
-	return r.answered(taken, questions)
+	return taken.Answered(questions)
 }
 
 // refusedAnswer reads what refuses, of the way that does for longest, and what became of those of dimensions.
@@ -83,35 +82,6 @@ func refusedAnswer(lines []string, questions []store.Question) (answer store.Ans
 		taken.Beside = answers[1:]
 	}
 	return answers[0], taken, nil
-}
-
-// answered returns what an id has taken, of the limits that were asked: those of the questions, the first of which is its own.
-func (r *Reserving) answered(taken store.Reservation, questions []store.Question) (answer store.Answer, _ store.Reservation, err error) {
-	t, q := &taken.Taken, &r.Question
-	if kept := &t.Question; kept.Scope() != q.Scope() || kept.Cost != q.Cost && !q.Estimated || len(t.Beside) != len(questions)-1 {
-		return answer, store.Reservation{}, store.ErrReservationOther
-	}
-	t.Question.Limits, t.Question.Usage, t.Question.Record = q.Limits, q.Usage, q.Record
-	for i := range questions[1:] {
-		way := &questions[i+1]
-		at := slices.IndexFunc(t.Beside, func(b store.Taken) bool { return b.Question.Scope() == way.Scope() })
-		if at < 0 {
-			return answer, store.Reservation{}, store.ErrReservationOther
-		}
-		b := &t.Beside[at]
-		b.Question.Limits, b.Question.MaxKeys, b.Question.Record = way.Limits, way.MaxKeys, way.Record
-		taken.Beside = append(taken.Beside, answerOf(b))
-	}
-	return answerOf(t), taken, nil
-}
-
-// answerOf is the answer to which a receipt belongs.
-func answerOf(t *store.Taken) store.Answer {
-	answer := store.Answer{Verdict: admission.Verdict{Decision: admission.Admitted}, Shared: t.Shared}
-	for level, left := range t.Left {
-		answer.Left[level] = admission.Micro(left)
-	}
-	return answer
 }
 
 // Reserved returns what an id has taken, as store.Buckets.Reserved.
