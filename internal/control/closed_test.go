@@ -1,10 +1,13 @@
 package control_test
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -75,13 +78,23 @@ func newLoop(t *testing.T, c control.Config, start int) *control.Loop {
 	return l
 }
 
+// courses is how many courses there are of each start and noise: 20, or HEADGATE_COURSES.
+func courses(t *testing.T) uint64 {
+	t.Helper()
+	n, err := strconv.ParseUint(cmp.Or(os.Getenv("HEADGATE_COURSES"), "20"), 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
 // TestGradientFindsTheBestLimit from whatever start, and again each time it moves: at least 0.9 of the capacity at a p95 of run time of at
 // most 1.25 of the least, from 10 ticks on.
 func TestGradientFindsTheBestLimit(t *testing.T) {
 	t.Parallel()
 	for _, noise := range []float64{0, 0.02, 0.05} {
 		for _, start := range []int{1, 2, 5, 20, 50, most} {
-			for seed := range uint64(20) {
+			for seed := range courses(t) {
 				l := newLoop(t, control.Config{Min: 1, Max: most}, start)
 				if err := course(l, newPlant(noise, seed), start, nil); err != nil {
 					t.Errorf("from %d with noise %g, seed %d: %v", start, noise, seed, err)
