@@ -56,6 +56,32 @@ func (r Reservation) Answered(questions []Question) (Answer, Reservation, error)
 	return t.answer(), r, nil
 }
 
+// NewTaken is the receipt of questions that were granted together: the first one's, with those of the others beside it.
+func NewTaken(version int64, at Moment, questions []Question, answers []Answer) Taken {
+	t := newTaken(version, at, &questions[0], &answers[0])
+	for i := range questions[1:] {
+		t.Beside = append(t.Beside, newTaken(version, at, &questions[i+1], &answers[i+1]))
+	}
+	return t
+}
+
+func newTaken(version int64, at Moment, q *Question, a *Answer) Taken {
+	t := Taken{Question: *q, Version: version, At: at, Shared: a.Shared}
+	for level, left := range a.Left {
+		t.Left[level] = int64(left)
+	}
+	return t
+}
+
+// Questions returns the receipt's own and those beside it.
+func (t *Taken) Questions() []Question {
+	questions := append(make([]Question, 0, 1+len(t.Beside)), t.Question)
+	for i := range t.Beside {
+		questions = append(questions, t.Beside[i].Question)
+	}
+	return questions
+}
+
 // answer is the one to which a receipt belongs.
 func (t *Taken) answer() Answer {
 	a := Answer{Verdict: admission.Verdict{Decision: admission.Admitted}, Shared: t.Shared}

@@ -85,28 +85,7 @@ func (p *Partition) Take(_ context.Context, version int64, question store.Questi
 	if !granted {
 		return store.Worst(answers), receipt, err
 	}
-	return answers[0].Verdict, takenOf(version, at, questions, answers), nil
-}
-
-// takenOf is the receipt of questions that were granted.
-func takenOf(version int64, at store.Moment, questions []store.Question, answers []store.Answer) (receipt store.Taken) {
-	receipt = store.Taken{Question: questions[0], Version: version, At: at, Shared: answers[0].Shared}
-	for level, left := range answers[0].Left {
-		receipt.Left[level] = int64(left)
-	}
-	for i := range questions[1:] {
-		receipt.Beside = append(receipt.Beside, takenOf(version, at, questions[i+1:i+2], answers[i+1:i+2]))
-	}
-	return receipt
-}
-
-// questionsOf returns those of a receipt, of its own first.
-func questionsOf(receipt *store.Taken) []store.Question {
-	questions := []store.Question{receipt.Question}
-	for i := range receipt.Beside {
-		questions = append(questions, receipt.Beside[i].Question)
-	}
-	return questions
+	return answers[0].Verdict, store.NewTaken(version, at, questions, answers), nil
 }
 
 // Refund gives back what Take took for work that did not begin, once for each id, as store.Partition.Refund.
@@ -129,7 +108,7 @@ func (p *Partition) settle(id string, receipt *store.Taken, told admission.Token
 		return "", err
 	}
 	p.write(func(m *model, now int64) {
-		if err = m.stale(receipt.Version, questionsRecords(questionsOf(receipt))); err != nil {
+		if err = m.stale(receipt.Version, questionsRecords(receipt.Questions())); err != nil {
 			if done = store.RefundStale; err == store.ErrStale { //nolint:errorlint // A StaleRecordsError goes on, for the caller to learn.
 				err = nil
 			}
@@ -142,7 +121,7 @@ func (p *Partition) settle(id string, receipt *store.Taken, told admission.Token
 
 func (m *model) commit(now int64, id string, receipt *store.Taken, actual admission.Tokens, final bool) store.Refund {
 	q, elapsed, c := &receipt.Question, m.bucketTime(now)-receipt.At.Time, m.charging(&m.bank, now)
-	c.Enter(questionsOf(receipt)) // Also of one that comes late or again: the script has read the buckets by then.
+	c.Enter(receipt.Questions()) // Also of one that comes late or again: the script has read the buckets by then.
 	for _, over := range m.refunded.Passed(m.over(now)) {
 		delete(m.parts, over)
 	}
@@ -228,7 +207,7 @@ func (m *model) reserve(now, version int64, id string, q store.Question, beside 
 	if !granted || err != nil {
 		return answers[0], taken, err
 	}
-	taken.Taken, taken.Ref, taken.Counted = takenOf(version, at, questions, answers), "h-"+rand.Text(), q.Usage > 0
+	taken.Taken, taken.Ref, taken.Counted = store.NewTaken(version, at, questions, answers), "h-"+rand.Text(), q.Usage > 0
 	taken.Taken.Under = id
 	kept := taken
 	kept.Beside, kept.Taken.Beside = nil, slices.Clone(taken.Taken.Beside)

@@ -92,11 +92,12 @@ func (d *many) shares(taken []store.Taken) (shares []store.Taken) {
 // Take implements Deployment.
 func (d *many) Take(ctx context.Context, version int64, question store.Question, dimensions ...store.Question) (admission.Verdict, store.Taken, error) {
 	if len(dimensions) == 0 {
-		got, err := d.ask(ctx, version, false, []store.Question{question})
+		questions := []store.Question{question}
+		got, err := d.ask(ctx, version, false, questions)
 		if err != nil {
 			return admission.Verdict{}, store.Taken{}, err
 		}
-		verdict, receipt := got.Receipt(version, question, nil)
+		verdict, receipt := got.Receipt(version, questions)
 		return verdict, receipt, nil
 	}
 	home := question.Home()

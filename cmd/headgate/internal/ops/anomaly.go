@@ -37,9 +37,9 @@ func newAnomalyList() *cobra.Command {
 against their own hour before (surge, silence, refusal_surge), and of credentials that asked for more
 different things that are not there than the policy bears in a minute (scope_scan). Of scopes that used as
 much of their limit as the policy's warn_at says (near_limit), values of dimensions as +user:123 among
-them, rate is what they used, usual the limit, in tokens, and score the one over the other. One that goes on is listed once. The last 1,000 are kept. They
-are found where the policy has anomalies, as by a file with {"anomalies": {"warn_at": 0.8}} and headgate
-policy merge FILE, and nothing is done about them.`,
+them, rate is what they used, usual the limit, in tokens, and score the one over the other. One that goes
+on is listed once. The last 1,000 are kept. They are found where the policy has anomalies, as by a file with
+{"anomalies": {"warn_at": 0.8}} and headgate policy merge FILE, and nothing is done about them.`,
 		Example: `  headgate anomaly list --redis localhost:6379
   headgate anomaly list --kind surge --limit 10 --redis localhost:6379
   headgate anomaly list --kind near_limit --redis localhost:6379

@@ -26,8 +26,11 @@ import (
 // NewLimit returns the command headgate limit.
 func NewLimit() *cobra.Command {
 	var o cli.Operator
-	c := cli.Parent("limit", "Show, set or take away the limit of one scope", `A scope is global, a tenant, tenant:queue or tenant:queue:priority; of one type of job tenant:queue:type=TYPE, and with type=* of each type of the tenant of which it has none;
-or of a dimension that the policy declares: +user for each of its values, +user@premium for those of tenants of a tier, +user:123 for one. Each edit is a version of the whole policy (see headgate policy), and producers follow it within a second.
+	c := cli.Parent("limit", "Show, set or take away the limit of one scope", `A scope is global, a tenant, tenant:queue or tenant:queue:priority; of one type of job
+tenant:queue:type=TYPE, and with type=* of each type of which the tenant has none; or of a dimension that
+the policy declares: +user for each of its values, +user@premium for those of tenants of a tier, +user:123
+for one. Each edit is a version of the whole policy (see headgate policy), and producers follow it within a
+second.
 
 Exit codes: 0 done, 1 a failure, 2 a wrong command line, 3 the scope has no limit of its own.`,
 		`  headgate limit get acme --redis localhost:6379

@@ -28,8 +28,9 @@ func newLimitTop(o *cli.Operator) *cobra.Command {
 	c := &cobra.Command{
 		Use: "top", Short: "List the scopes with the most decisions in the last minutes", Args: cli.NoArgs,
 		Long: fmt.Sprintf(`Lists what limits decided on the jobs and checks of those scopes that have the most, in the last minutes,
-the one under way included. Counted are the %d scopes with the most in each minute, of types of jobs
-where these have a limit, and those in the policy's "observe", by processes that count (Producer.Run, headgate serve, limiter.Config.Minutes).`, store.TopScopes),
+the one under way included. Counted are the %d scopes with the most in each minute, of types of jobs where
+these have a limit, and those in the policy's "observe", by processes that count (Producer.Run, headgate
+serve, limiter.Config.Minutes).`, store.TopScopes),
 		Example: `  headgate limit top --redis localhost:6379
   headgate limit top --sort refused --limit 10 --minutes 60 --json --redis localhost:6379`,
 		RunE: func(c *cobra.Command, _ []string) error {

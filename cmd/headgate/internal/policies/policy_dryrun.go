@@ -26,11 +26,12 @@ func newPolicyDryRun(o *cli.Operator) *cobra.Command {
 		Use: "dry-run FILE|default", Short: "Tell what a policy would change, and would have done to the last hour",
 		Long: fmt.Sprintf(`Makes all checks of set, tells what would change, and replays what was asked for in the last
 hour, admitted or refused, through the limits in force and through those of FILE, in both cases
-beside the records that tenants have (headgate record). Nothing is changed. What was asked for is counted by the minute, of the %d scopes with the most and of
-those in the policy's "observe", of types of jobs where these have a limit; the coverage is the part
-of all of it whose tenants were counted. The estimate takes it to be spread evenly over its minute, buckets to be full an hour
-ago, and who is refused not to come again. Amounts are tokens. The table has the %d scopes for
-which most would change, --json all.`, store.TopScopes, forecastRows),
+beside the records that tenants have (headgate record). Nothing is changed. What was asked for is
+counted by the minute, of the %d scopes with the most and of those in the policy's "observe", of types
+of jobs where these have a limit; the coverage is the part of all of it whose tenants were counted. The
+estimate takes it to be spread evenly over its minute, buckets to be full an hour ago, and who is
+refused not to come again. Amounts are tokens. The table has the %d scopes for which most would change,
+--json all.`, store.TopScopes, forecastRows),
 		Args:    cli.OneArg("FILE or default"),
 		Example: `  headgate policy dry-run policy.json --redis localhost:6379`,
 		RunE: func(c *cobra.Command, args []string) error {

@@ -20,8 +20,8 @@ import (
 func NewTenant() *cobra.Command {
 	var o cli.Operator
 	c := cli.Parent("tenant", "Show or change what a tenant has of its own", `A tenant has a tier, which says what its limit and its weights are, and may have a limit, weights, a
-number of jobs that run at a time, a rate of dispatches and limits by type of job of its own. Each edit is a version of the
-whole policy (see headgate policy), and all processes follow it within a second.
+number of jobs that run at a time, a rate of dispatches and limits by type of job of its own. Each edit is
+a version of the whole policy (see headgate policy), and all processes follow it within a second.
 
 Exit codes: 0 done, 1 a failure, 2 a wrong command line, 3 the policy has nothing like that.`,
 		`  headgate tenant list --redis localhost:6379

@@ -17,32 +17,21 @@ import (
 
 // Take asks one question as Check does, and those of dimensions that are beside it, all or none. Where the tokens are granted, the receipt is for Refund.
 func (s *Limits) Take(ctx context.Context, version int64, question store.Question, beside ...store.Question) (admission.Verdict, store.Taken, error) {
-	got, err := s.Ask(ctx, version, false, append([]store.Question{question}, beside...))
+	questions := append([]store.Question{question}, beside...)
+	got, err := s.Ask(ctx, version, false, questions)
 	if err != nil {
 		return admission.Verdict{}, store.Taken{}, err
 	}
-	verdict, receipt := got.Receipt(version, question, beside)
+	verdict, receipt := got.Receipt(version, questions)
 	return verdict, receipt, nil
 }
 
-// Receipt returns the verdict on one question and those beside it, and what Refund needs where their tokens were granted.
-func (a *Asked) Receipt(version int64, question store.Question, beside []store.Question) (admission.Verdict, store.Taken) {
+// Receipt returns the verdict on the first of questions and those beside it, and what Refund needs where their tokens were granted.
+func (a *Asked) Receipt(version int64, questions []store.Question) (admission.Verdict, store.Taken) {
 	if !a.Granted {
 		return store.Worst(a.Answers), store.Taken{}
 	}
-	receipt := a.receipt(version, question, 0)
-	for i := range beside {
-		receipt.Beside = append(receipt.Beside, a.receipt(version, beside[i], i+1))
-	}
-	return a.Answers[0].Verdict, receipt
-}
-
-func (a *Asked) receipt(version int64, question store.Question, i int) store.Taken {
-	receipt := store.Taken{Question: question, Version: version, At: a.at, Shared: a.Answers[i].Shared}
-	for level, left := range a.Answers[i].Left {
-		receipt.Left[level] = int64(left)
-	}
-	return receipt
+	return a.Answers[0].Verdict, store.NewTaken(version, a.at, questions, a.Answers)
 }
 
 // Refund gives back what Take took for work that did not begin, once for each id, which is the caller's name of the
@@ -75,7 +64,7 @@ func (s *Limits) settle(ctx context.Context, id string, receipt *store.Taken, to
 	for _, left := range receipt.Left {
 		args = append(args, left)
 	}
-	args = codec.AppendQuestions(args, s.conn, questionsOf(receipt))
+	args = codec.AppendQuestions(args, s.conn, receipt.Questions())
 	if beside := packBeside(receipt); beside != "" {
 		args = append(args, beside)
 	}
@@ -97,15 +86,6 @@ func (s *Limits) settle(ctx context.Context, id string, receipt *store.Taken, to
 		return word, nil
 	}
 	return "", fmt.Errorf("refund: reply %q: %w", reply[0], redisconn.ErrUnknownReply)
-}
-
-// questionsOf returns those of a receipt, of its own first.
-func questionsOf(receipt *store.Taken) []store.Question {
-	questions := append(make([]store.Question, 0, 1+len(receipt.Beside)), receipt.Question)
-	for i := range receipt.Beside {
-		questions = append(questions, receipt.Beside[i].Question)
-	}
-	return questions
 }
 
 // packBeside writes what refund is told of the ways of a receipt that has any of a dimension; "" for another.
