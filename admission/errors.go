@@ -59,7 +59,8 @@ var (
 	// ErrEnded means that the job has ended.
 	ErrEnded = errors.New("job has ended")
 	// ErrOutcomeUnknown means that the job was sent and no answer came: it may have been admitted. Enqueue
-	// the same ID again within the dedup window to find out; later than that it could run twice.
+	// the same ID again within the dedup window to find out; later than that it could run twice. Where another process does
+	// so, and is refused at once, that is certain when it is refused once more 50 ms later: the first call may have been in a buffer.
 	ErrOutcomeUnknown = errors.New("outcome unknown")
 	// ErrUnavailable means that Redis could not be reached in time and nothing was sent.
 	ErrUnavailable = errors.New("redis unavailable")

@@ -37,6 +37,8 @@
 // A connection that ends while an answer is awaited leaves a job in doubt. Its id makes that harmless: the flight is
 // sent again, with the same ids, as long as the store certainly remembers them: while the time since the first send
 // plus one time-out is below the dedup window. After that, or when the time-out of the whole call is over, the error is
-// headgate.ErrOutcomeUnknown, and the Verdict still names the ID. Where nothing was sent (the dial failed) the
+// headgate.ErrOutcomeUnknown, and the Verdict still names the ID. The first call may still be in a buffer when the next one is
+// answered, and let a job in whose repetition was refused: refusals of calls in doubt, and of all calls in the 50 ms after the first
+// answer that follows a caller in doubt, are asked for once more when 50 ms are over. Where nothing was sent (the dial failed) the
 // error is headgate.ErrUnavailable.
 package producer

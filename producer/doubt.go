@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/headgate/headgate/admission"
@@ -79,7 +80,33 @@ func (p *Producer) mayRepeat(f *flight, err error) bool {
 // lateCall is how long a call that was cut off may still be on its way to Redis, for askAgain to find what became of it.
 const lateCall = 50 * time.Millisecond
 
-// askAgain asks once more for those jobs of a flight in doubt that were refused, and puts the answers in the place of the first. Redis may
+// doubts says whether a call whose caller was told that its outcome is unknown may still be on its way: that caller asks again by another
+// flight, with the same ids, which knows nothing of the first. Its zero value is ready; several goroutines may use it.
+type doubts struct {
+	// end is when it cannot any more, in Unix nanoseconds: 0 where no call is, noAnswer where none has been answered since.
+	end atomic.Int64
+}
+
+const noAnswer = -1
+
+// note is called before a caller is told that an outcome is unknown.
+func (d *doubts) note() { d.end.Store(noAnswer) }
+
+// answered is called when a call is answered, and reports whether one of an earlier caller may be read after it.
+func (d *doubts) answered(now time.Time) bool {
+	end := d.end.Load()
+	if end == noAnswer {
+		d.end.CompareAndSwap(noAnswer, now.Add(lateCall).UnixNano())
+		return true
+	}
+	if end == 0 || now.UnixNano() < end {
+		return end != 0
+	}
+	d.end.CompareAndSwap(end, 0)
+	return false
+}
+
+// askAgain asks once more for those jobs of a flight in doubt, or beside doubts, that were refused, and puts the answers in the place of the first. Redis may
 // read a call that was cut off after its own repetition, from the buffer of another connection, and let a job in whose repetition it has
 // refused; that call has been read when lateCall is over. One that a network keeps for longer than that stays possible.
 func (p *Producer) askAgain(ctx context.Context, snapshot *policy.Compiled, candidates []store.Candidate, verdicts []admission.Verdict) error {

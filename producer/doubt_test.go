@@ -70,9 +70,31 @@ func TestADoubtStays(t *testing.T) {
 }
 
 // TestARefusalInDoubtIsAskedForAgain: a call is cut off, its repetition is refused, and only then, within lateCall, does Redis read the
-// call. Its caller is told that the job is in.
+// call. Its caller is told that the job is in, whether its flight repeats the call or it does so itself.
 func TestARefusalInDoubtIsAskedForAgain(t *testing.T) {
 	t.Parallel()
+	t.Run("by its flight", func(t *testing.T) {
+		t.Parallel()
+		askedAgain(t, redistest.Action{Cut: redistest.CutBefore}, func(ask func(context.Context) error) error { return ask(t.Context()) })
+	})
+	t.Run("by its caller", func(t *testing.T) {
+		t.Parallel()
+		ended := make(chan struct{})
+		defer close(ended)
+		askedAgain(t, redistest.Action{Hold: ended, Cut: redistest.CutBefore}, func(ask func(context.Context) error) error {
+			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+			defer cancel()
+			if err := ask(ctx); !errors.Is(err, admission.ErrOutcomeUnknown) {
+				t.Errorf("the first time it is told %v, want an unknown outcome", err)
+			}
+			return ask(t.Context())
+		})
+	})
+}
+
+// askedAgain asks for a job whose first call has such an end, as the caller does.
+func askedAgain(t *testing.T, first redistest.Action, caller func(ask func(context.Context) error) error) {
+	t.Helper()
 	server := redistest.Shared(t)
 	proxy, direct := redistest.NewProxy(t, server.Addr()), server.Client(t)
 	config := redisstore.Config{Prefix: redistest.Prefix(t)}
@@ -117,7 +139,7 @@ func TestARefusalInDoubtIsAskedForAgain(t *testing.T) {
 			for _, arg := range c.Args {
 				late = append(late, arg)
 			}
-			return redistest.Action{Cut: redistest.CutBefore}
+			return first
 		case 2:
 			repeated = time.Now()
 		case 3: // The second was refused. The first was held back for a little less than lateCall since.
@@ -127,14 +149,17 @@ func TestARefusalInDoubtIsAskedForAgain(t *testing.T) {
 		}
 		return redistest.Action{}
 	})
-	verdict, err := p.Enqueue(t.Context(), testJob("a"))
+	err = caller(func(ctx context.Context) error {
+		_, err := p.Enqueue(ctx, testJob("a"))
+		return err
+	})
 	if !arrived {
 		t.Errorf("asked again within %s of the repetition, when a call that was cut off may still be on its way", lateCall)
 		arrive()
 	}
 	c, censusErr := s.Census(t.Context())
-	if err != nil || censusErr != nil || verdict.Err() != nil || calls != 3 || c.Accepted != 2 {
-		t.Errorf("%+v, %v, after %d calls; %d jobs are in, want 2, %v", verdict, err, calls, c.Accepted, censusErr)
+	if err != nil || censusErr != nil || calls != 3 || c.Accepted != 2 {
+		t.Errorf("%v, after %d calls; %d jobs are in, want 2, %v", err, calls, c.Accepted, censusErr)
 	}
 }
 

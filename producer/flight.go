@@ -50,12 +50,16 @@ func (p *Producer) travel(ctx context.Context, end time.Time, t *ticket) error {
 	defer timer.Stop()
 	select {
 	case <-t.done:
-		return t.failure
+		err = t.failure
 	case <-timer.C:
-		return l.leave(t, p.overtime)
+		err = l.leave(t, p.overtime)
 	case <-ctx.Done():
-		return l.leave(t, context.Cause(ctx))
+		err = l.leave(t, context.Cause(ctx))
 	}
+	if errors.Is(err, admission.ErrOutcomeUnknown) {
+		p.doubts.note()
+	}
+	return err
 }
 
 // timer returns one that is not in use, set.
@@ -160,7 +164,7 @@ func (p *Producer) attempt(ctx context.Context, f *flight) error {
 		if err != nil {
 			return err
 		}
-		if f.doubted {
+		if p.doubts.answered(time.Now()) || f.doubted {
 			if err := p.askAgain(ctx, snapshot, candidates, verdicts); err != nil {
 				return err
 			}

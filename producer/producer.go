@@ -28,6 +28,8 @@ type Producer struct {
 	parts []*Producer
 	// heard is what the partition has told of queues that are pressed.
 	heard heard
+	// doubts are of callers that were told that an outcome is unknown.
+	doubts doubts
 	// refusals are those that wait to be logged.
 	refusals refusals
 	counting *counting

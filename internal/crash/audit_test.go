@@ -22,9 +22,10 @@ import (
 // findings are what the books of the processes and Redis say when all is over.
 type findings struct {
 	census store.Census
-	// admitted are the jobs that a producer was told are in, by key; refused counts the others by reason.
-	admitted map[string]admission.Job
-	refused  map[string]int
+	// admitted are the jobs that a producer was told are in, by key; turnedAway are the reasons of the others, and refused counts by reason.
+	admitted   map[string]admission.Job
+	turnedAway map[string]string
+	refused    map[string]int
 	// lost were admitted and are neither dead letters nor among the ids that ended; unrun were admitted, are no dead
 	// letters, and no handler has begun them.
 	lost, unrun []string
@@ -52,7 +53,7 @@ func (s *storm) audit() *findings {
 	s.Helper()
 	census, err := s.store.Census(s.Context())
 	s.check(err)
-	f := &findings{census: census, refused: map[string]int{}, admitted: map[string]admission.Job{}}
+	f := &findings{census: census, refused: map[string]int{}, turnedAway: map[string]string{}, admitted: map[string]admission.Job{}}
 	s.read(producerRole, func(of int, words []string) {
 		n, err := strconv.Atoi(words[1])
 		s.check(err)
@@ -61,6 +62,8 @@ func (s *storm) audit() *findings {
 			j := stormJob(of, n)
 			f.admitted[j.Tenant+":"+j.ID] = j
 		case "R":
+			j := stormJob(of, n)
+			f.turnedAway[j.Tenant+":"+j.ID] = words[2]
 			f.refused[words[2]]++
 		case "X":
 			f.undecided++
@@ -121,7 +124,7 @@ func (f *findings) runsOf(s *storm) {
 			f.suspects++
 		}
 		if _, ok := f.admitted[key]; !ok {
-			s.Errorf("job %s ran, and no producer was told that it is in", key)
+			s.Errorf("job %s ran, and no producer was told that it is in: what it was told is %q", key, f.turnedAway[key])
 		}
 	}
 	dead, err := s.client.ZRange(s.Context(), redisstore.Keys(s.store).Dead(), 0, -1).Result()

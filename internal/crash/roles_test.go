@@ -224,7 +224,7 @@ func (p *player) produce(ctx context.Context) error {
 		return err
 	}
 	for n := range open {
-		p.decide(ctx, sdk, n)
+		p.decide(ctx, sdk, n, true)
 	}
 	var running sync.WaitGroup
 	for range stormCallers {
@@ -232,7 +232,7 @@ func (p *player) produce(ctx context.Context) error {
 			for wait(ctx, stormPace) == nil {
 				n := int(next.Add(1) - 1)
 				p.book.note("S", n)
-				p.decide(ctx, sdk, n)
+				p.decide(ctx, sdk, n, false)
 			}
 		})
 	}
@@ -240,8 +240,12 @@ func (p *player) produce(ctx context.Context) error {
 	return nil
 }
 
-// decide asks for a job until it knows what became of it, by the same id within the dedup window.
-func (p *player) decide(ctx context.Context, sdk *producer.Producer, number int) {
+// lateCall is how long the call of a process that was killed may be in a buffer once its successor is answered.
+const lateCall = 50 * time.Millisecond
+
+// decide asks for a job until it knows what became of it, by the same id within the dedup window. Where another process has asked, a refusal
+// is certain when it comes twice.
+func (p *player) decide(ctx context.Context, sdk *producer.Producer, number int, another bool) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), resendFor) // A job that was sent is decided.
 	defer cancel()
 	for ctx.Err() == nil {
@@ -251,6 +255,10 @@ func (p *player) decide(ctx context.Context, sdk *producer.Producer, number int)
 		case err == nil:
 			p.book.note("A", number)
 			return
+		case errors.As(err, &refused) && another:
+			another = false
+			_ = wait(ctx, lateCall)
+			continue
 		case errors.As(err, &refused):
 			p.book.note("R", number, refused.Verdict.Reason)
 			return
