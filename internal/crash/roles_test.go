@@ -80,7 +80,11 @@ func playRole(role string) int {
 	go commands.read()
 	logging.Disable()
 	p := &player{}
-	err := p.open(ctx)
+	opening := ctx
+	if role == producerRole { // It decides what its predecessor has left, also where it is told to leave at once.
+		opening = context.WithoutCancel(ctx)
+	}
+	err := p.open(opening)
 	if err == nil {
 		switch role {
 		case producerRole:

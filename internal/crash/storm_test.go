@@ -48,6 +48,12 @@ func TestStorm(t *testing.T) {
 		s.pause(time.Duration(1000+s.dice.IntN(1000)) * time.Millisecond)
 		s.strike()
 	}
+	for _, a := range s.actors {
+		if a.role == producerRole { // The successor is told to leave before it has begun, and decides what was left all the same.
+			s.kill(a)
+			s.start(a)
+		}
+	}
 	s.calm()
 	found := s.audit()
 	found.print(s)
