@@ -130,6 +130,7 @@ func (f *flags) add(set *flag.FlagSet) {
 	set.IntVar(&s.Slots, "slots", s.Slots, "jobs in the worker's hands at a time, 1 to 10000")
 	set.DurationVar(&s.Work, "work", s.Work, "how long a handler works, up to 1h; negative is what the scenario says")
 	set.Float64Var(&s.Overload, "overload", s.Overload, "how many `times` what can be served arrives in the middle of the scenario overload, 1 to 100")
+	set.Float64Var(&s.ClassRatio, "class-ratio", s.ClassRatio, "how many `times` as many jobs each class has as the one above it in the scenario overload, 1 to 100")
 	set.StringVar(&s.Shape, "shape", s.Shape, "`how` the load of the scenario overload goes: "+load.AboutShapes())
 	set.IntVar(&s.Payload, "payload", s.Payload, "payload in `bytes`, 0 to 1048576")
 	set.Int64Var(&s.TenantLimit, "tenant-limit", 0, "`tokens` a second of each tenant; 0 is what the scenario says")

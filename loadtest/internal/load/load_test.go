@@ -187,6 +187,7 @@ func TestBadSpecsNameFlagValueAndRange(t *testing.T) {
 		"-slots 0: allowed is 1 to 10000":               func(s *Spec) { s.Slots = 0 },
 		"-work 2h0m0s: allowed is 0s to 1h":             func(s *Spec) { s.Work = 2 * time.Hour },
 		"-overload 0.5: allowed is 1 to 100 times":      func(s *Spec) { s.Overload = 0.5 },
+		"-class-ratio 0.5: allowed is 1 to 100 times":   func(s *Spec) { s.ClassRatio = 0.5 },
 		"-payload -1: allowed is 0 to 1048576":          func(s *Spec) { s.Payload = -1 },
 		"-tenant-limit -1: allowed is 0":                func(s *Spec) { s.TenantLimit = -1 },
 		"-global-limit -1: allowed is 0":                func(s *Spec) { s.GlobalLimit = -1 },
@@ -201,6 +202,26 @@ func TestBadSpecsNameFlagValueAndRange(t *testing.T) {
 	}
 	if _, err := New("storm", DefaultSpec()); err == nil || !strings.Contains(err.Error(), `-scenario "storm": allowed is all, or some of steady, burst`) {
 		t.Errorf("an unknown scenario: %v", err)
+	}
+}
+
+// TestClassesOfAnOverload: -class-ratio says how many more jobs each class has than the one above it.
+func TestClassesOfAnOverload(t *testing.T) {
+	t.Parallel()
+	spec := DefaultSpec()
+	spec.ClassRatio = 9
+	plan, err := New("overload", spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var of [3]float64
+	for i := range plan.Arrivals {
+		of[plan.Arrivals[i].Class] += 1 / float64(len(plan.Arrivals))
+	}
+	for class, want := range []float64{1.0 / 91, 9.0 / 91, 81.0 / 91} {
+		if math.Abs(of[class]-want) > 0.02 {
+			t.Errorf("class %d has %.3f of the jobs, want %.3f", class, of[class], want)
+		}
 	}
 }
 

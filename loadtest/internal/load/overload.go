@@ -35,8 +35,6 @@ const (
 	// othersPercent of the slots are for the other classes while a job of the first waits: by the pattern alone they start half of the
 	// jobs, and at ten times of what can be served the first has more than that. Queues that share workers divide them.
 	othersPercent = 20
-	// classRatio is how many more jobs each class has than the one above it.
-	classRatio = 3
 )
 
 // overloaded makes the run one of an overload: jobs that are late are worth nothing, and the least class has most of them.
@@ -59,7 +57,7 @@ func overloaded(b *builder) {
 	total := 0.0
 	parts := make([]float64, len(b.plan.Classes))
 	for i := range parts {
-		total += math.Pow(classRatio, float64(i))
+		total += math.Pow(b.spec.ClassRatio, float64(i))
 		parts[i] = total
 	}
 	b.class = func() int {

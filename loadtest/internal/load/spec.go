@@ -27,6 +27,8 @@ type Spec struct {
 	// Overload is how much arrives in the middle of scenario overload, in parts of what the slots can serve, 1 to 100; with ShapeSlow how many
 	// times as long handlers take then.
 	Overload float64
+	// ClassRatio is how many times as many jobs of scenario overload each class has as the one above it, 1 to 100.
+	ClassRatio float64
 	// Shape is how the load of scenario overload goes: one of Shapes.
 	Shape string
 	// Payload is the length of payloads in bytes, 0 to headgate.DefaultMaxPayload.
@@ -42,7 +44,7 @@ type Spec struct {
 // DefaultSpec is what the flags are by default.
 func DefaultSpec() Spec {
 	return Spec{
-		Rate: 1000, Duration: 10 * time.Second, Tenants: 100, Queues: 3, Priorities: 3, Slots: 50, Work: -1, Overload: 2, Shape: ShapeStep, Payload: 256, Seed: 1,
+		Rate: 1000, Duration: 10 * time.Second, Tenants: 100, Queues: 3, Priorities: 3, Slots: 50, Work: -1, Overload: 2, ClassRatio: 3, Shape: ShapeStep, Payload: 256, Seed: 1,
 	}
 }
 
@@ -65,6 +67,7 @@ func (s Spec) Validate() error {
 	check(s.Slots >= 1 && s.Slots <= 10_000, "-slots", s.Slots, "1 to 10000 jobs at a time")
 	check(s.Work <= time.Hour, "-work", s.Work, "0s to 1h, or negative for what the scenario says")
 	check(s.Overload >= 1 && s.Overload <= 100, "-overload", s.Overload, "1 to 100 times what the slots can serve")
+	check(s.ClassRatio >= 1 && s.ClassRatio <= 100, "-class-ratio", s.ClassRatio, "1 to 100 times the jobs of the class above")
 	_, known := shapes[s.Shape]
 	check(known, "-shape", strconv.Quote(s.Shape), "one of "+strings.Join(Shapes(), ", "))
 	check(s.Payload >= 0 && s.Payload <= admission.DefaultMaxPayload, "-payload", s.Payload, "0 to "+strconv.Itoa(admission.DefaultMaxPayload)+" bytes")
