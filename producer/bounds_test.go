@@ -18,7 +18,7 @@ func TestNoWaitIsLongerThanAMinuteAndATenth(t *testing.T) {
 		{72 * time.Hour, time.Minute, 66 * time.Second},
 	} {
 		for range 100 {
-			if wait := waitFor(c.says); wait < c.least || wait > c.most {
+			if wait := waitFor(&admission.Verdict{RetryAfter: c.says}); wait < c.least || wait > c.most {
 				t.Fatalf("told to come again after %s it waits %s, want %s to %s", c.says, wait, c.least, c.most)
 			}
 		}

@@ -18,8 +18,9 @@ func openPressed(tb testing.TB) (s store.Deployment, press func(level admission.
 	tb.Helper()
 	s = open(tb, redistest.Shared(tb).Client(tb))
 	_, err := rollout.Put(tb.Context(), s, policy.Policy{
-		Tiers:  map[string]policy.Tier{policy.StandardTier: {Limit: admission.Limit{Disabled: true}}},
-		Queues: map[string]policy.Queue{"mail": {Pressure: &policy.PressureRules{MaxDepth: 9}}},
+		Tiers:   map[string]policy.Tier{policy.StandardTier: {Limit: admission.Limit{Disabled: true}}},
+		Tenants: map[string]policy.Tenant{"tight": {Limit: &admission.Limit{Tokens: 20, Per: time.Second, Burst: 1}}},
+		Queues:  map[string]policy.Queue{"mail": {Pressure: &policy.PressureRules{MaxDepth: 9}}},
 		Shedding: &policy.Shedding{
 			Order: []admission.Priority{"low", "medium"}, Reserve: []admission.Priority{"high"}, At: map[string][]string{"HIGH": {"low"}, "CRITICAL": {"low", "medium"}},
 		},
@@ -44,6 +45,33 @@ func openPressed(tb testing.TB) (s store.Deployment, press func(level admission.
 		})
 		if err != nil {
 			tb.Fatal(err)
+		}
+	}
+}
+
+// TestWhoCanWaitSlowsDownWhereItsQueueIsPressed: for as long as the level says where that is longer than what its limit says, from HIGH on.
+func TestWhoCanWaitSlowsDownWhereItsQueueIsPressed(t *testing.T) {
+	t.Parallel()
+	s, press := openPressed(t)
+	p := newProducer(t, s, producer.Config{})
+	for _, c := range []struct {
+		level admission.PressureLevel
+		waits bool
+	}{{admission.PressureMedium, false}, {admission.PressureHigh, true}} {
+		press(c.level)
+		waited := false
+		for !waited { // A machine may halt for longer than the limit's token takes to come.
+			if _, err := p.Enqueue(t.Context(), job("tight")); errors.Is(err, admission.ErrLimited) {
+				began := time.Now()
+				if v, err := p.EnqueueWait(t.Context(), job("tight")); err != nil || v.Pressure.Level != c.level {
+					t.Fatalf("%+v, %v", v, err)
+				}
+				took := time.Since(began)
+				waited = took >= time.Second == c.waits
+				if c.waits && took < time.Second && took > 10*time.Millisecond {
+					t.Fatalf("at %v it waited for %v, want a second", c.level, took)
+				}
+			}
 		}
 	}
 }

@@ -22,7 +22,7 @@ const (
 
 // EnqueueWait asks for one job to enter as often as it is refused for a reason that passes, each time after the
 // refusal's RetryAfter and up to a tenth more, until it enters or ctx ends: also while an operator has suspended
-// enqueueing. A refusal that is permanent, one because another job holds the unique key (that job is the one that was
+// enqueueing. From headgate.PressureHigh on it waits for the RetryAfter of the verdict's Pressure where that is longer. A refusal that is permanent, one because another job holds the unique key (that job is the one that was
 // asked for), and any other error comes back at once, as from Enqueue. When ctx ends while waiting, the error matches ctx's and the last
 // refusal, whose verdict is returned: the job did not enter.
 func (p *Producer) EnqueueWait(ctx context.Context, job admission.Job) (admission.Verdict, error) {
@@ -45,7 +45,7 @@ func (p *Producer) wait(ctx context.Context, job admission.Job, fresh bool) (adm
 		if !errors.Is(err, admission.ErrRefused) || verdict.Permanent() || verdict.Reason == admission.ReasonUnique {
 			return verdict, err
 		}
-		timer := time.NewTimer(waitFor(verdict.RetryAfter))
+		timer := time.NewTimer(waitFor(&verdict))
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
@@ -55,7 +55,12 @@ func (p *Producer) wait(ctx context.Context, job admission.Job, fresh bool) (adm
 	}
 }
 
-func waitFor(retryAfter time.Duration) time.Duration {
-	wait := min(max(retryAfter, shortestWait), longestWait)
+// waitFor is how long a caller waits that can: where its queue is pressed, for as long as such callers are to send less.
+func waitFor(v *admission.Verdict) time.Duration {
+	wait := v.RetryAfter
+	if v.Pressure.Level >= admission.PressureHigh {
+		wait = max(wait, v.Pressure.RetryAfter)
+	}
+	wait = min(max(wait, shortestWait), longestWait)
 	return wait + time.Duration(rand.Float64()*waitJitter*float64(wait))
 }
