@@ -67,6 +67,24 @@ func (c Config) met(rule Cause, counts Counts, streak uint64) bool {
 	return false
 }
 
+// Nearness is how near a closed breaker is to opening, rule by rule: 0 for far, 1 for there. It says nothing of a rate by fewer calls than MinCalls.
+type Nearness struct{ Streak, Failures, Slow float64 }
+
+// Most returns the largest.
+func (n Nearness) Most() float64 { return max(n.Streak, n.Failures, n.Slow) }
+
+// Near returns how near a window and a streak of failures since the last success are to opening a breaker of such rules.
+func (c Config) Near(counts Counts, streak uint64) Nearness {
+	n := Nearness{Streak: min(1, float64(streak)/float64(max(1, c.FailureThreshold)))}
+	if counts.Ended() >= uint64(c.MinCalls) && c.FailureRate > 0 {
+		n.Failures = min(1, float64(counts.FailureRate()/c.FailureRate))
+	}
+	if counts.Timed() >= uint64(c.MinCalls) && c.SlowCallRate > 0 {
+		n.Slow = min(1, float64(counts.SlowCallRate()/c.SlowCallRate))
+	}
+	return n
+}
+
 // judge says whether a closed breaker must open, and why: CauseNone if not.
 func (c Config) judge(counts Counts, streak uint64) Cause {
 	for _, rule := range rules {

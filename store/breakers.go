@@ -2,6 +2,7 @@ package store
 
 import (
 	"errors"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/internal/pressure"
 )
 
 // BreakerState is the breaker of one downstream for the whole fleet.
@@ -52,6 +54,16 @@ type BreakerState struct {
 	Rules  BreakerRules
 	Life   BreakerLife
 	Errors []CallError
+}
+
+// Pressure is how near the breaker is to opening: by the rule that is nearest, at CRITICAL while it is not closed. It has no memory: its level may
+// fall from one look to the next.
+func (b *BreakerState) Pressure() (admission.Pressure, breaker.Nearness) {
+	near, score := b.Rules.Near(b.Window, b.FailureStreak), 1.0
+	if b.State == breaker.Closed {
+		score = math.Round(near.Most()*1000) / 1000
+	}
+	return admission.Pressure{Level: admission.PressureLevel(pressure.LevelOf(score)), Score: score}, near
 }
 
 // Outcomes is what one worker counted of a downstream since its last report.

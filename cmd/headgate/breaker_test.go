@@ -51,7 +51,7 @@ func TestBreakerCommands(t *testing.T) {
 	p.call("a")
 	p.call("b")
 	shown := p.object(cli.ExitOK, "breaker show smtp")
-	fields := strings.Fields("callers cause downstream errors failing_tenants forced life limit probes ramp rules since state tenants trips trips_in_row until voters waiting window")
+	fields := strings.Fields("callers cause downstream errors failing_tenants forced life limit pressure probes ramp rules since state tenants trips trips_in_row until voters waiting window")
 	checkKeys(t, "a breaker", shown, fields)
 	window, _ := shown["window"].(map[string]any)
 	if shown["state"] != "open" || shown["cause"] != "failure rate" || shown["waiting"] != 2.0 || shown["limit"] != 0.0 || shown["trips"] != 1.0 ||

@@ -45,6 +45,9 @@ func explainDownstream(ctx context.Context, s store.Deployment, name string) (Ex
 			reason.Text += forcedBy(author)
 		}
 		e.add(reason)
+		if b.State == breaker.Closed {
+			e.add(pressureOf(&b))
+		}
 		for i := range b.Errors {
 			said := &b.Errors[i]
 			e.add(Reason{Kind: KindErrors, Text: fmt.Sprintf("its calls failed %d times until %s: %s", said.Count, clock(said.At), said.Text)})
@@ -180,6 +183,13 @@ func (r *rules) maxParked(downstream string) int {
 		return most
 	}
 	return all["*"]
+}
+
+// pressureOf tells how near a closed breaker is to opening.
+func pressureOf(b *store.BreakerState) Reason {
+	p, near := b.Pressure()
+	return Reason{Kind: KindPressure, Text: fmt.Sprintf("its pressure is %s, score %.3f: failures are %.3f of the rate that opens its breaker, slow calls %.3f, failures in a row %.3f",
+		p.Level, p.Score, near.Failures, near.Slow, near.Streak)}
 }
 
 // ofBreaker tells of a breaker.

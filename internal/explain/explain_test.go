@@ -101,6 +101,16 @@ func (s *stage) work(slots, n int, outcome store.Outcome) {
 	}
 }
 
+// calls has a worker tell of calls of downstream smtp, of which the last so many failed.
+func (s *stage) calls(counted breaker.Counts, streak uint64) {
+	s.t.Helper()
+	config, _ := breaker.Config{}.Complete()
+	_, _, err := s.store.Partitions()[0].ReportOutcomes(s.t.Context(), store.Reporter{Name: "w"}, []store.Outcomes{{
+		Downstream: "smtp", Config: config, Report: breaker.Report{Sequence: 1, Counts: counted, Streak: streak},
+	}})
+	must(s.t, err)
+}
+
 // slow is a policy by which no token comes back while a test runs.
 const slow = `{"tiers":{"standard":{"limit":{"tokens":10,"per":"24h","burst":10}}}}`
 
@@ -205,6 +215,9 @@ var scenes = []struct {
 		_, err := s.store.ForceBreaker(s.t.Context(), "smtp", breaker.Open, time.Hour, store.Intervention{Author: "ada", Reason: "they move"})
 		must(s.t, err)
 		s.enqueue("a")
+	}},
+	{"pressure of a downstream", []string{"downstream", "smtp"}, func(s *stage) {
+		s.calls(breaker.Counts{Successes: 11, Failures: 9, Slow: 4}, 3)
 	}},
 	{"later", []string{"job", "acme:a", "job", "acme:b"}, func(s *stage) {
 		s.enqueue("b", func(j *admission.Job) { j.Downstream = "" })

@@ -26,7 +26,7 @@ func (m *Meter) Observe(score float64) Level {
 	if len(m.last) == Samples {
 		level = min(level, keeps(slices.Max(m.last)))
 	}
-	m.level = max(level, levelOf(score))
+	m.level = max(level, LevelOf(score))
 	return m.level
 }
 

@@ -105,7 +105,7 @@ func Score(in Inputs, weights Weights) Reading {
 	if whole > 0 {
 		r.Score = min(sum/whole, 1)
 	}
-	r.Level = levelOf(r.Score)
+	r.Level = LevelOf(r.Score)
 	return r
 }
 
@@ -135,7 +135,8 @@ func (r Reading) String() string {
 // bounds are the scores from which on the levels hold, from the level above None on.
 var bounds = [...]float64{0.5, 0.7, 0.85, 0.95}
 
-func levelOf(score float64) Level {
+// LevelOf returns the level of a score, 0 to 1, without a memory of others.
+func LevelOf(score float64) Level {
 	level := None
 	for _, bound := range bounds {
 		if score >= bound {

@@ -26,6 +26,8 @@ type Breaker struct {
 	// number.
 	Waiting int64 `json:"waiting"`
 	Limit   *int  `json:"limit,omitempty"`
+	// Pressure is how near it is to opening.
+	Pressure Pressure `json:"pressure"`
 	// Window is what is counted, or was when the breaker was closed last.
 	Window Window `json:"window"`
 	// Callers are the workers that called in that window, Voters those of them whose own calls were bad enough.
@@ -43,6 +45,12 @@ type Breaker struct {
 	Life       Life   `json:"life"`
 	// Errors are the last kinds of errors, the newest first; for operators alone, since they are what a receiver has said.
 	Errors []CallError `json:"errors,omitempty"`
+}
+
+// Pressure is a level, and the score that it comes from, 0 to 1.
+type Pressure struct {
+	Level string  `json:"level"`
+	Score float64 `json:"score"`
 }
 
 // Rules are those of a breaker, and where they are from.
@@ -139,6 +147,8 @@ func BreakerOf(b *store.BreakerState) Breaker {
 	if b.Limit != store.Unlimited {
 		v.Limit = new(b.Limit)
 	}
+	p, _ := b.Pressure()
+	v.Pressure = Pressure{p.Level.String(), p.Score}
 	return v
 }
 

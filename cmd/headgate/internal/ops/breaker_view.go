@@ -104,6 +104,7 @@ func writeBreaker(to io.Writer, v shown.Breaker) {
 		{"jobs that wait", strconv.FormatInt(v.Waiting, 10)},
 		{"jobs that start", limit},
 		{"calls", breakerCalls(v)},
+		{"pressure", fmt.Sprintf("%s, %.0f %% of what opens it", v.Pressure.Level, 100*v.Pressure.Score)},
 		{"failures in a row", strconv.FormatUint(v.Window.FailureStreak, 10)},
 		{"probes", probes},
 		{"trips", fmt.Sprintf("%d, of them %d in a row", v.Trips, v.TripsInRow)},
