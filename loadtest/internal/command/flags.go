@@ -131,6 +131,7 @@ func (f *flags) add(set *flag.FlagSet) {
 	set.DurationVar(&s.Work, "work", s.Work, "how long a handler works, up to 1h; negative is what the scenario says")
 	set.Float64Var(&s.Overload, "overload", s.Overload, "how many `times` what can be served arrives in the middle of the scenario overload, 1 to 100")
 	set.Float64Var(&s.ClassRatio, "class-ratio", s.ClassRatio, "how many `times` as many jobs each class has as the one above it in the scenario overload, 1 to 100")
+	set.IntVar(&s.Kept, "kept", s.Kept, "how many `percent` of the slots the scenario overload keeps for the first class and lends to no other, 0 to 90; 0 keeps most and lends them")
 	set.StringVar(&s.Shape, "shape", s.Shape, "`how` the load of the scenario overload goes: "+load.AboutShapes())
 	set.IntVar(&s.Payload, "payload", s.Payload, "payload in `bytes`, 0 to 1048576")
 	set.Int64Var(&s.TenantLimit, "tenant-limit", 0, "`tokens` a second of each tenant; 0 is what the scenario says")

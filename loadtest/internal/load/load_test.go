@@ -188,6 +188,7 @@ func TestBadSpecsNameFlagValueAndRange(t *testing.T) {
 		"-work 2h0m0s: allowed is 0s to 1h":             func(s *Spec) { s.Work = 2 * time.Hour },
 		"-overload 0.5: allowed is 1 to 100 times":      func(s *Spec) { s.Overload = 0.5 },
 		"-class-ratio 0.5: allowed is 1 to 100 times":   func(s *Spec) { s.ClassRatio = 0.5 },
+		"-kept 91: allowed is 0 to 90 percent":          func(s *Spec) { s.Kept = 91 },
 		"-payload -1: allowed is 0 to 1048576":          func(s *Spec) { s.Payload = -1 },
 		"-tenant-limit -1: allowed is 0":                func(s *Spec) { s.TenantLimit = -1 },
 		"-global-limit -1: allowed is 0":                func(s *Spec) { s.GlobalLimit = -1 },
@@ -205,11 +206,11 @@ func TestBadSpecsNameFlagValueAndRange(t *testing.T) {
 	}
 }
 
-// TestClassesOfAnOverload: -class-ratio says how many more jobs each class has than the one above it.
+// TestClassesOfAnOverload: -class-ratio says how many more jobs each class has than the one above it, -kept what is kept for the first.
 func TestClassesOfAnOverload(t *testing.T) {
 	t.Parallel()
 	spec := DefaultSpec()
-	spec.ClassRatio = 9
+	spec.ClassRatio, spec.Kept = 9, 40
 	plan, err := New("overload", spec)
 	if err != nil {
 		t.Fatal(err)
@@ -217,6 +218,11 @@ func TestClassesOfAnOverload(t *testing.T) {
 	var of [3]float64
 	for i := range plan.Arrivals {
 		of[plan.Arrivals[i].Class] += 1 / float64(len(plan.Arrivals))
+	}
+	for name, queue := range plan.Policy.Queues {
+		if r := queue.Reserved; r.Percent != 40 || r.Lend || len(r.Classes) != 1 || r.Classes[0] != plan.Classes[0].Name {
+			t.Errorf("queue %s keeps %+v", name, r)
+		}
 	}
 	for class, want := range []float64{1.0 / 91, 9.0 / 91, 81.0 / 91} {
 		if math.Abs(of[class]-want) > 0.02 {

@@ -92,6 +92,9 @@ func shed(b *builder) {
 		queue.DoomedPercent = 100
 		if several {
 			queue.Reserved = &policy.Reserved{Classes: []admission.Priority{classes[0].Name}, Percent: 100 - othersPercent/len(b.plan.Queues), Lend: true}
+			if kept := b.spec.Kept; kept > 0 {
+				queue.Reserved.Percent, queue.Reserved.Lend = kept, false
+			}
 			queue.Pressure = &policy.PressureRules{TargetWait: b.plan.Overload.MaxWait, Interval: policy.MinAdaptiveInterval}
 		}
 		p.Queues[name] = queue

@@ -29,6 +29,9 @@ type Spec struct {
 	Overload float64
 	// ClassRatio is how many times as many jobs of scenario overload each class has as the one above it, 1 to 100.
 	ClassRatio float64
+	// Kept is how many percent of the slots scenario overload keeps for the first class and lends to no other, 0 to 90; zero keeps most of them and lends
+	// them.
+	Kept int
 	// Shape is how the load of scenario overload goes: one of Shapes.
 	Shape string
 	// Payload is the length of payloads in bytes, 0 to headgate.DefaultMaxPayload.
@@ -68,6 +71,7 @@ func (s Spec) Validate() error {
 	check(s.Work <= time.Hour, "-work", s.Work, "0s to 1h, or negative for what the scenario says")
 	check(s.Overload >= 1 && s.Overload <= 100, "-overload", s.Overload, "1 to 100 times what the slots can serve")
 	check(s.ClassRatio >= 1 && s.ClassRatio <= 100, "-class-ratio", s.ClassRatio, "1 to 100 times the jobs of the class above")
+	check(s.Kept >= 0 && s.Kept <= 90, "-kept", s.Kept, "0 to 90 percent of the slots")
 	_, known := shapes[s.Shape]
 	check(known, "-shape", strconv.Quote(s.Shape), "one of "+strings.Join(Shapes(), ", "))
 	check(s.Payload >= 0 && s.Payload <= admission.DefaultMaxPayload, "-payload", s.Payload, "0 to "+strconv.Itoa(admission.DefaultMaxPayload)+" bytes")
