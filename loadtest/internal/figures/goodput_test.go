@@ -2,6 +2,7 @@ package figures
 
 import (
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -54,6 +55,18 @@ func TestGoodputCountsWhatIsInTime(t *testing.T) {
 	f := Of(r)
 	if c := f.Classes; c[0].InTime != 2 || c[2].Refused != 2 || c[2].InTime != 1 || c[0].Before.Count != 1 || c[0].During.Count != 2 {
 		t.Errorf("by class %+v", c)
+	}
+	for i, want := range []float64{8, 5, 4} {
+		line, sum := f.Series.Overload[i], 0.0
+		for _, n := range line.Values {
+			sum += n
+		}
+		if sum != want {
+			t.Errorf("over time %v jobs are told of which it is said that it %s, want %v", sum, line.Name, want)
+		}
+	}
+	if waits := f.Series.ClassWaits; len(waits) != len(r.Plan.Classes) || slices.Max(waits[0].Values) < 100 || slices.Max(waits[1].Values) > 60 {
+		t.Errorf("waits of classes over time: %v", waits)
 	}
 	r.Plan.Overload = nil
 	if goodputOf(r) != nil {

@@ -29,6 +29,10 @@ type Series struct {
 	// Tenants are jobs begun in a slice of the heaviest tenants by jobs asked for; Classes those of each class.
 	Tenants []Line
 	Classes []Line
+	// Overload is, of a run with one, jobs in a slice that arrived, were let in and started in time; ClassWaits the 99th percentile of each class's waits in
+	// milliseconds, negative where there are none.
+	Overload   []Line
+	ClassWaits []Line
 	// Shares compares, tenant by tenant from the heaviest, the part of jobs asked for and of jobs completed while jobs
 	// arrived: in the end everybody is served.
 	Shares []ShareOf
@@ -79,6 +83,7 @@ func seriesOf(r *Run, bounds []Bound) Series {
 		s.bound(r, b)
 	}
 	s.lines(r)
+	s.overload(r)
 	s.breakers(r)
 	return s.series
 }
@@ -190,6 +195,29 @@ func (s *sliced) lines(r *Run) {
 		if rank, ok := line[a.Tenant]; ok {
 			s.series.Tenants[rank].Values[at]++
 		}
+	}
+}
+
+func (s *sliced) overload(r *Run) {
+	if r.Plan.Overload == nil {
+		return
+	}
+	arrive, let, good := make([]float64, sliceCount), make([]float64, sliceCount), make([]float64, sliceCount)
+	entries := r.Book.Entries()
+	for i := range entries {
+		e, a := &entries[i], &r.Plan.Arrivals[i]
+		arrive[s.of(a.At)]++
+		if e.Answer.Outcome == record.Admitted {
+			let[s.of(e.Answered)]++
+		}
+		if inTime(r.Plan.Overload, a, e) {
+			good[s.of(e.Started())]++
+		}
+	}
+	s.series.Overload = []Line{{"arrives", arrive}, {"let in", let}, {"starts in time", good}}
+	for class := range r.Plan.Classes {
+		_, p99 := s.waits(r, func(a *load.Arrival) bool { return a.Class == class })
+		s.series.ClassWaits = append(s.series.ClassWaits, Line{string(r.Plan.Classes[class].Name), p99})
 	}
 }
 

@@ -159,8 +159,8 @@ func thin(points plotter.XYs) plotter.XYs {
 	return append(thinned, points[len(points)-1])
 }
 
-func lines(run *figures.Figures, name, title, words string, all []figures.Line) (figure, error) {
-	p := newPlot("s", "jobs begun a second")
+func lines(run *figures.Figures, name, title, words, y string, all []figures.Line) (figure, error) {
+	p := newPlot("s", y)
 	for i, one := range all {
 		points := overTime(one.Values, run.Series.Slice)
 		for j := range points {
@@ -199,4 +199,22 @@ func bound(run *figures.Figures, b *figures.BoundLine) (figure, error) {
 	return figure{run.System + "-bound-" + name, fmt.Sprintf("%s: admitted against the bound of %s", run.System, b.Scope), fmt.Sprintf(
 		"What a limit of %.4g a second with a burst of %d may have admitted since the start. Over every window, %.0f %% of the "+
 			"burst was in use at most.", b.Rate, b.Burst, 100*b.Used), p}, nil
+}
+
+// classWaits is how long jobs of each class wait.
+func classWaits(run *figures.Figures) (figure, error) {
+	p := newPlot("intended arrival, s", "Enqueue to handler, p99, ms")
+	p.Y.Min, p.Y.Max = 1, 1
+	for i, one := range run.Series.ClassWaits {
+		points := overTime(one.Values, run.Series.Slice)
+		for j := range points {
+			points[j].Y = max(points[j].Y, least)
+		}
+		if err := line(p, one.Name, points, colourOf(i), false); err != nil {
+			return figure{}, err
+		}
+	}
+	p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
+	p.Y.Max *= legendRoom
+	return figure{run.System + "-class-waits", run.System + ": waits of classes", "The 99th percentile of the jobs of each class that a handler has begun. A logarithmic scale.", p}, nil
 }

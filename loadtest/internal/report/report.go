@@ -135,19 +135,34 @@ func draw(runs []*figures.Figures) ([]figure, error) {
 	return all, nil
 }
 
+// begun is what lines of service count.
+const begun = "jobs begun a second"
+
 // drawOwn makes the plots of one system.
 func drawOwn(run *figures.Figures) ([]figure, error) {
 	classes, err := lines(run, "classes", "service of classes",
-		"Jobs begun a second. While all classes wait, service follows their weights.", run.Series.Classes)
+		"Jobs begun a second. While all classes wait, service follows their weights.", begun, run.Series.Classes)
 	if err != nil {
 		return nil, err
 	}
 	tenants, err := lines(run, "tenants", "service of the heaviest tenants",
-		"Jobs begun a second, of those that ask for most.", run.Series.Tenants)
+		"Jobs begun a second, of those that ask for most.", begun, run.Series.Tenants)
 	if err != nil {
 		return nil, err
 	}
 	all := []figure{classes, tenants}
+	if len(run.Series.Overload) > 0 {
+		goodput, err := lines(run, "goodput", "what arrives, is let in, and starts in time",
+			"Jobs a second. What is let in is what the limits of the moment and the level of the queue leave of what arrives.", "jobs a second", run.Series.Overload)
+		if err != nil {
+			return nil, err
+		}
+		waits, err := classWaits(run)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, goodput, waits)
+	}
 	for i := range run.Series.Bounds {
 		f, err := bound(run, &run.Series.Bounds[i])
 		if err != nil {

@@ -31,6 +31,7 @@ func example() *figures.Figures {
 			Bounds:   []figures.BoundLine{{Bound: b, Asked: rising, Admitted: rising}},
 			Tenants:  []figures.Line{{Name: "a&b", Values: rising}},
 			Classes:  []figures.Line{{Name: "high", Values: falling}},
+			Overload: []figures.Line{{Name: "arrives", Values: rising}}, ClassWaits: []figures.Line{{Name: "high", Values: falling}},
 			Shares:   make([]figures.ShareOf, 1000),
 			Breakers: []figures.BreakerLine{{Downstream: "api", At: []float64{0, 1, 2}, State: []string{"closed", "open", "half-open"}}},
 		},
@@ -80,8 +81,8 @@ func TestThePageStandsAlone(t *testing.T) {
 	if style := string(text); strings.Contains(style, "@import") || strings.Contains(style, "url(") {
 		t.Error("the style refers to something outside")
 	}
-	// Bystanders, all waits, depth, shares; classes, tenants, a bound and breakers.
-	const plots = 8
+	// Bystanders, all waits, depth, shares; classes, tenants, an overload's goodput and its classes' waits, a bound and breakers.
+	const plots = 10
 	if elements["svg"] != plots || elements["html"] != 1 || elements["td"] != 2 {
 		t.Errorf("the page has %d plots, should have %d: %v", elements["svg"], plots, elements)
 	}
