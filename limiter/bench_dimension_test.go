@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,6 +16,7 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // BenchmarkDimensionMemory is B3.4: what Redis takes for the buckets of a million users and 10,000 routes, drawn by Zipf's law (s = 1.05), by live
@@ -86,4 +89,78 @@ return { live, packed }`)
 	got, err := count.Run(context.WithoutCancel(tb.Context()), client, nil).Int64Slice()
 	check(tb, err)
 	return got[0], float64(got[1]) / float64(got[0])
+}
+
+// BenchmarkFourWays is what a check of a tenant and three dimensions, each with a limit of its own, takes of Redis by its statistics, exactly and on lease, at a pace: a second
+// of each in turn. One process has the ways for itself.
+func BenchmarkFourWays(b *testing.B) {
+	limit := admission.PerSecond(20_000)
+	p := limited(none, limit)
+	p.Dimensions = map[string]policy.DimensionRules{"user": {Limit: limit}, "route": {Limit: limit}, "ip": {Limit: limit, By: []string{"/24", "/64"}}}
+	r := Request{Tenant: "acme", Cost: 1, Also: also("user", "123", "route", "GET-/v1/pay", "ip", "203.0.113.7")}
+	for _, pace := range []int{10, 100, 1000, 4000} {
+		b.Run("checks="+strconv.Itoa(pace), func(b *testing.B) {
+			client := redistest.Start(b, redistest.Options{}).Client(b)
+			var by [2]*Limiter
+			for i := range by {
+				s, err := redisstore.Open(b.Context(), client, redisstore.Config{Prefix: redistest.Prefix(b) + strconv.Itoa(i)})
+				check(b, err)
+				by[i] = start(b, s, Config{Policy: p, Timeout: patient, Exact: i == 0})
+				_, err = by[i].Check(b.Context(), r)
+				check(b, err)
+			}
+			warm(b, by[1], r)
+			var took [2][]float64
+			var ratios []float64
+			leased := 0
+			for b.Loop() {
+				for i, l := range by {
+					before := scriptMicros(b, client)
+					leased += atAPace(b, l, r, pace)
+					took[i] = append(took[i], (scriptMicros(b, client)-before)/float64(pace))
+				}
+				ratios = append(ratios, took[1][len(ratios)]/took[0][len(ratios)])
+			}
+			for _, all := range [][]float64{took[0], took[1], ratios} {
+				slices.Sort(all)
+			}
+			b.ReportMetric(took[0][len(ratios)/2], "exact-us/check")
+			b.ReportMetric(took[1][len(ratios)/2], "leased-us/check")
+			b.ReportMetric(ratios[len(ratios)/2], "leased/exact")
+			b.ReportMetric(float64(leased)/float64(pace*len(ratios)), "leased/check")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+// atAPace makes so many checks in a second or a little more, and returns how many were answered on lease.
+func atAPace(b *testing.B, l *Limiter, r Request, checks int) (leased int) {
+	b.Helper()
+	next := time.NewTicker(time.Second / time.Duration(checks))
+	defer next.Stop()
+	for range checks {
+		<-next.C
+		v, err := l.Check(b.Context(), r)
+		if check(b, err); !v.Admitted {
+			b.Fatal(v)
+		}
+		if v.Source == Leased {
+			leased++
+		}
+	}
+	return leased
+}
+
+// scriptMicros is what scripts have taken of Redis' time.
+func scriptMicros(tb testing.TB, client *redis.Client) (micros float64) {
+	tb.Helper()
+	info, err := client.InfoMap(tb.Context(), "commandstats").Result()
+	check(tb, err)
+	for part := range strings.SplitSeq(info["Commandstats"]["cmdstat_fcall"], ",") {
+		if text, found := strings.CutPrefix(part, "usec="); found {
+			micros, err = strconv.ParseFloat(text, 64)
+			check(tb, err)
+		}
+	}
+	return micros
 }

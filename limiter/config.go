@@ -35,7 +35,7 @@ type Config struct {
 	// MaxScopes bounds the scopes and ways that are remembered: 1,000 or more, default 1,000,000 of each, evenly divided among the
 	// partitions of the deployment. Beyond it checks are exact.
 	MaxScopes int
-	// Minutes also counts checks in the minutes of their scopes, which /rate-limit/metrics shows and dry runs replay. It costs a
+	// Minutes also counts checks, and reservations as checks of what they estimate, in the minutes of their scopes, which /rate-limit/metrics shows and dry runs replay. It costs a
 	// check some 5 ns, and Redis a call a second for each 500 scopes in use.
 	Minutes bool
 	// Count also counts the checks that cost no call, for Stats. It costs a check some 5 ns.

@@ -46,7 +46,7 @@ const reserveAttempts = 3
 // begin. Where the request has no cost the estimate is learned: nine in ten of the last 32 costs that this Limiter was told of the tenant and its
 // queue were not above it, at first it is 1,000 tokens, and it is never above the least burst on the way. What was not told within store.RefundWindow stands as it was reserved. A refusal is a *headgate.RefusedError. It always asks Redis,
 // whatever is on lease, waits for it up to Config.Timeout, and does not go by Config.Outage: while Redis is away it returns that error, and
-// where store.InDoubt is true of it the tokens may have been taken.
+// where store.InDoubt is true of it the tokens may have been taken. With Config.Minutes it is counted as a check of as much.
 func (l *Limiter) Reserve(ctx context.Context, r Request) (Reservation, error) {
 	at, learned := r.route(), r.Cost == 0
 	if r.beside() { // No caller's tenant.
@@ -81,6 +81,9 @@ func (l *Limiter) Reserve(ctx context.Context, r Request) (Reservation, error) {
 		}
 		verdict, taken, err = l.store.Take(ctx, inForce.Version(), question, beside...)
 		l.toldShared(beside, &verdict, &taken)
+		if err == nil && l.config.Minutes {
+			l.noteReserved(ctx, inForce, question, beside, verdict, taken.Beside)
+		}
 		return err
 	})
 	if err != nil {

@@ -2,6 +2,7 @@ package limiter
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -9,6 +10,8 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/tally"
+	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
 )
 
 // decided is what was decided on a way and not stored yet. A check adds to one word.
@@ -77,6 +80,37 @@ func (l *Limiter) noteVerdict(ctx context.Context, w *way, verdict *Verdict, cos
 	case verdict.Reason == admission.ReasonLimited || verdict.Reason == admission.ReasonTooCostly:
 		l.note(ctx, w, oneRefused, cost)
 	}
+}
+
+// noteReserved counts an estimate that limits have decided, as a check of as much: of its dimensions where the policy has limits told of that are nearly
+// used. It is by value, so that nothing is on the heap where checks are not counted.
+func (l *Limiter) noteReserved(ctx context.Context, inForce *policy.Compiled, q store.Question, beside []store.Question, verdict admission.Verdict, took []store.Taken) {
+	one := tally.Sum{Allowed: 1, Tokens: q.Cost}
+	if verdict.Decision != admission.Admitted {
+		if verdict.Reason != admission.ReasonLimited && verdict.Reason != admission.ReasonTooCostly {
+			return
+		}
+		one.Allowed, one.Refused = 0, 1
+	}
+	if inForce.WarnAt() == 0 {
+		beside = nil
+	}
+	home := l.leader()
+	home.policy.CompareAndSwap(nil, inForce) // By which its report goes.
+	home.reports.tally.Keep(func(add func(tally.Path, tally.Sum)) {
+		add(tally.Path{Tenant: q.Tenant, Queue: q.Queue, Class: q.Class}, one)
+		for i := range beside {
+			at := tally.Path{Tenant: beside[i].Tenant, Queue: beside[i].Queue}
+			shared := func(way store.Taken) bool {
+				return way.Shared && way.Question.Tenant == at.Tenant && way.Question.Queue == at.Queue
+			}
+			if verdict.Scope == admission.Scope(at.Tenant) || slices.ContainsFunc(took, shared) {
+				at.Queue = ""
+			}
+			add(at, one)
+		}
+	})
+	home.reports.add(func() { home.report(context.WithoutCancel(ctx)) })
 }
 
 // add notes that ways have something to report, which report does after a while.

@@ -221,8 +221,9 @@ func enclose(s *source, before []*source) string {
 	return b.String() + "end\n"
 }
 
-// begin returns the text of what a call of a script begins with, by the files that it is made of.
-func begin(made []*source) string {
+// begin returns the text of what a call of a script begins with, by the files that it is made of; function says that it is one, which its flags
+// free from the check of a full Redis where it has any.
+func begin(made []*source, function bool) string {
 	var b strings.Builder
 	b.WriteString("call_open(KEYS[1], ARGV)\n")
 	for _, s := range made {
@@ -230,7 +231,7 @@ func begin(made []*source) string {
 			b.WriteString("reset." + s.name + "()\n")
 		}
 	}
-	if made[len(made)-1].relieved {
+	if s := made[len(made)-1]; s.relieved && !(function && slices.Contains(s.flags, "allow-oom")) {
 		b.WriteString("redis.call('DEL', keys.relief)\n")
 	}
 	return b.String()
@@ -246,7 +247,7 @@ func assemble(name string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("assemble script %s: %w", name, err)
 	}
-	return text + begin(made) + "return scripts." + name + "(KEYS, ARGV)\n", nil
+	return text + begin(made, false) + "return scripts." + name + "(KEYS, ARGV)\n", nil
 }
 
 // keyNames returns the names of keys that any file asks for by themselves, as keys.name.
@@ -295,7 +296,7 @@ func functions(preamble string) (string, error) {
 		if of := own[len(own)-1].flags; len(of) > 0 {
 			flags = "flags = { '" + strings.Join(of, "', '") + "' }, "
 		}
-		fmt.Fprintf(&entries, "function entries.%s(KEYS, ARGV)\n%s%sreturn scripts.%s(KEYS, ARGV)\nend\n", name, preamble, begin(own), name)
+		fmt.Fprintf(&entries, "function entries.%s(KEYS, ARGV)\n%s%sreturn scripts.%s(KEYS, ARGV)\nend\n", name, preamble, begin(own, true), name)
 		fmt.Fprintf(&registered, "register('%s', { %s})\n", name, flags)
 	}
 	text, err := modules(all)

@@ -44,5 +44,27 @@ func semaphoreRows() []row {
 				return func() { s.check(s.store.Release(s.Context(), ask.Name, "1")) }
 			}
 		}},
+		{"Extend", "semaphore: extend", 1, func(s *site) func() func() {
+			crowd(s)
+			return func() func() {
+				acquire(s, 1)
+				return func() {
+					_, err := s.store.Extend(s.Context(), ask.Name, "1", time.Minute)
+					s.check(err)
+				}
+			}
+		}},
+		{"Acquire where nobody holds any", "semaphore: fits, grant, keep", 1, func(s *site) func() func() {
+			return func() func() {
+				s.check(s.store.Release(s.Context(), ask.Name, "1"))
+				return func() { acquire(s, 1) }
+			}
+		}},
+		{"Release of the last", "semaphore: release, gone", 1, func(s *site) func() func() {
+			return func() func() {
+				acquire(s, 1)
+				return func() { s.check(s.store.Release(s.Context(), ask.Name, "1")) }
+			}
+		}},
 	}
 }

@@ -176,10 +176,15 @@ func (t *Tally) addValueLocked(p Path, one Sum) {
 
 // Store stores what note adds, with what could not be stored before. It is for whoever counts for itself, and runs no Run.
 func (t *Tally) Store(ctx context.Context, store store.Deployment, snapshot *policy.Compiled, note func(add func(Path, Sum))) error {
-	t.mu.Lock()
-	note(t.addLocked)
-	t.mu.Unlock()
+	t.Keep(note)
 	return t.flush(ctx, store, snapshot)
+}
+
+// Keep counts what note adds, for the next Store.
+func (t *Tally) Keep(note func(add func(Path, Sum))) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	note(t.addLocked)
 }
 
 // counted is what was counted by way, that of values of dimensions apart, and names that are to be told, by queue.

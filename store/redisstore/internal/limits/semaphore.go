@@ -2,9 +2,10 @@ package limits
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
+	"math"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/headgate/headgate/internal/redisconn"
@@ -21,7 +22,7 @@ func (s *Limits) Acquire(ctx context.Context, ask store.Acquire) (store.Permit, 
 	if ask.Queue {
 		queue = 1
 	}
-	n, err := s.semaphore(ctx, "acquire", ask.Name, ask.Token, ask.Version, ask.Permits, ask.Max, codec.Micros(ask.Lease), queue)
+	n, err := s.semaphore(ctx, "acquire", ask.Name, ask.Token, codec.Micros(ask.Lease), ask.Version, ask.Permits, ask.Max, queue)
 	if err != nil {
 		return store.Permit{}, err
 	}
@@ -33,7 +34,7 @@ func (s *Limits) Extend(ctx context.Context, name, token string, lease time.Dura
 	if err := store.ValidateSemaphoreLease(lease); err != nil {
 		return store.Permit{}, err
 	}
-	n, err := s.semaphore(ctx, "extend", name, token, 0, 0, 0, codec.Micros(lease), 0)
+	n, err := s.semaphore(ctx, "extend", name, token, codec.Micros(lease))
 	if err != nil {
 		return store.Permit{}, err
 	}
@@ -45,7 +46,7 @@ func (s *Limits) Extend(ctx context.Context, name, token string, lease time.Dura
 
 // Release implements Partition.
 func (s *Limits) Release(ctx context.Context, name, token string) error {
-	n, err := s.semaphore(ctx, "release", name, token, 0, 0, 0, 0, 0)
+	n, err := s.semaphore(ctx, "release", name, token)
 	if err == nil && n.word != "back" {
 		err = store.ErrLeaseEnded
 	}
@@ -54,7 +55,7 @@ func (s *Limits) Release(ctx context.Context, name, token string) error {
 
 // Semaphore implements Partition.
 func (s *Limits) Semaphore(ctx context.Context, name string) (store.SemaphoreState, error) {
-	n, err := s.semaphore(ctx, "look", name, "", 0, 0, 0, 0, 0)
+	n, err := s.semaphore(ctx, "look", name, "")
 	if err != nil {
 		return store.SemaphoreState{}, err
 	}
@@ -79,7 +80,10 @@ type semaphoreReply struct {
 	held, waiting, ahead, left, oldest, now, max int64
 }
 
-func (n *semaphoreReply) permit() store.Permit {
+// semaphoreReplySize is that of four numbers of four bytes and three of eight, as the script packs them.
+const semaphoreReplySize = 40
+
+func (n semaphoreReply) permit() store.Permit {
 	p := store.Permit{
 		Answer: store.SemaphoreAnswer(n.word), Left: time.Duration(n.left) * time.Microsecond,
 		Max: int(n.max), Held: int(n.held), Waiting: int(n.waiting), Ahead: int(n.ahead),
@@ -90,27 +94,30 @@ func (n *semaphoreReply) permit() store.Permit {
 	return p
 }
 
-func (s *Limits) semaphore(ctx context.Context, what, name, token string, args ...any) (*semaphoreReply, error) {
+func (s *Limits) semaphore(ctx context.Context, what, name, token string, args ...any) (semaphoreReply, error) {
 	if err := store.ValidateSemaphore(name); err != nil {
-		return nil, err
+		return semaphoreReply{}, err
 	}
 	reply, err := s.conn.Run(ctx, "semaphore", append([]any{s.conn.Now, what, name, token}, args...)...)
 	if err != nil {
-		return nil, err
+		return semaphoreReply{}, err
 	}
 	if len(reply) == 1 && reply[0] == "stale" {
-		return nil, store.ErrStale
+		return semaphoreReply{}, store.ErrStale
 	}
-	n := &semaphoreReply{}
-	to := []*int64{&n.held, &n.waiting, &n.ahead, &n.left, &n.oldest, &n.now, &n.max}
-	if len(reply) != len(to)+1 {
-		return nil, fmt.Errorf("semaphore: reply has %d words", len(reply))
+	n := semaphoreReply{word: reply[0]}
+	if len(reply) == 1 {
+		return n, nil
 	}
-	n.word = reply[0]
-	for i, at := range to {
-		if *at, err = strconv.ParseInt(reply[i+1], 10, 64); err != nil {
-			return nil, fmt.Errorf("semaphore: reply %q: %w", reply[i+1], redisconn.ErrUnknownReply)
-		}
+	packed := []byte(reply[1])
+	if len(packed) != semaphoreReplySize {
+		return n, fmt.Errorf("semaphore: reply has %d bytes: %w", len(packed), redisconn.ErrUnknownReply)
+	}
+	for i, to := range []*int64{&n.held, &n.waiting, &n.ahead, &n.max} {
+		*to = int64(binary.LittleEndian.Uint32(packed[4*i:]))
+	}
+	for i, to := range []*int64{&n.left, &n.oldest, &n.now} {
+		*to = int64(math.Float64frombits(binary.LittleEndian.Uint64(packed[16+8*i:])))
 	}
 	return n, nil
 }
