@@ -24,6 +24,9 @@ func explainJob(ctx context.Context, s store.Deployment, name string, eyes shown
 	if err != nil {
 		return Explanation{}, err
 	}
+	if err := store.LearnRecord(ctx, s, in.compiled, key.Tenant); err != nil {
+		return Explanation{}, err
+	}
 	e := Explanation{Summary: whereabouts(&sight), PolicyVersion: in.policy.Version, Reasons: []Reason{}}
 	if err := e.addLease(ctx, s, &sight); err != nil {
 		return Explanation{}, err
