@@ -398,6 +398,17 @@ func (c *Compiled) shadowStanding(tenant string) standing {
 // viewOf returns what applies to a tenant, by its record as far as that is known.
 func (c *Compiled) viewOf(tenant string) *tenantView { return c.standing(tenant).view }
 
+// ShedAnyway is PressureFor of those of a tenant's jobs that are refused whatever tier its record names by now: where tenants have records, from which level on
+// those of each tier are. It does not allocate.
+func (c *Compiled) ShedAnyway(tenant, queue string, class admission.Priority) (from admission.PressureLevel, tier string) {
+	from, _, tier = c.PressureFor(tenant, queue, class)
+	if from == 0 || from == NeverShed || c.records == nil || len(c.shedding.Tiers) == 0 {
+		return from, tier
+	}
+	place, _ := c.shedding.place(class, c.shedding.Tiers[len(c.shedding.Tiers)-1])
+	return c.shedFrom(2*place + 1), tier
+}
+
 // viewWith returns what applies to a tenant that has a record.
 func (c *Compiled) viewWith(tenant string, r *OwnLimits) *tenantView {
 	by := c.documentView(tenant)
