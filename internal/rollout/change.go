@@ -148,8 +148,8 @@ func (p plan) keepsTiers(ctx context.Context, store store.Deployment) error {
 	for _, name := range gone {
 		if n := tiers[name]; n > 0 {
 			return &admission.FieldError{
-				Field: "tiers", Value: "none of the name " + name,
-				Allowed: fmt.Sprintf("with it while the records of %d tenants name it: give them another by headgate record set TENANT --tier NAME, or headgate record import", n),
+				Field: "tiers." + name, Value: "(gone)",
+				Allowed: fmt.Sprintf("to stay while the records of %d tenants name it: give them another by headgate record set TENANT --tier NAME, or headgate record import", n),
 			}
 		}
 	}

@@ -157,7 +157,7 @@ func TestATierThatRecordsNameStays(t *testing.T) {
 		for i, step := range []struct {
 			change func(*policy.Policy)
 			want   string
-		}{{gold(5, 0), ""}, {gold(6, 0), ""}, {none, "with it while the records of 20 tenants name it"}, {gold(6, 2), "while the records of 20 tenants name one"}} {
+		}{{gold(5, 0), ""}, {gold(6, 0), ""}, {none, "invalid tiers.gold (gone): allowed is to stay while the records of 20 tenants name it"}, {gold(6, 2), "while the records of 20 tenants name one"}} {
 			err := put(step.change)
 			if (err == nil) != (step.want == "") || err != nil && (!errors.Is(err, admission.ErrInvalid) || !strings.Contains(err.Error(), step.want)) {
 				t.Errorf("%d partitions, step %d: %v, want %s", partitions, i, err, step.want)
