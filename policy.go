@@ -223,7 +223,7 @@ func (p Policies) Record(ctx context.Context, tenant string) (policy.OwnLimits, 
 	return r, err
 }
 
-// ChangeRecord has the record of a tenant changed, checks it, and stores it: its limits hold before what the policy says at the same scopes,
+// ChangeRecord has the record of a tenant changed, checks it, and stores it: what it says holds before the policy,
 // everywhere: from the next job on, and in limiters half a second later where they are asked for others too, else a second. It costs the
 // same however many tenants have one. The policy has to have TenantRecords, or the error matches policy.ErrNoRecords. Where somebody else was
 // quicker change is called again.

@@ -69,6 +69,47 @@ func TestARecordIsInForceFromTheNextJobOn(t *testing.T) {
 	})
 }
 
+// TestATierOfARecordIsInForceFromTheNextJobOn, for the one tenant, and an edit of the tier is so for it.
+func TestATierOfARecordIsInForceFromTheNextJobOn(t *testing.T) {
+	t.Parallel()
+	perMinute(t, func(t *testing.T, hg *headgate.Client, _ *headgate.Limiter) {
+		t.Helper()
+		gold := func(burst headgate.Tokens) {
+			t.Helper()
+			check(t, hg.Policy().Change(t.Context(), headgate.Edit{}, func(p *headgate.Policy) {
+				p.Tier("gold").Limit = headgate.Limit{Tokens: 500, Per: time.Hour, Burst: burst}
+			}))
+		}
+		tier := func(name string) {
+			t.Helper()
+			check(t, hg.Policy().ChangeRecord(t.Context(), "acme", headgate.Edit{}, func(r *policy.OwnLimits) { r.Tier = name }))
+		}
+		burst := func(tenant string) headgate.Tokens {
+			t.Helper()
+			_, err := hg.Enqueue(t.Context(), headgate.Job{Tenant: tenant, Queue: "llm", Cost: 10_000, Args: completion{"why"}})
+			no, refused := errors.AsType[*headgate.Refusal](err)
+			if !refused || no.Reason != headgate.ReasonTooCostly {
+				t.Errorf("10,000 of %s: %v", tenant, err)
+				return 0
+			}
+			return no.Burst
+		}
+		gold(500)
+		tier("gold")
+		if acme, other := burst("acme"), burst("other"); acme != 500 || other != 100 {
+			t.Errorf("bursts of %d and %d, want 500 of tier gold and 100 of standard", acme, other)
+		}
+		gold(700)
+		if acme := burst("acme"); acme != 700 {
+			t.Errorf("a burst of %d after an edit of the tier, want 700", acme)
+		}
+		tier("")
+		if acme := burst("acme"); acme != 100 {
+			t.Errorf("a burst of %d without a record, want 100", acme)
+		}
+	})
+}
+
 // TestALimiterHearsOfARecordWithinItsLease: checks that are answered on lease or by a denial go by it a second later at most.
 func TestALimiterHearsOfARecordWithinItsLease(t *testing.T) {
 	t.Parallel()

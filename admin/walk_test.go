@@ -247,7 +247,7 @@ func walkLimits(p *plant) {
 // walkRecords gives a tenant a record, finds it on every page that tells of limits, and takes it away.
 func walkRecords(p *plant) {
 	path := map[string]string{"tenant": "zeta"}
-	put := ask{op: "PUT /api/v1/records/{tenant}", path: path, body: `{"limit":{"tokens":7,"per":"1h","burst":7},"queues":{"mail":{"priority_limits":{"low":{"enabled":false}}}}}`}
+	put := ask{op: "PUT /api/v1/records/{tenant}", path: path, body: `{"tier":"premium","priority_weights":{"high":3},"limit":{"tokens":7,"per":"1h","burst":7},"queues":{"mail":{"priority_limits":{"low":{"enabled":false}}}}}`}
 	p.want(http.StatusPreconditionRequired, "operator", put)
 	put.header = http.Header{"If-None-Match": {"*"}}
 	p.want(http.StatusConflict, "operator", put)
@@ -274,9 +274,12 @@ func walkRecords(p *plant) {
 	list := p.want(http.StatusOK, "viewer", ask{op: "GET /api/v1/records", query: "prefix=ze&limit=5"})
 	tenant := p.want(http.StatusOK, "viewer", ask{op: "GET /api/v1/tenants/{tenant}", path: path})
 	for _, body := range [][]byte{set.body, one.body, list.body, tenant.body} {
-		if !bytes.Contains(body, []byte(`"limit":{"tokens":7,"per":"1h","burst":7}`)) {
+		if !bytes.Contains(body, []byte(`{"tier":"premium","priority_weights":{"high":3},"limit":{"tokens":7,"per":"1h","burst":7}`)) {
 			p.tb.Errorf("no record in %s", body)
 		}
+	}
+	if !bytes.Contains(tenant.body, []byte(`"tenant":"zeta","tier":"premium"`)) {
+		p.tb.Errorf("another tier than that of its record: %s", tenant.body)
 	}
 	config := p.want(http.StatusOK, "viewer", ask{op: "GET /api/v1/rate-limit/config/{scope}", path: map[string]string{"scope": "zeta"}})
 	for _, part := range []string{`"recorded":true`, `"of":"record of tenant zeta"`, `"path":"/limit"`, `"burst":7`} {
@@ -292,6 +295,10 @@ func walkRecords(p *plant) {
 	put.body = `{"queues":{"mail":{"priority_limits":{"none":{"tokens":1,"per":"1s"}}}}}`
 	if bad := p.want(http.StatusBadRequest, "operator", put); !bytes.Contains(bad.body, []byte("a class of queue mail")) {
 		p.tb.Errorf("a class that there is not: %s", bad.body)
+	}
+	put.body = `{"tier":"lead"}`
+	if bad := p.want(http.StatusBadRequest, "operator", put); !bytes.Contains(bad.body, []byte(`one of`)) || !bytes.Contains(bad.body, []byte(`premium`)) {
+		p.tb.Errorf("a tier that there is not: %s", bad.body)
 	}
 	put.body = `{"limit":{"tokens":9,"per":"1h"}}`
 	p.want(http.StatusOK, "operator", put)

@@ -53,6 +53,7 @@
 //	           depart      lets go of jobs that another partition has                headgate migrate
 //	           carry       takes counters and ended ids from another partition       headgate migrate
 //	           adopt       takes a breaker from another partition                    headgate migrate
+//	           records     takes records of tenants from another partition           headgate migrate
 //
 // Functions are made once in the life of a Redis. What one call has is in the fields of `call` (scripts/library.lua), which `reset` functions
 // of the files that its script is made of set when it begins: variables of a file are constants.

@@ -92,13 +92,12 @@ func floorOf(limit admission.Limit, least int, protect map[string]Protection, ti
 	return limit.WithFloor(percent, least)
 }
 
-// floor has limits on the way of a tenant in a queue know how far they are cut, where a loop protects tiers there.
-func (c *Compiled) floor(limits *Limits, tenant, queue string) {
+// floor has limits on the way of a tenant of a tier in a queue know how far they are cut, where a loop protects tiers there.
+func (c *Compiled) floor(limits *Limits, tier, queue string) {
 	a, protects := c.protecting[queue]
 	if !protects {
 		return
 	}
-	tier := c.viewOf(tenant).tier
 	for level := admission.LevelQueue; level <= admission.LevelPriority; level++ {
 		if limit := &limits[level]; !limit.Disabled {
 			*limit = floorOf(*limit, a.Min, a.Protect, tier)

@@ -378,3 +378,35 @@ func (p Policy) validateSemaphores(bad *problems) {
 		bad.integer("semaphores."+name+".max", int64(p.Semaphores[name].Max), 0, MaxSemaphoreMax)
 	}
 }
+
+// checkTier checks the tier of a record; empty is none. Caps of tiers are gates that an edit of the policy makes for each tenant that it names, so a tier
+// that differs in its cap from others is no record's to give.
+func (c *Compiled) checkTier(tier string) error {
+	if tier == "" {
+		return nil
+	}
+	if !c.HasTier(tier) {
+		return &admission.FieldError{Field: "tier", Value: strconv.Quote(tier), Allowed: "one of " + quoteNames(sortedKeys(c.base.Tiers))}
+	}
+	if field, why := c.CappedTier(); field != "" {
+		return &admission.FieldError{
+			Field: "tier", Value: strconv.Quote(tier),
+			Allowed: "none while " + field + " is " + why + ": records give no caps. Give all tiers the same max_running, and caps to single tenants by tenants.NAME.max_running",
+		}
+	}
+	return nil
+}
+
+// CappedTier returns the first field "tiers.NAME.max_running" that differs from that of StandardTier, and how; empty for none. While there is one a
+// record can give no tier.
+func (c *Compiled) CappedTier() (field, why string) {
+	standard := c.base.Tiers[StandardTier].MaxRunning
+	for _, of := range [...]*side{&c.base, &c.promoted} {
+		for _, name := range sortedKeys(of.Tiers) {
+			if most := of.Tiers[name].MaxRunning; most != standard {
+				return "tiers." + name + ".max_running", strconv.Itoa(most) + " and that of " + StandardTier + " " + strconv.Itoa(standard)
+			}
+		}
+	}
+	return "", ""
+}

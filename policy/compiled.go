@@ -2,7 +2,6 @@ package policy
 
 import (
 	"cmp"
-	"iter"
 	"maps"
 	"slices"
 	"strconv"
@@ -26,6 +25,8 @@ type Compiled struct {
 	// bypass is who goes beside limits, nil for nobody.
 	bypass   *Bypass
 	standard tenantView
+	// base is the policy without its roll-out, and promoted that with it: what tenants have whose records say something of tier or weights.
+	base, promoted side
 	// rollout is nil where every tenant has the same rules; candidate is then of no use, and else what standard is for
 	// the others.
 	rollout   *Rollout
@@ -130,6 +131,7 @@ func (p Policy) Prepare() (*Compiled, error) {
 func (c *Compiled) resolve(p Policy) {
 	candidate := p.Promoted().side() // It has all names of p.
 	base := p.side()
+	c.base, c.promoted = base, candidate
 	c.standard, c.candidate = base.viewOf(Tenant{Tier: StandardTier}), candidate.viewOf(Tenant{Tier: StandardTier})
 	c.typed = base.typed || candidate.typed
 	c.resolveEach(candidate.Policy)
@@ -241,23 +243,22 @@ func (c *Compiled) LimitsFor(tenant, queue string, class admission.Priority) Lim
 // WayFor is LimitsFor with the version of the tenant's record that they come from, for store.Question.Record: zero where the policy has no
 // records.
 func (c *Compiled) WayFor(tenant, queue string, class admission.Priority) (Limits, int64) {
-	own, version := c.recordOf(tenant)
-	return c.wayBy(own, tenant, queue, class), version
+	of := c.standing(tenant)
+	return c.wayBy(of, queue, class), of.version
 }
 
-// wayBy are the limits on a way of a tenant that has a record, nil for none.
-func (c *Compiled) wayBy(own *OwnLimits, tenant, queue string, class admission.Priority) Limits {
-	limits := c.limitsFor(tenant, queue, class)
-	if own != nil {
-		own.over(&limits, queue, class)
+// wayBy are the limits on a way of a tenant.
+func (c *Compiled) wayBy(of standing, queue string, class admission.Priority) Limits {
+	limits := c.limitsFor(of.view, queue, class)
+	if of.own != nil {
+		of.own.over(&limits, queue, class)
 	}
-	c.floor(&limits, tenant, queue)
+	c.floor(&limits, of.view.tier, queue)
 	return limits
 }
 
 // limitsFor is what the policy itself says.
-func (c *Compiled) limitsFor(tenant, queue string, class admission.Priority) Limits {
-	view := c.viewOf(tenant)
+func (c *Compiled) limitsFor(view *tenantView, queue string, class admission.Priority) Limits {
 	limits := Limits{c.globalFor(class), view.limit, noLimit, noLimit}
 	if queue == "" {
 		return limits
@@ -301,15 +302,11 @@ func (c *Compiled) ShadowFor(tenant, queue string, class admission.Priority) (Li
 	if c.shadow == nil || !c.shadowed.Has(tenant) {
 		return Limits{}, false
 	}
-	limits := c.shadow.limitsFor(tenant, queue, class)
-	if own, _ := c.recordOf(tenant); own != nil {
-		own.over(&limits, queue, class)
-	}
-	c.shadow.floor(&limits, tenant, queue)
-	return limits, true
+	return c.shadow.wayBy(c.shadowStanding(tenant), queue, class), true
 }
 
-func (c *Compiled) viewOf(tenant string) *tenantView {
+// documentView returns what the policy has for a tenant, whatever its record says.
+func (c *Compiled) documentView(tenant string) *tenantView {
 	if view := c.tenants[tenant]; view != nil {
 		return view
 	}
@@ -393,31 +390,4 @@ func (c *Compiled) queueOf(queue string) Queue {
 		return q
 	}
 	return c.other
-}
-
-// TenantWeight names one tenant's weight in one class.
-type TenantWeight struct {
-	Tenant string
-	Class  admission.Priority
-}
-
-// ConfiguredWeights yields each weight of a configured tenant that differs from what the standard tier gives in
-// that class, by tenant and then by class: what a store must be told that takes every other tenant for standard.
-// A weight that was yielded for an earlier policy and is not for this one has become the standard tier's.
-func (c *Compiled) ConfiguredWeights() iter.Seq2[TenantWeight, admission.Weight] {
-	return func(yield func(TenantWeight, admission.Weight) bool) {
-		for _, tenant := range c.ranked {
-			classes := maps.Clone(c.tenants[tenant].weights)
-			maps.Copy(classes, c.standard.weights)
-			for _, class := range sortedKeys(classes) {
-				weight := c.WeightOf(tenant, class)
-				if weight == cmp.Or(c.standard.weights[class], 1) {
-					continue
-				}
-				if !yield(TenantWeight{tenant, class}, weight) {
-					return
-				}
-			}
-		}
-	}
 }

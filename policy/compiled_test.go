@@ -88,7 +88,7 @@ func TestResolutionFollowsTheDocument(t *testing.T) {
 					t.Fatalf("WeightOf(%s, %s) = %d, want %d", tenant, class, got, weight)
 				}
 				if weight != naiveWeight(p, "stranger", class) {
-					differing = append(differing, share{TenantWeight{tenant, class}, weight})
+					differing = append(differing, share{TenantWeight{Tenant: tenant, Class: class}, weight})
 				}
 			}
 		}
@@ -109,7 +109,7 @@ func TestConfiguredWeightsStopsWhenTold(t *testing.T) {
 	t.Parallel()
 	c := prepare(t, Policy{Tenants: map[string]Tenant{"acme": {Tier: "premium"}, "tin": {Tier: "basic"}}})
 	for at := range c.ConfiguredWeights() {
-		if at != (TenantWeight{"acme", admission.High}) {
+		if at != (TenantWeight{Tenant: "acme", Class: admission.High}) {
 			t.Errorf("the first is %v", at)
 		}
 		break

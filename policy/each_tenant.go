@@ -100,18 +100,17 @@ func (c *Compiled) TypeLimit(tenant, queue, jobType string) *admission.Limit {
 	if !c.limitsTypes() {
 		return nil
 	}
-	own, _ := c.recordOf(tenant)
-	return c.typeLimit(own, tenant, queue, jobType)
+	return c.typeLimit(c.standing(tenant), queue, jobType)
 }
 
 // WayOfType is WayFor with what TypeLimit returns, all of it by the same version of the tenant's record.
 func (c *Compiled) WayOfType(tenant, queue string, class admission.Priority, jobType string) (Limits, *admission.Limit, int64) {
-	own, version := c.recordOf(tenant)
-	limits := c.wayBy(own, tenant, queue, class)
+	of := c.standing(tenant)
+	limits := c.wayBy(of, queue, class)
 	if !c.limitsTypes() {
-		return limits, nil, version
+		return limits, nil, of.version
 	}
-	return limits, c.typeLimit(own, tenant, queue, jobType), version
+	return limits, c.typeLimit(of, queue, jobType), of.version
 }
 
 // limitsTypes reports whether jobs of some type may have a limit.
@@ -119,27 +118,27 @@ func (c *Compiled) limitsTypes() bool { return c.typed || c.recordsLimitTypes() 
 
 func (c *Compiled) recordsLimitTypes() bool { return c.records != nil && c.records.typed.Load() }
 
-// typeLimit is TypeLimit of a tenant that has a record, nil for none.
-func (c *Compiled) typeLimit(own *OwnLimits, tenant, queue, jobType string) *admission.Limit {
-	limit := c.typeRule(own, tenant, queue, jobType)
+// typeLimit is TypeLimit of a tenant by what it has.
+func (c *Compiled) typeLimit(of standing, queue, jobType string) *admission.Limit {
+	limit := c.typeRule(of, queue, jobType)
 	if limit.Disabled || limit.Tokens == 0 {
 		return nil
 	}
 	limits := Limits{admission.LevelPriority: limit}
-	c.floor(&limits, tenant, queue)
+	c.floor(&limits, of.view.tier, queue)
 	limit = limits[admission.LevelPriority]
 	return &limit
 }
 
 // typeRule returns the first limit of a type that is said; the zero Limit for none.
-func (c *Compiled) typeRule(own *OwnLimits, tenant, queue, jobType string) admission.Limit {
-	if own != nil {
-		in := own.Queues[queue]
+func (c *Compiled) typeRule(of standing, queue, jobType string) admission.Limit {
+	if of.own != nil {
+		in := of.own.Queues[queue]
 		if limit, said := in.ofType(jobType); said {
 			return limit
 		}
 	}
-	for _, rule := range c.rulesIn(c.viewOf(tenant), queue) {
+	for _, rule := range c.rulesIn(of.view, queue) {
 		if rule == nil {
 			continue
 		}
@@ -157,12 +156,11 @@ func (c *Compiled) CountsType(tenant, queue, jobType string) bool {
 	if !c.limitsTypes() && !shadow && !c.observesTypes {
 		return false
 	}
-	limited := func(by *Compiled, own *OwnLimits) bool {
-		limit := by.typeRule(own, tenant, queue, jobType)
+	limited := func(by *Compiled, of standing) bool {
+		limit := by.typeRule(of, queue, jobType)
 		return !limit.Disabled && limit.Tokens > 0
 	}
-	own, _ := c.recordOf(tenant)
-	return limited(c, own) || shadow && limited(c.shadow, own) ||
+	return limited(c, c.standing(tenant)) || shadow && limited(c.shadow, c.shadowStanding(tenant)) ||
 		c.observesTypes && c.observed[admission.ScopeAt(admission.LevelPriority, tenant, queue, admission.OfType(jobType))]
 }
 
@@ -171,8 +169,7 @@ func (c *Compiled) ShadowTypeLimit(tenant, queue, jobType string) *admission.Lim
 	if !c.shadow.typed && !c.recordsLimitTypes() {
 		return nil
 	}
-	own, _ := c.recordOf(tenant)
-	return c.shadow.typeLimit(own, tenant, queue, jobType)
+	return c.shadow.typeLimit(c.shadowStanding(tenant), queue, jobType)
 }
 
 func typeLimitsJSON(limits map[string]admission.Limit) map[string]limitJSON {

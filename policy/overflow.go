@@ -182,22 +182,26 @@ func (c *Compiled) tierBound(tier, queue string) Overflow {
 	return cmp.Or(c.tierBounds[tier][queue], c.queues[queue].Overflow, c.tierBounds[tier][Every], c.queues[Every].Overflow, c.overflows[Every+":"+Every])
 }
 
-// BoundTiers returns the tiers of those configured tenants whose tier has other bounds somewhere than StandardTier.
-func (c *Compiled) BoundTiers() map[string]string {
-	differ, tiers := map[string]bool{}, map[string]string{}
+// BoundsByTier reports whether some tier has other bounds somewhere than StandardTier.
+func (c *Compiled) BoundsByTier() bool { return len(c.boundTiers()) > 0 }
+
+func (c *Compiled) boundTiers() map[string]Overflow {
 	_, others := c.BoundsOverAll()
 	for _, queue := range append(c.QueueNames(), Every) {
 		_, in := c.BoundsIn(queue)
 		others = overlay(others, in)
 	}
-	for tier := range others {
-		differ[tier] = true
-	}
+	return others
+}
+
+// BoundTiers returns the tiers of those configured tenants whose tier has other bounds somewhere than StandardTier.
+func (c *Compiled) BoundTiers() map[string]string {
+	differ, tiers := c.boundTiers(), map[string]string{}
 	if len(differ) == 0 {
 		return nil
 	}
 	for name, view := range c.tenants {
-		if differ[view.tier] {
+		if hasKey(differ, view.tier) {
 			tiers[name] = view.tier
 		}
 	}

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,11 +14,15 @@ import (
 	"github.com/headgate/headgate/admission"
 )
 
-// OwnLimits is what one tenant has of its own beside the policy, where that has TenantRecords: limits, each in the place of what the policy has at
-// that scope. It is stored by itself, so that to change one costs the same whatever number of tenants have theirs.
+// OwnLimits is what one tenant has of its own beside the policy, where that has TenantRecords: its tier, its weights, and limits, each in the place of what
+// the policy has of that tenant or at that scope. It is stored by itself, so that to change one costs the same whatever number of tenants have theirs.
 //
 //nolint:recvcheck // It is a plain value; what is asked often spares the copy.
 type OwnLimits struct {
+	// Tier is its tier in the place of the policy's; empty says nothing. One that the policy has no more counts as StandardTier.
+	Tier string
+	// Weights are its own, class by class, before those that the policy has for it and those of its tier.
+	Weights Weights
 	// Limit is that of the tenant; nil says nothing, a Disabled one that there is none.
 	Limit *admission.Limit
 	// Queues are its limits in single queues, by name, up to MaxRecordQueues.
@@ -37,13 +42,18 @@ const NoRecord int64 = 1
 // mostRecords is how many records a Compiled remembers. One that is forgotten is read again when its tenant comes.
 const mostRecords = 1 << 16
 
+// recordJSON begins with tier and weights: scripts read them there (fragments/weight.lua).
 type recordJSON struct {
-	Limit  *limitJSON                `json:"limit,omitempty"`
-	Queues map[string]eachTenantJSON `json:"queues,omitempty"`
+	Tier    string                    `json:"tier,omitempty"`
+	Weights Weights                   `json:"priority_weights,omitempty"`
+	Limit   *limitJSON                `json:"limit,omitempty"`
+	Queues  map[string]eachTenantJSON `json:"queues,omitempty"`
 }
 
 // Empty reports whether the record says nothing.
-func (r OwnLimits) Empty() bool { return r.Limit == nil && len(r.Queues) == 0 }
+func (r OwnLimits) Empty() bool {
+	return r.Tier == "" && len(r.Weights) == 0 && r.Limit == nil && len(r.Queues) == 0
+}
 
 // LimitAt returns what the record says of a level on a way, and whether it says anything. It does not allocate.
 func (r *OwnLimits) LimitAt(level admission.Level, queue string, class admission.Priority) (limit admission.Limit, said bool) {
@@ -84,8 +94,8 @@ func (r OwnLimits) Path(level admission.Level, queue string, class admission.Pri
 
 // RecordOf returns the record of a tenant as far as it is known, the zero OwnLimits for none.
 func (c *Compiled) RecordOf(tenant string) OwnLimits {
-	if own, _ := c.recordOf(tenant); own != nil {
-		return *own
+	if known := c.recordOf(tenant); known != nil {
+		return known.OwnLimits
 	}
 	return OwnLimits{}
 }
@@ -140,7 +150,7 @@ func MarshalRecord(r OwnLimits) ([]byte, error) {
 	if r.Empty() {
 		return nil, nil
 	}
-	wire := recordJSON{Queues: convert(r.Queues, func(_ string, in EachTenant) eachTenantJSON {
+	wire := recordJSON{Tier: r.Tier, Weights: r.Weights, Queues: convert(r.Queues, func(_ string, in EachTenant) eachTenantJSON {
 		return in.withDefaults().wire()
 	})}
 	if own := ownBurst(r.Limit); own != nil {
@@ -160,8 +170,8 @@ func checkRecordSize(text []byte) error {
 	return &admission.FieldError{Field: "record", Value: fmt.Sprintf("%d bytes", len(text)), Allowed: fmt.Sprintf("JSON of up to %d bytes", MaxRecordBytes)}
 }
 
-// UnmarshalRecord reads a record: {"limit": {"tokens": 50}, "queues": {"mail": {"limit": {…}, "priority_limits": {"low": {…}}, "type_limits": {"report":
-// {…}}}}}, each limit written as in a policy. An empty text is the record that says nothing. Unknown and repeated names are refused. Every error matches headgate.ErrInvalid.
+// UnmarshalRecord reads a record: {"tier": "premium", "priority_weights": {"high": 3}, "limit": {"tokens": 50}, "queues": {"mail": {"limit": {…},
+// "priority_limits": {"low": {…}}, "type_limits": {"report": {…}}}}}, all written as in a policy. An empty text is the record that says nothing. Unknown and repeated names are refused. Every error matches headgate.ErrInvalid.
 func UnmarshalRecord(text []byte) (OwnLimits, error) {
 	if len(text) == 0 {
 		return OwnLimits{}, nil
@@ -177,7 +187,7 @@ func UnmarshalRecord(text []byte) (OwnLimits, error) {
 		return OwnLimits{}, decodeError(err)
 	}
 	var bad problems
-	r := OwnLimits{Limit: ownBurst(bad.limit("limit", wire.Limit)), Queues: convert(wire.Queues, func(queue string, in eachTenantJSON) EachTenant {
+	r := OwnLimits{Tier: wire.Tier, Weights: wire.Weights, Limit: ownBurst(bad.limit("limit", wire.Limit)), Queues: convert(wire.Queues, func(queue string, in eachTenantJSON) EachTenant {
 		return in.eachTenant("queues."+queue+".", &bad).withDefaults()
 	})}
 	if err := errors.Join(bad...); err != nil {
@@ -189,6 +199,10 @@ func UnmarshalRecord(text []byte) (OwnLimits, error) {
 // validate checks what needs no policy.
 func (r OwnLimits) validate() error {
 	var bad problems
+	if r.Tier != "" {
+		bad.add(admission.ValidateName("tier", r.Tier, true))
+	}
+	bad.weights("", r.Weights)
 	if r.Limit != nil {
 		bad.add(r.Limit.Validate("limit"))
 	}
@@ -212,7 +226,8 @@ func (r OwnLimits) validate() error {
 // ErrNoRecords means that the policy in force has no records of tenants: "tenant_records" is false.
 var ErrNoRecords = fmt.Errorf(`%w: the policy in force has "tenant_records": false; put true into it, once each process is of a release that has records`, admission.ErrInvalid)
 
-// CheckRecord checks a record that is to be stored beside this policy: that there may be some, and that classes are those of their queues.
+// CheckRecord checks a record that is to be stored beside this policy: that there may be some, that its tier is one that records may name, and that classes
+// are those of their queues.
 func (c *Compiled) CheckRecord(r OwnLimits) error {
 	if c.records == nil {
 		return ErrNoRecords
@@ -221,6 +236,7 @@ func (c *Compiled) CheckRecord(r OwnLimits) error {
 		return err
 	}
 	var bad problems
+	bad.add(c.checkTier(r.Tier))
 	for _, queue := range sortedKeys(r.Queues) {
 		names := classNames(c.ClassesOf(queue))
 		for _, class := range sortedKeys(r.Queues[queue].PriorityLimits) {
@@ -230,6 +246,43 @@ func (c *Compiled) CheckRecord(r OwnLimits) error {
 		}
 	}
 	return errors.Join(bad...)
+}
+
+// HasTier reports whether the policy has a tier, for all its tenants.
+func (c *Compiled) HasTier(name string) bool { return hasKey(c.base.Tiers, name) }
+
+// TierOf returns the name of a tenant's tier, by its record as far as that is known. It does not allocate.
+func (c *Compiled) TierOf(tenant string) string { return c.viewOf(tenant).tier }
+
+// WithRecord returns the policy as it is for one tenant that has a record: TierOf is that of the record.
+func (p Policy) WithRecord(tenant string, r OwnLimits) Policy {
+	if r.Tier == "" {
+		return p
+	}
+	tiers, candidacy := p.Tiers, p.Rollout.inForce()
+	in := candidacy.Has(tenant)
+	if in {
+		tiers = overlay(tiers, candidacy.Rules.Tiers)
+	}
+	with := func(tenants map[string]Tenant) map[string]Tenant {
+		own := tenants[tenant]
+		if own.Tier = r.Tier; !hasKey(tiers, r.Tier) {
+			own.Tier = StandardTier
+		}
+		return overlay(tenants, map[string]Tenant{tenant: own})
+	}
+	p.Tenants = with(p.Tenants)
+	if in && hasKey(candidacy.Rules.Tenants, tenant) {
+		candidate := *candidacy
+		candidate.Rules.Tenants = with(candidate.Rules.Tenants)
+		p.Rollout = &candidate
+	}
+	return p
+}
+
+func hasKey[V any](all map[string]V, name string) bool {
+	_, there := all[name]
+	return there
 }
 
 // records are those that a Compiled knows, by tenant: *knownRecord.
@@ -244,6 +297,8 @@ type knownRecord struct {
 	OwnLimits
 
 	version int64
+	// view is what applies to its tenant, and shadow that by a candidate in shadow, nil where there is none.
+	view, shadow *tenantView
 }
 
 func (r *records) of(tenant string) *knownRecord {
@@ -294,23 +349,83 @@ func (c *Compiled) Learn(tenant string, version int64, text []byte) error {
 	if err != nil {
 		return fmt.Errorf("%w: record of tenant %s: %s", ErrStored, tenant, err.Error())
 	}
-	c.records.put(tenant, &knownRecord{own, version})
+	known := &knownRecord{OwnLimits: own, version: version, view: c.viewWith(tenant, &own)}
+	if c.shadow != nil {
+		known.shadow = c.shadow.viewWith(tenant, &own)
+	}
+	c.records.put(tenant, known)
 	return nil
 }
 
 // RecordVersion returns the version of a tenant's record that is known, NoRecord for none; zero where the policy has no records.
-func (c *Compiled) RecordVersion(tenant string) int64 {
-	_, version := c.recordOf(tenant)
-	return version
+func (c *Compiled) RecordVersion(tenant string) int64 { return c.standing(tenant).version }
+
+// recordOf returns the record of a tenant that is known, nil for none.
+func (c *Compiled) recordOf(tenant string) *knownRecord {
+	if c.records == nil {
+		return nil
+	}
+	return c.records.of(tenant)
 }
 
-// recordOf returns the record of a tenant that is known, nil for none, and its version; zero where the policy has no records.
-func (c *Compiled) recordOf(tenant string) (*OwnLimits, int64) {
+// standing is what a tenant has: its record, nil for none, what applies to it, and the version of the record that both come from, zero where the policy has
+// no records.
+type standing struct {
+	own     *OwnLimits
+	view    *tenantView
+	version int64
+}
+
+// standing returns it. Everything that is asked of one tenant at a time is to come from one standing: the record may change in between.
+func (c *Compiled) standing(tenant string) standing {
 	if c.records == nil {
-		return nil, 0
+		return standing{view: c.documentView(tenant)}
 	}
 	if known := c.records.of(tenant); known != nil {
-		return &known.OwnLimits, known.version
+		return standing{&known.OwnLimits, known.view, known.version}
 	}
-	return nil, NoRecord
+	return standing{nil, c.documentView(tenant), NoRecord}
+}
+
+// shadowStanding returns what a tenant has by the candidate in shadow.
+func (c *Compiled) shadowStanding(tenant string) standing {
+	if known := c.recordOf(tenant); known != nil {
+		return standing{&known.OwnLimits, known.shadow, known.version}
+	}
+	return standing{view: c.shadow.documentView(tenant)}
+}
+
+// viewOf returns what applies to a tenant, by its record as far as that is known.
+func (c *Compiled) viewOf(tenant string) *tenantView { return c.standing(tenant).view }
+
+// ShedAnyway is PressureFor of those of a tenant's jobs that are refused whatever tier its record names by now: where tenants have records, from which level on
+// those of each tier are. It does not allocate.
+func (c *Compiled) ShedAnyway(tenant, queue string, class admission.Priority) (from admission.PressureLevel, tier string) {
+	from, _, tier = c.PressureFor(tenant, queue, class)
+	if from == 0 || from == NeverShed || c.records == nil || len(c.shedding.Tiers) == 0 {
+		return from, tier
+	}
+	place, _ := c.shedding.place(class, c.shedding.Tiers[len(c.shedding.Tiers)-1])
+	return c.shedFrom(2*place + 1), tier
+}
+
+// viewWith returns what applies to a tenant that has a record.
+func (c *Compiled) viewWith(tenant string, r *OwnLimits) *tenantView {
+	by := c.documentView(tenant)
+	if r.Tier == "" && len(r.Weights) == 0 {
+		return by
+	}
+	of := c.sideOf(tenant)
+	own := of.Tenants[tenant]
+	tier := cmp.Or(r.Tier, own.Tier, StandardTier)
+	if !hasKey(of.Tiers, tier) {
+		tier = StandardTier
+	}
+	if c.tenants[tenant] == nil && len(r.Weights) == 0 {
+		return of.ofTier[tier]
+	}
+	own.Tier, own.Weights = tier, overlay(own.Weights, r.Weights)
+	view := of.viewOf(own)
+	view.queues = by.queues
+	return &view
 }

@@ -66,7 +66,7 @@ func TestARecordComesBeforeThePolicy(t *testing.T) {
 // TestARecordIsReadAsItWasWritten, and what is wrong with one is told by its place.
 func TestARecordIsReadAsItWasWritten(t *testing.T) {
 	t.Parallel()
-	const text = `{"limit":{"tokens":100,"per":"1m","burst":2},"queues":{"fax":{"limit":{"enabled":false}},"mail":{"priority_limits":{"low":{"algorithm":"fixed_window","tokens":10,"window":"24h","anchor":"00:00","zone":"Europe/Berlin"}}}}}`
+	const text = `{"tier":"premium","priority_weights":{"high":3,"low":2},"limit":{"tokens":100,"per":"1m","burst":2},"queues":{"fax":{"limit":{"enabled":false}},"mail":{"priority_limits":{"low":{"algorithm":"fixed_window","tokens":10,"window":"24h","anchor":"00:00","zone":"Europe/Berlin"}}}}}`
 	r, err := UnmarshalRecord([]byte(text))
 	if err != nil {
 		t.Fatal(err)
@@ -83,7 +83,10 @@ func TestARecordIsReadAsItWasWritten(t *testing.T) {
 	}
 	for bad, told := range map[string]string{
 		`{"limit":{"tokens":0,"per":"1s"}}`:                                        "limit.tokens",
-		`{"tier":"gold"}`:                                                          "tier",
+		`{"tier":"no tier"}`:                                                       "tier",
+		`{"tiers":"gold"}`:                                                         "tiers",
+		`{"priority_weights":{"high":0}}`:                                          "priority_weights.high 0: allowed is 1 to 1000",
+		`{"priority_weights":{"no class":5}}`:                                      "priority_weights",
 		`{"limit":{"tokens":5,"per":"1s"},"limit":{}}`:                             "limit",
 		`{"queues":{"no queue":{"limit":{"tokens":5,"per":"1s"}}}}`:                "no queue",
 		`{"queues":{"mail":{"limit":{"tokens":5,"per":"1us"}}}}`:                   "queues.mail.limit.per",

@@ -3,6 +3,7 @@ package policy
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"maps"
 	"math/bits"
 	"strconv"
@@ -60,6 +61,8 @@ func (p Policy) Promoted() Policy {
 type side struct {
 	Policy
 	inTier map[string]map[string]*EachTenant
+	// ofTier is what applies to a tenant of a tier that has nothing else of its own.
+	ofTier map[string]*tenantView
 	typed  bool
 }
 
@@ -74,6 +77,12 @@ func (p Policy) side() side {
 				}
 				s.inTier[name][queue] = &each
 			}
+		}
+	}
+	if p.TenantRecords {
+		s.ofTier = make(map[string]*tenantView, len(p.Tiers))
+		for name := range p.Tiers {
+			s.ofTier[name] = new(s.viewOf(Tenant{Tier: name}))
 		}
 	}
 	return s
@@ -91,6 +100,14 @@ func (s *side) viewOf(tenant Tenant) tenantView {
 	maps.Copy(view.weights, tier.Weights)
 	maps.Copy(view.weights, tenant.Weights)
 	return view
+}
+
+// sideOf returns the policy as it is in force for a tenant.
+func (c *Compiled) sideOf(tenant string) *side {
+	if c.rollout.Has(tenant) {
+		return &c.promoted
+	}
+	return &c.base
 }
 
 // overlay returns a copy of one map with the entries of another in it.
@@ -193,6 +210,9 @@ func (p Policy) validateRollout(bad *problems) {
 			}
 		}
 	}
+	if p.TenantRecords {
+		p.validateTierWeights(bad)
+	}
 	before, after := p.Tiers[StandardTier], candidate.Tiers[StandardTier]
 	if before.MaxRunning != after.MaxRunning {
 		bad.field("rollout.rules.tiers.standard.max_running", strconv.Itoa(after.MaxRunning),
@@ -211,8 +231,70 @@ func (p Policy) validateRollout(bad *problems) {
 	}
 }
 
+// validateTierWeights refuses other weights of a tier than those in force where records of tenants name tiers.
+func (p Policy) validateTierWeights(bad *problems) {
+	for _, name := range sortedKeys(p.Rollout.Rules.Tiers) {
+		before, after := p.Tiers[name].Weights, p.Rollout.Rules.Tiers[name].Weights
+		for _, class := range sortedKeys(overlay(before, after)) {
+			if was, is := weightIn(before, class), weightIn(after, class); was != is && name != StandardTier && hasKey(p.Tiers, name) {
+				bad.field("rollout.rules.tiers."+name+".priority_weights."+string(class), strconv.FormatInt(int64(is), 10),
+					strconv.FormatInt(int64(was), 10)+" as in force while tenant_records is true: Redis knows tenants whose records name a tier only together")
+			}
+		}
+	}
+}
+
 func weightIn(weights Weights, class admission.Priority) admission.Weight {
 	return max(weights[class], 1)
+}
+
+// TenantWeight names one tenant's weight in one class.
+type TenantWeight struct {
+	Tenant string
+	Class  admission.Priority
+	// ByTier says that it is that of its tier: one whose record names another tier has that one's.
+	ByTier bool
+}
+
+// ConfiguredWeights yields each weight of a configured tenant that differs from what the standard tier gives in that class, and where tenants
+// have records each that is its own, by tenant and then by class: what a store must be told that takes every other tenant for standard.
+// A weight that was yielded for an earlier policy and is not for this one has become the standard tier's.
+func (c *Compiled) ConfiguredWeights() iter.Seq2[TenantWeight, admission.Weight] {
+	return func(yield func(TenantWeight, admission.Weight) bool) {
+		for _, tenant := range c.ranked {
+			view, own := c.tenants[tenant], c.sideOf(tenant).Tenants[tenant].Weights
+			classes := maps.Clone(view.weights)
+			maps.Copy(classes, c.standard.weights)
+			for _, class := range sortedKeys(classes) {
+				weight, byTier := cmp.Or(view.weights[class], 1), c.records != nil && own[class] == 0
+				if weight == cmp.Or(c.standard.weights[class], 1) && (c.records == nil || byTier) {
+					continue
+				}
+				if !yield(TenantWeight{tenant, class, byTier}, weight) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// TierWeights returns the weights of each tier in a class, for tenants whose records name it, where they differ from those of StandardTier; nil where
+// tenants have no records.
+func (c *Compiled) TierWeights(class admission.Priority) (by map[string]admission.Weight) {
+	if c.records == nil {
+		return nil
+	}
+	for name, tier := range c.base.Tiers {
+		weight := weightIn(tier.Weights, class)
+		if weight == weightIn(c.base.Tiers[StandardTier].Weights, class) {
+			continue
+		}
+		if by == nil {
+			by = map[string]admission.Weight{}
+		}
+		by[name] = weight
+	}
+	return by
 }
 
 // TierOf returns the name of a tenant's tier, by the rules that are in force for it.

@@ -55,7 +55,7 @@ func (p Policy) Validate() error {
 	for _, name := range sortedKeys(p.Tiers) {
 		bad.add(admission.ValidateName("tier", name, true))
 		bad.add(p.Tiers[name].Limit.Validate("tiers." + name + ".limit"))
-		bad.weights("tiers."+name, p.Tiers[name].Weights)
+		bad.weights("tiers."+name+".", p.Tiers[name].Weights)
 	}
 	p.validateTenants(&bad)
 	p.validateScopes(&bad)
@@ -93,7 +93,7 @@ func (p Policy) validateTenants(bad *problems) {
 		if tenant.Limit != nil {
 			bad.add(tenant.Limit.Validate("tenants." + name + ".limit"))
 		}
-		bad.weights("tenants."+name, tenant.Weights)
+		bad.weights("tenants."+name+".", tenant.Weights)
 		for _, queue := range sortedKeys(tenant.Queues) {
 			bad.add(admission.ValidateName("tenants."+name+".queues", queue, true))
 			bad.typeLimits("tenants."+name+".queues."+queue+".", tenant.Queues[queue].TypeLimits)
@@ -160,10 +160,11 @@ func scopeError(scope admission.Scope, err error) error {
 	return fmt.Errorf("scope %s: %w", strconv.Quote(string(scope)), err)
 }
 
-func (p *problems) weights(owner string, weights Weights) {
+// weights checks weights. at is what the path to them begins with.
+func (p *problems) weights(at string, weights Weights) {
 	for _, class := range sortedKeys(weights) {
-		p.add(admission.ValidateName(owner+".priority_weights", string(class), true))
-		p.integer(owner+".priority_weights."+string(class), int64(weights[class]), 1, int64(admission.MaxWeight))
+		p.add(admission.ValidateName(at+"priority_weights", string(class), true))
+		p.integer(at+"priority_weights."+string(class), int64(weights[class]), 1, int64(admission.MaxWeight))
 	}
 }
 

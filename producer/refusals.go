@@ -92,7 +92,7 @@ func (p *Producer) shed(job *admission.Job) (admission.Verdict, bool) {
 	if snapshot == nil {
 		return admission.Verdict{}, false
 	}
-	from, _, tier := snapshot.PressureFor(job.Tenant, job.Queue, job.Priority)
+	from, tier := snapshot.ShedAnyway(job.Tenant, job.Queue, job.Priority)
 	if from == 0 || from == policy.NeverShed { // Most jobs: nothing is looked up, and none of them is the one that asks.
 		return admission.Verdict{}, false
 	}

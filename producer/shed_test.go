@@ -1,6 +1,7 @@
 package producer_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -16,15 +17,20 @@ import (
 // openPressed returns a store with a queue whose pressure press sets, as the holder of the timer lease does: low jobs are shed at HIGH.
 func openPressed(tb testing.TB) (s store.Deployment, press func(level admission.PressureLevel)) {
 	tb.Helper()
-	s = open(tb, redistest.Shared(tb).Client(tb))
-	_, err := rollout.Put(tb.Context(), s, policy.Policy{
+	return openPressedBy(tb, policy.Policy{
 		Tiers:   map[string]policy.Tier{policy.StandardTier: {Limit: admission.Limit{Disabled: true}}},
 		Tenants: map[string]policy.Tenant{"tight": {Limit: &admission.Limit{Tokens: 20, Per: time.Second, Burst: 1}}},
 		Queues:  map[string]policy.Queue{"mail": {Pressure: &policy.PressureRules{MaxDepth: 9}}},
 		Shedding: &policy.Shedding{
 			Order: []admission.Priority{"low", "medium"}, Reserve: []admission.Priority{"high"}, At: map[string][]string{"HIGH": {"low"}, "CRITICAL": {"low", "medium"}},
 		},
-	}, rollout.Edit{Author: "ada", Expected: rollout.AnyVersion})
+	})
+}
+
+func openPressedBy(tb testing.TB, document policy.Policy) (s store.Deployment, press func(level admission.PressureLevel)) {
+	tb.Helper()
+	s = open(tb, redistest.Shared(tb).Client(tb))
+	_, err := rollout.Put(tb.Context(), s, document, rollout.Edit{Author: "ada", Expected: rollout.AnyVersion})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -124,5 +130,46 @@ func TestAPressedQueueShedsWithoutACall(t *testing.T) {
 	press(admission.PressureNone)
 	if v, err := p.EnqueueWait(t.Context(), low("")); err != nil || v.Local {
 		t.Errorf("once the queue is pressed no more: %+v, %v", v, err)
+	}
+}
+
+// TestATierOfARecordIsNotShedWithoutACall: a producer that has heard how pressed a queue is does not shed by a tier that is no more its tenant's; what is shed
+// of each tier it does.
+func TestATierOfARecordIsNotShedWithoutACall(t *testing.T) {
+	t.Parallel()
+	off := policy.Tier{Limit: admission.Limit{Disabled: true}}
+	s, press := openPressedBy(t, policy.Policy{
+		TenantRecords: true,
+		Tiers:         map[string]policy.Tier{policy.StandardTier: off, "premium": off},
+		Queues:        map[string]policy.Queue{"mail": {Pressure: &policy.PressureRules{MaxDepth: 9}}},
+		Shedding: &policy.Shedding{
+			Order: []admission.Priority{"low"}, Reserve: []admission.Priority{"high", "medium"}, Tiers: []string{policy.StandardTier, "premium"},
+			At: map[string][]string{"HIGH": {"low:standard"}, "CRITICAL": {"low"}},
+		},
+	})
+	p := newProducer(t, s, producer.Config{})
+	press(admission.PressureHigh)
+	if v, err := p.Enqueue(t.Context(), low("")); !errors.Is(err, admission.ErrShed) || v.Detail != policy.StandardTier {
+		t.Fatalf("%+v, %v", v, err)
+	}
+	read := func(ctx context.Context) (rollout.Rules, error) { return rollout.ReadRules(ctx, s) }
+	_, err := rollout.EditRecord(t.Context(), s, read, "acme", rollout.Edit{Expected: rollout.AnyVersion}, func(policy.OwnLimits) (policy.OwnLimits, error) {
+		return policy.OwnLimits{Tier: "premium"}, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v, err := p.Enqueue(t.Context(), low("")); err != nil {
+		t.Errorf("once its record names tier premium: %+v, %v", v, err)
+	}
+	press(admission.PressureCritical)
+	for tries := 0; ; tries++ {
+		v, err := p.Enqueue(t.Context(), low(""))
+		if !errors.Is(err, admission.ErrShed) || v.Detail != "premium" {
+			t.Fatalf("of each tier: %+v, %v", v, err)
+		}
+		if v.Local {
+			break
+		}
 	}
 }

@@ -200,6 +200,8 @@ type Buckets interface {
 	Records(ctx context.Context, tenants ...string) ([]TenantRecord, error)
 	RecordsPage(ctx context.Context, q RecordsQuery) (RecordsPage, error)
 	CountRecords(ctx context.Context) (n int64, err error)
+	// RecordTiers returns how many records name each tier; those that name none are not counted.
+	RecordTiers(ctx context.Context) (map[string]int64, error)
 
 	Shadow(ctx context.Context, version int64, id string, questions []Question) error
 	ShadowCounts(ctx context.Context) (ShadowCounts, error)

@@ -132,6 +132,15 @@ type TenantWeight struct {
 	Class  admission.Priority
 	Tenant string
 	Weight admission.Weight
+	// ByTier says that it is that of the tenant's tier: one whose record names another has that one's.
+	ByTier bool `json:",omitempty"`
+}
+
+// TierWeight is the weight of a tier in a class of every queue, for tenants whose records name it.
+type TierWeight struct {
+	Class  admission.Priority
+	Tier   string
+	Weight admission.Weight
 }
 
 // PolicyUpdate is a new version of the policy.
@@ -148,6 +157,8 @@ type PolicyUpdate struct {
 	// Tiers are the tiers of tenants, by which bounds differ; one that is not there is of none.
 	Tiers   map[string]string `json:",omitempty"`
 	Weights []TenantWeight
+	// TierWeights are those that differ from everybody else's, where tenants have records.
+	TierWeights []TierWeight `json:",omitempty"`
 	// Caps replaces every cap and rate that is in force. A pause goes on, and leaves the new cap behind.
 	Caps []Cap
 	// MaxParked is how many jobs may wait for a downstream whose breaker is not closed before others are refused; an empty

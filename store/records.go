@@ -3,6 +3,7 @@ package store
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -76,11 +77,25 @@ type RecordEdit struct {
 	Expected int64
 	// Text is its JSON, up to policy.MaxRecordBytes; empty takes the record away.
 	Text []byte
+	// Bounded says that the policy bounds depth by tier: jobs that entered before the tenant had another tier are counted into its new bound, soon after (SpreadPolicy).
+	Bounded bool
 	// LongestFill is how long the slowest bucket takes to fill by what will be in force.
 	LongestFill time.Duration
 	// Changes is the JSON of what differs, for the audit. Where there is none the edit is one of many, of one By.Act, that are one entry.
 	Changes []byte
 	By      Intervention
+}
+
+// RecordShares returns what the JSON of a record says of its tenant's tier and weights; empty for nothing.
+func RecordShares(text []byte) (tier string, weights map[admission.Priority]admission.Weight) {
+	var said struct {
+		Tier    string                                  `json:"tier"`
+		Weights map[admission.Priority]admission.Weight `json:"priority_weights"`
+	}
+	if json.Unmarshal(text, &said) != nil {
+		return "", nil // It is what a release to come has written.
+	}
+	return said.Tier, said.Weights
 }
 
 // Validate checks an edit. The error is one or several *headgate.FieldError.

@@ -104,6 +104,54 @@ func TestRecordCommands(t *testing.T) {
 	p.run(cli.ExitNothing, "record get acme")
 }
 
+// TestTiersAndWeightsOfRecords are set, shown, exported and taken out again, and the policy keeps what records name.
+func TestTiersAndWeightsOfRecords(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t)
+	p.in(cli.ExitOK, `{"tenant_records":true,"tiers":{"gold":{"limit":{"tokens":900,"per":"1h"},"priority_weights":{"high":9}}},"tenants":{"acme":{"tier":"basic"}}}`, "policy merge -")
+	set := p.object(cli.ExitOK, "record set acme --tier gold --weight high=5,low=2 --reason contract")
+	if fmt.Sprint(set["record"]) != "map[priority_weights:map[high:5 low:2] tier:gold]" {
+		t.Errorf("%v", set)
+	}
+	for _, row := range [][2]string{
+		{"record set acme --weight low=0 --tier gold", `{"tier":"gold","priority_weights":{"high":5}}`},
+		{"explain tenant acme", "its tier is gold"},
+		{"explain tenant acme --json", `"of": "record of tenant acme"`},
+		{"tenant show acme --json", `"tier": "gold"`},
+		{"limit get acme", "acme gets 900 tokens an hour and holds 1, default of tier gold"},
+		{"record export", `{"tenant":"acme","record":{"tier":"gold","priority_weights":{"high":5}}}`},
+		{"audit --json", `"/priority_weights/high"`},
+		{"record set acme --tier premium --dry-run", "would change in 1 values"},
+		{"record set bolt --tier gold --tokens 7 --per 1h", `{"tier":"gold","limit":{"tokens":7,"per":"1h","burst":1}}`},
+		{"record set bolt --none", `{"tier":"gold"}`},
+		{"record set zeta --weight medium=4", `{"priority_weights":{"medium":4}}`},
+	} {
+		if out := p.run(cli.ExitOK, row[0]); !strings.Contains(out.stdout, row[1]) {
+			t.Errorf("%s: no %q in %s", row[0], row[1], out.stdout)
+		}
+	}
+	for line, told := range map[string]string{
+		"record set acme --tier lead":              `tier "lead": allowed is one of "basic", "gold", "premium", "standard"`,
+		"record set acme --weight high=1001":       "priority_weights.high 1001: allowed is 1 to 1000",
+		"record set acme:mail --tier gold":         "a tenant with --tier or --weight",
+		"record set acme --tier gold --none --off": "it, --off or --tokens",
+		"tier unset gold":                          "while the records of 2 tenants name it",
+		"tier set basic --max-running 5":           "the same of all tiers while the records of 2 tenants name one",
+	} {
+		if out := p.run(cli.ExitUsage, line); !strings.Contains(out.stderr, told) {
+			t.Errorf("%s: no %q in %s", line, told, out.stderr)
+		}
+	}
+	p.run(cli.ExitOK, "record set bolt --tier=")
+	p.run(cli.ExitNothing, "record get bolt")
+	p.run(cli.ExitOK, "record set acme --tier=")
+	p.run(cli.ExitOK, "tier set basic --max-running 5")
+	if out := p.run(cli.ExitUsage, "record set acme --tier gold"); !strings.Contains(out.stderr, "tiers.basic.max_running is 5 and that of standard 0") {
+		t.Errorf("%s", out.stderr)
+	}
+	p.run(cli.ExitOK, "tier unset gold")
+}
+
 // TestRecordsAsAFile: what was exported is imported again, whatever there was; a line that is none is told by its number.
 func TestRecordsAsAFile(t *testing.T) {
 	t.Parallel()
@@ -111,7 +159,7 @@ func TestRecordsAsAFile(t *testing.T) {
 	p.in(cli.ExitOK, `{"tenant_records":true}`, "policy merge -")
 	var lines strings.Builder
 	for i := range 500 {
-		fmt.Fprintf(&lines, "{\"tenant\":\"t%d\",\"record\":{\"limit\":{\"tokens\":%d,\"per\":\"1s\",\"burst\":1}}}\n", i, i+1)
+		fmt.Fprintf(&lines, "{\"tenant\":\"t%d\",\"record\":{\"tier\":\"premium\",\"priority_weights\":{\"high\":3},\"limit\":{\"tokens\":%d,\"per\":\"1s\",\"burst\":1}}}\n", i, i+1)
 	}
 	if out := p.in(cli.ExitOK, lines.String(), "record import - --dry-run"); out.stdout != "500 records read, and none was stored\n" {
 		t.Errorf("%s", out.stdout)

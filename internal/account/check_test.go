@@ -31,6 +31,8 @@ func checkRows() []row {
 		}},
 		{"an edit of a tenant's record, beside 10", "tenant_record", 1, func(s *site) func() func() { return s.edits(10, `{"limit":{"tokens":%d}}`) }},
 		{"an edit of a record, beside 10,000", "tenant_record", 1, func(s *site) func() func() { return s.edits(10_000, `{"limit":{"tokens":%d}}`) }},
+		{"an edit of the tier of a record, beside 10", "tenant_record", 1, func(s *site) func() func() { return s.edits(10, tieredRecord) }},
+		{"an edit of the tier of a record, beside 10,000", "tenant_record", 1, func(s *site) func() func() { return s.edits(10_000, tieredRecord) }},
 		{"an edit of a limit by type of a record, beside 10", "tenant_record", 1, func(s *site) func() func() { return s.edits(10, typedRecord) }},
 		{"the same beside 10,000", "tenant_record", 1, func(s *site) func() func() { return s.edits(10_000, typedRecord) }},
 	}
@@ -109,6 +111,9 @@ func (s *site) records(from, n int) {
 
 // typedRecord is a record with a limit by type of job.
 const typedRecord = `{"queues":{"mail":{"type_limits":{"report":{"tokens":%d,"per":"1s","burst":5}}}}}`
+
+// tieredRecord is a record with a tier and a weight.
+const tieredRecord = `{"tier":"tier-%d","priority_weights":{"medium":3}}`
 
 // edits changes the record of one tenant, whose bucket is there, beside those of others. Each is a number in text.
 func (s *site) edits(others int, text string) func() func() {

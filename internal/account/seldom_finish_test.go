@@ -17,6 +17,14 @@ func seldomFinishRows() []row {
 			s.putPolicy(store.PolicyUpdate{Weights: []store.TenantWeight{{Class: admission.High, Tenant: tenantName(0), Weight: 2}}})
 			return s.finishes(1, 2*tenants, completed, store.EndedDone)
 		}},
+		{"finish of a job, one of a tenant whose record names a tier is dispatched", "finish: fill, weights", 1, func(s *site) func() func() {
+			s.putPolicy(store.PolicyUpdate{TierWeights: []store.TierWeight{{Class: admission.High, Tier: "gold", Weight: 2}}})
+			for i := range tenants {
+				_, err := s.store.PutRecord(s.Context(), store.RecordEdit{Tenant: tenantName(i), Policy: 1, Text: []byte(`{"tier":"gold"}`)})
+				s.check(err)
+			}
+			return s.finishes(1, 2*tenants, completed, store.EndedDone)
+		}},
 		{"finish of a job, one under a rate is dispatched", "finish: fill, gate_pass, gate_wake", 1, func(s *site) func() func() {
 			caps := make([]store.Cap, tenants)
 			for i := range caps {

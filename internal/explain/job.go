@@ -24,6 +24,9 @@ func explainJob(ctx context.Context, s store.Deployment, name string, eyes shown
 	if err != nil {
 		return Explanation{}, err
 	}
+	if err := store.LearnRecord(ctx, s, in.compiled, key.Tenant); err != nil {
+		return Explanation{}, err
+	}
 	e := Explanation{Summary: whereabouts(&sight), PolicyVersion: in.policy.Version, Reasons: []Reason{}}
 	if err := e.addLease(ctx, s, &sight); err != nil {
 		return Explanation{}, err
@@ -206,9 +209,9 @@ func (r *rules) ofWait(w store.Wait, job *admission.Job) (*Rule, error) {
 	case store.WaitCap, store.WaitRate:
 		return r.ofGate(w.Gate, job.Tenant, job.Queue, job.Downstream)
 	case store.WaitDepth:
-		return r.decided("built in: no bound", r.policy.OverflowClause(job.Tenant, job.Queue))
+		return r.decided("built in: no bound", r.asOf(job.Tenant).OverflowClause(job.Tenant, job.Queue))
 	case store.WaitTurn:
-		return r.ofTenant("built in: weight 1", job.Tenant, "priority_weights", string(job.Priority))
+		return r.ofWeight(job.Tenant, job.Priority)
 	case store.WaitPause, store.WaitBreaker, store.WaitTime, store.WaitType, store.WaitWorkers, store.WaitWaking: // They are no rule's.
 	}
 	return nil, nil //nolint:nilnil // No rule is an answer.

@@ -1,12 +1,17 @@
 package explain_test
 
 import (
+	"context"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/explain"
+	"github.com/headgate/headgate/internal/rollout"
 	"github.com/headgate/headgate/internal/shown"
+	"github.com/headgate/headgate/policy"
 )
 
 // TestExplainTellsWhatIsKeptOfTheGlobalLimit: to others alone, with what they have left.
@@ -63,6 +68,37 @@ func TestExplainTellsWhatMayGoBesideLimits(t *testing.T) {
 		}
 		if found != want {
 			t.Errorf("of %s it says %q, want %q", scope, found, want)
+		}
+	}
+}
+
+// TestExplainGoesByTheTierOfARecord: of the tenant, of the turn of its jobs and of the bound of their depth, and names the record or the tier that decides.
+func TestExplainGoesByTheTierOfARecord(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.put(`{"tenant_records": true, "tenants": {"acme": {"tier": "tin"}}, "tiers": {"standard": {"limit": {"enabled": false}}, "tin": {"limit": {"enabled": false}, "priority_weights": {"high": 2}},
+		"gold": {"limit": {"enabled": false}, "priority_weights": {"high": 5}, "queues": {"mail": {"overflow": {"policy": "spillover", "max_jobs": 3}}}}}}`, "tiers")
+	read := func(ctx context.Context) (rollout.Rules, error) { return rollout.ReadRules(ctx, s.store) }
+	_, err := rollout.EditRecord(t.Context(), s.store, read, "acme", rollout.Edit{Expected: rollout.AnyVersion}, func(policy.OwnLimits) (policy.OwnLimits, error) {
+		return policy.OwnLimits{Tier: "gold", Weights: policy.Weights{admission.Medium: 7}}, nil
+	})
+	must(t, err)
+	s.work(1, 0, "")
+	s.enqueue("a")
+	s.enqueue("b")
+	s.enqueue("c", func(j *admission.Job) { j.Priority = admission.High })
+	s.enqueue("d")
+	for _, want := range []struct{ kind, name, reason, of, value string }{
+		{explain.Tenant, "acme", explain.KindTier, "record of tenant acme", `"gold"`},
+		{explain.Job, "acme:b", "turn", "record of tenant acme", "7"},
+		{explain.Job, "acme:c", "turn", "default of tier gold", "5"},
+		{explain.Job, "acme:d", "depth", "default of tier gold in queue mail", `"spillover"`},
+	} {
+		e, err := explain.New(t.Context(), s.store, want.kind, want.name, shown.Everything)
+		must(t, err)
+		i := slices.IndexFunc(e.Reasons, func(r explain.Reason) bool { return r.Kind == want.reason })
+		if i < 0 || e.Reasons[i].Rule == nil || e.Reasons[i].Rule.Of != want.of || !strings.Contains(string(e.Reasons[i].Rule.Value), want.value) {
+			t.Errorf("%s %s: %+v, want a %s by %s with %s", want.kind, want.name, e.Reasons, want.reason, want.of, want.value)
 		}
 	}
 }

@@ -154,8 +154,29 @@ func (r *rules) touched(entry *store.AuditEntry, path []string) (bool, error) {
 	return !bytes.Equal(values[0], values[1]), nil
 }
 
-// tier names a tenant's tier.
-func (r *rules) tier(tenant string) string { return r.policy.TierOf(tenant) }
+// tier names a tenant's tier, by its record as far as that is known.
+func (r *rules) tier(tenant string) string { return r.compiled.TierOf(tenant) }
+
+// ofTier returns the rule that gives a tenant its tier.
+func (r *rules) ofTier(tenant string) (*Rule, error) {
+	if own := r.compiled.RecordOf(tenant); own.Tier != "" {
+		return r.recorded(tenant, own, []string{"tier"})
+	}
+	return r.first("built in: a tenant without a tier of its own is standard", candidate{"override of tenant " + tenant, []string{"tenants", tenant, "tier"}})
+}
+
+// ofWeight returns the rule of a tenant's weight in a class.
+func (r *rules) ofWeight(tenant string, class admission.Priority) (*Rule, error) {
+	if own := r.compiled.RecordOf(tenant); own.Weights[class] > 0 {
+		return r.recorded(tenant, own, []string{"priority_weights", string(class)})
+	}
+	return r.ofTenant("built in: weight 1", tenant, "priority_weights", string(class))
+}
+
+// asOf returns the policy as it is for a tenant with its record, as far as that is known.
+func (r *rules) asOf(tenant string) policy.Policy {
+	return r.policy.WithRecord(tenant, r.compiled.RecordOf(tenant))
+}
 
 // ofTenant returns a rule of a tenant, its own or its tier's.
 func (r *rules) ofTenant(builtIn, tenant string, path ...string) (*Rule, error) {
@@ -175,7 +196,7 @@ func (r *rules) ofLimit(level admission.Level, tenant, queue string, class admis
 	if _, said := own.LimitAt(level, queue, class); said {
 		return r.recorded(tenant, own, own.Path(level, queue, class))
 	}
-	return r.decided(none, r.policy.LimitClause(level, tenant, queue, class))
+	return r.decided(none, r.asOf(tenant).LimitClause(level, tenant, queue, class))
 }
 
 // recorded returns a part of the record of a tenant as the rule that decides; its path is in that.
@@ -186,6 +207,10 @@ func (r *rules) recorded(tenant string, own policy.OwnLimits, path []string) (*R
 	}
 	rule, at := &Rule{Of: "record of tenant " + tenant, Path: policy.Clause{Path: path}.Pointer()}, map[string]json.RawMessage{}
 	for _, c := range changes {
+		if c.Path == rule.Path {
+			rule.Value = c.After
+			return rule, nil
+		}
 		if field, below := strings.CutPrefix(c.Path, rule.Path+"/"); below {
 			at[field] = c.After
 		}

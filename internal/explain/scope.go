@@ -23,11 +23,18 @@ func explainTenant(ctx context.Context, store store.Deployment, name string) (Ex
 	if err != nil {
 		return e, err
 	}
-	tier, err := in.first("built in: a tenant without a tier of its own is standard", candidate{"override of tenant " + name, []string{"tenants", name, "tier"}})
+	tier, err := in.ofTier(name)
 	if err != nil {
 		return e, err
 	}
-	e.add(Reason{Kind: KindTier, Text: "its tier is " + in.tier(name), Rule: tier, Change: "headgate tenant set " + name + " --tier TIER"})
+	text, change := "its tier is "+in.tier(name), "headgate tenant set "+name+" --tier TIER"
+	if own := in.compiled.RecordOf(name).Tier; own != "" {
+		change = "headgate record set " + name + " --tier TIER"
+		if own != in.tier(name) {
+			text += ": its record names " + own + ", which the policy does not have"
+		}
+	}
+	e.add(Reason{Kind: KindTier, Text: text, Rule: tier, Change: change})
 	if err := e.addBacklog(ctx, store, name); err != nil {
 		return e, err
 	}

@@ -3,6 +3,9 @@ package memory
 import (
 	"fmt"
 	"iter"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/headgate/headgate/fairqueue"
 	"github.com/headgate/headgate/store"
@@ -160,7 +163,23 @@ func (d *dump) limits() {
 	for tenant, r := range d.records {
 		d.add("record %s %d %s", tenant, r.Version, r.Text)
 	}
+	if counts := d.sharesCounted(); counts != "" {
+		d.add("records by tier %s", counts)
+	}
 	d.lines = append(d.lines, d.leases.Lines()...)
+}
+
+// sharesCounted counts records that say something of tier or weights by tier, as fragments/weight.lua has it.
+func (d *dump) sharesCounted() string {
+	counts := map[string]int{}
+	for _, of := range d.shares {
+		counts[of.tier]++
+	}
+	var all []string
+	for _, tier := range slices.Sorted(maps.Keys(counts)) {
+		all = append(all, fmt.Sprintf("%s=%d", tier, counts[tier]))
+	}
+	return strings.Join(all, ";")
 }
 
 // names tells what is kept by name, not by job.

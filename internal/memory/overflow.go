@@ -115,7 +115,7 @@ func (m *model) bound(tenant, queue string) store.Overflow {
 		if o.Policy == "" && len(tiers) == 0 {
 			o, tiers = m.overflows["*:*"], m.anyTiers
 		}
-		if other, differs := tiers[m.tiers[tenant]]; differs {
+		if other, differs := tiers[m.tierOf(tenant)]; differs {
 			o = other
 		}
 	}
@@ -130,7 +130,7 @@ func (m *model) total(tenant string) store.Overflow {
 	o, ok := m.overflows[tenant]
 	if !ok {
 		o = m.overflows["*"]
-		if other, differs := m.allTiers[m.tiers[tenant]]; differs {
+		if other, differs := m.allTiers[m.tierOf(tenant)]; differs {
 			o = other
 		}
 	}

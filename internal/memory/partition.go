@@ -260,11 +260,42 @@ func (p *Partition) PutRecord(_ context.Context, e store.RecordEdit) (version in
 			version = m.recorded
 			m.records[e.Tenant] = store.TenantRecord{Tenant: e.Tenant, Version: version, Text: slices.Clone(e.Text)}
 		}
+		if m.share(e.Tenant, e.Text) && e.Bounded {
+			m.recount()
+		}
 		m.bank.Forget(m.over(now))
 		m.bank.LimitsChanged(e.Tenant, buckets.Instant(m.filled), (2*e.LongestFill + recordSlack).Microseconds(), now)
 		m.recordEdit(now, &e, action, was.Version, version)
 	})
 	return version, err
+}
+
+// share notes what a record says of tier and weights, and reports whether its tier is another.
+func (m *model) share(tenant string, text []byte) bool {
+	was := m.shares[tenant].tier
+	tier, weights := store.RecordShares(text)
+	if tier == "" && len(weights) == 0 {
+		delete(m.shares, tenant)
+	} else {
+		if m.shares == nil {
+			m.shares = map[string]shares{}
+		}
+		m.shares[tenant] = shares{tier, weights}
+	}
+	return tier != was
+}
+
+// RecordTiers returns how many records name each tier.
+func (p *Partition) RecordTiers(context.Context) (map[string]int64, error) {
+	tiers := map[string]int64{}
+	p.read(func(m *model, _ int64) {
+		for _, of := range m.shares {
+			if of.tier != "" {
+				tiers[of.tier]++
+			}
+		}
+	})
+	return tiers, nil
 }
 
 // Records returns those of tenants, in order.

@@ -24,7 +24,8 @@ type settings struct {
 	anyTiers  map[string]store.Overflow      // of each tenant of a tier in each queue that has none
 	allTiers  map[string]store.Overflow      // of each tenant of a tier over all its queues
 	maxParked map[string]int                 // by downstream, "" for every other
-	weights   map[classTenant]admission.Weight
+	weights   map[classTenant]store.TenantWeight
+	ofTiers   map[classTenant]admission.Weight // by class and tier
 	caps      map[string]bound
 	pressured map[string]bool
 	load      time.Duration // how often workers tell how busy they are
@@ -52,7 +53,7 @@ type bound struct {
 func settingsIn(u *store.PolicyUpdate) settings {
 	s := settings{
 		tiers: maps.Clone(u.Tiers), queues: make(map[string]store.QueueSettings, len(u.Queues)), overflows: make(map[string]store.Overflow, len(u.Overflows)),
-		maxParked: make(map[string]int, len(u.MaxParked)), weights: make(map[classTenant]admission.Weight, len(u.Weights)),
+		maxParked: make(map[string]int, len(u.MaxParked)), weights: make(map[classTenant]store.TenantWeight, len(u.Weights)), ofTiers: make(map[classTenant]admission.Weight, len(u.TierWeights)),
 		caps: make(map[string]bound, len(u.Caps)), pressured: make(map[string]bool, len(u.Pressured)),
 		load:     u.Load.Truncate(time.Microsecond),
 		reserves: make(map[string]store.Reserve, len(u.Reserves)),
@@ -93,7 +94,10 @@ func settingsIn(u *store.PolicyUpdate) settings {
 		s.reserves[r.Queue] = r
 	}
 	for _, w := range u.Weights {
-		s.weights[classTenant{w.Class, w.Tenant}] = w.Weight
+		s.weights[classTenant{w.Class, w.Tenant}] = w
+	}
+	for _, w := range u.TierWeights {
+		s.ofTiers[classTenant{w.Class, w.Tier}] = w.Weight
 	}
 	return s
 }
@@ -117,16 +121,31 @@ func overflowsOf(tiers map[string]store.Overflow) map[string]store.Overflow {
 	return all
 }
 
-// weight is that of a tenant in a class.
-func (s *settings) weight(class admission.Priority, tenant string) admission.Weight {
-	if len(s.weights) == 0 {
+// weight is that of a tenant in a class: by its record, else of its own by the policy, else by its record's tier, else by its tier.
+func (m *model) weight(class admission.Priority, tenant string) admission.Weight {
+	if len(m.weights)+len(m.shares) == 0 {
 		return 1
 	}
-	if w, own := s.weights[classTenant{class, tenant}]; own {
+	record := m.shares[tenant]
+	if w := record.weights[class]; w > 0 {
 		return w
 	}
-	return cmp.Or(s.weights[classTenant{class, ""}], 1)
+	every := cmp.Or(m.weights[classTenant{class, ""}].Weight, 1)
+	own := m.weights[classTenant{class, tenant}]
+	if record.tier != "" && (own.Weight == 0 || own.ByTier) {
+		return cmp.Or(m.ofTiers[classTenant{class, record.tier}], every)
+	}
+	return cmp.Or(own.Weight, every)
 }
+
+// shares are what a record says of its tenant's tier and weights.
+type shares struct {
+	tier    string
+	weights map[admission.Priority]admission.Weight
+}
+
+// tierOf returns the tier of a tenant by which bounds differ, empty for none.
+func (m *model) tierOf(tenant string) string { return cmp.Or(m.shares[tenant].tier, m.tiers[tenant]) }
 
 // policy is the version in force, and those before it that are kept.
 type policy struct {

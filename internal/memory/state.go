@@ -33,6 +33,7 @@ type model struct {
 	scales    map[store.GateName]scale
 	records   map[string]store.TenantRecord // what tenants have beside the policy, and recorded the latest version of any
 	recorded  int64
+	shares    map[string]shares // what those of them say of tier and weights that say something
 	refunds   int64
 	refunded  *times.Times
 	parts     map[string]admission.Tokens  // what work that goes on has told so far, by the same names as refunded

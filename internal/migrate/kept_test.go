@@ -3,6 +3,7 @@ package migrate
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -178,17 +179,23 @@ func suspensionsOf(ctx context.Context, t *testing.T, s store.Deployment) (lines
 	return lines
 }
 
-// recordsOf tells the records of tenants, each of which is where its tenant is.
+// recordsOf tells the records of tenants, each of which is where its tenant is, and is counted there by its tier.
 func recordsOf(ctx context.Context, t *testing.T, s store.Deployment) (lines []string) {
 	t.Helper()
 	for i, part := range s.Partitions() {
 		page, err := part.RecordsPage(ctx, store.RecordsQuery{})
 		check(t, err)
+		tiers := map[string]int64{}
 		for _, r := range page.Records {
+			tier, _ := store.RecordShares(r.Text)
+			tiers[tier]++
 			lines = append(lines, fmt.Sprintf("record %s %d %s", r.Tenant, r.Version, r.Text))
 			if s.PartitionOf(r.Tenant) != i {
 				t.Errorf("partition %d has the record of %s", i, r.Tenant)
 			}
+		}
+		if counted, err := part.RecordTiers(ctx); err != nil || !maps.Equal(counted, tiers) {
+			t.Errorf("partition %d counts records by tier as %v, %v, and has %v", i, counted, err, tiers)
 		}
 	}
 	if len(lines) == 0 {

@@ -37,10 +37,8 @@ func (m *Migration) eachRecord(ctx context.Context, from int, part *partition, d
 // copyRecords takes over the records of tenants that move, as they are: nobody edits one meanwhile.
 func (m *Migration) copyRecords(ctx context.Context, from int, part *partition) error {
 	return m.eachRecord(ctx, from, part, func(to *partition, fields []any) error {
-		if err := redisconn.Client(to.conn).HSet(ctx, to.conn.Partition.Records(), fields...).Err(); err != nil {
-			return fmt.Errorf("write records of tenants: %w", redisconn.Unread(err))
-		}
-		return nil
+		_, err := to.conn.Run(ctx, "records", fields...)
+		return err
 	})
 }
 
@@ -48,13 +46,10 @@ func (m *Migration) copyRecords(ctx context.Context, from int, part *partition) 
 func (m *Migration) removeRecords(ctx context.Context, from int) error {
 	part := m.from[from]
 	return m.eachRecord(ctx, from, part, func(_ *partition, fields []any) error {
-		var gone []string
-		for i := 0; i < len(fields); i += 2 {
-			gone = append(gone, fields[i].(string)) //nolint:forcetypeassert // eachRecord put it there.
+		for i := 1; i < len(fields); i += 2 {
+			fields[i] = ""
 		}
-		if err := redisconn.Client(part.conn).HDel(ctx, part.conn.Partition.Records(), gone...).Err(); err != nil {
-			return fmt.Errorf("delete records of tenants: %w", redisconn.Unread(err))
-		}
-		return nil
+		_, err := part.conn.Run(ctx, "records", fields...)
+		return err
 	})
 }

@@ -22,6 +22,6 @@ func BenchmarkForesee(b *testing.B) {
 	own := limits(admission.PerSecond(10_000).WithBurst(1000), map[admission.Scope]admission.Limit{"t1": admission.PerSecond(5)}, nil)
 	compiled := prepare(b, own)
 	for b.Loop() {
-		foresee(hour, compiled, compiled, own)
+		foresee(hour, compiled, compiled)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/headgate/headgate/admission"
@@ -37,9 +39,9 @@ type plan struct {
 	Result
 
 	update store.PolicyUpdate
-	// base is the policy that was in force, and records says that the new one has records of tenants.
-	base    policy.Policy
-	records bool
+	// base is the policy that was in force, and next the new one.
+	base policy.Policy
+	next policy.Policy
 }
 
 // Put stores a document as the next version. A document whose Version is not 0 must have been made from the version in
@@ -109,10 +111,14 @@ func DryRun(ctx context.Context, store store.Deployment, document policy.Policy)
 	return p.Result, nil
 }
 
-// keepsRecords refuses a policy without records of tenants while there are some: they would hold no more, and nobody would be told.
+// keepsRecords refuses a policy without records of tenants while there are some, and one by which a tier that they name would be gone or have a cap of its
+// own: they would hold no more, and nobody would be told.
 func (p plan) keepsRecords(ctx context.Context, store store.Deployment) error {
-	if p.records || !p.base.TenantRecords {
+	if !p.base.TenantRecords {
 		return nil
+	}
+	if p.next.TenantRecords {
+		return p.keepsTiers(ctx, store)
 	}
 	n, err := store.CountRecords(ctx)
 	if err != nil || n == 0 {
@@ -122,6 +128,45 @@ func (p plan) keepsRecords(ctx context.Context, store store.Deployment) error {
 		Field: "tenant_records", Value: "false",
 		Allowed: fmt.Sprintf("true while %d tenants have records: keep them by headgate record export, and take them away by headgate record delete --all", n),
 	}
+}
+
+// keepsTiers asks which tiers records name where the new policy has one less, or one that differs in its cap.
+func (p plan) keepsTiers(ctx context.Context, store store.Deployment) error {
+	next, err := p.next.Prepare()
+	if err != nil {
+		return err
+	}
+	field, why := next.CappedTier()
+	gone := slices.DeleteFunc(slices.Sorted(maps.Keys(p.base.Tiers)), next.HasTier)
+	if field == "" && len(gone) == 0 {
+		return nil
+	}
+	tiers, err := store.RecordTiers(ctx)
+	if err != nil {
+		return err
+	}
+	for _, name := range gone {
+		if n := tiers[name]; n > 0 {
+			return &admission.FieldError{
+				Field: "tiers." + name, Value: "(gone)",
+				Allowed: fmt.Sprintf("to stay while the records of %d tenants name it: give them another by headgate record set TENANT --tier NAME, or headgate record import", n),
+			}
+		}
+	}
+	if n := all(tiers); field != "" && n > 0 {
+		return &admission.FieldError{
+			Field: field, Value: why,
+			Allowed: fmt.Sprintf("the same of all tiers while the records of %d tenants name one, for records give no caps: give caps to single tenants by tenants.NAME.max_running", n),
+		}
+	}
+	return nil
+}
+
+func all(tiers map[string]int64) (n int64) {
+	for _, of := range tiers {
+		n += of
+	}
+	return n
 }
 
 // Rollback stores the document of a version that is kept as the next version, to the byte but for its version. One that
@@ -213,7 +258,7 @@ func newPlan(current, document policy.Policy, text []byte) (plan, error) {
 		update.Before = &before
 	}
 	update.SameBuckets = sameBuckets(changes)
-	return plan{Result{current.Version, document.Version, changes}, update, current, document.TenantRecords}, nil
+	return plan{Result{current.Version, document.Version, changes}, update, current, document}, nil
 }
 
 // sameBuckets reports whether none of the changes is of a rate or a burst of a bucket.

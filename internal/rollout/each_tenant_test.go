@@ -32,7 +32,7 @@ func TestAForecastGoesByWhatEachTenantHas(t *testing.T) {
 	for _, tenant := range []admission.Scope{"acme", "bolt", "tin"} {
 		demand[tenant], demand[tenant+":mail"] = 600, 600
 	}
-	got := foresee([]store.Recorded{recorded(3, demand)}, prepare(t, before), prepare(t, after), after)
+	got := foresee([]store.Recorded{recorded(3, demand)}, prepare(t, before), prepare(t, after))
 	want := map[admission.Scope]Flow{"acme:mail": flowOf(600, 310, 490), "bolt:mail": flowOf(600, 310, 490), "tin:mail": flowOf(600, 130, 130)}
 	for _, one := range got.Scopes {
 		if flow, is := want[one.Scope]; is && one.Flow != flow {

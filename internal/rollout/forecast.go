@@ -76,7 +76,7 @@ func Foresee(ctx context.Context, store store.Deployment, document policy.Policy
 	if err := learn(ctx, store, hour, before, after); err != nil {
 		return Forecast{}, err
 	}
-	return foresee(hour, before, after, document), nil
+	return foresee(hour, before, after), nil
 }
 
 // recordsPortion is how many records are read at a time.
@@ -109,7 +109,7 @@ func learn(ctx context.Context, s store.Deployment, hour []store.Recorded, befor
 	return nil
 }
 
-func foresee(hour []store.Recorded, before, after *policy.Compiled, document policy.Policy) Forecast {
+func foresee(hour []store.Recorded, before, after *policy.Compiled) Forecast {
 	demand := map[admission.Scope]float64{}
 	was, would := newReplay(before), newReplay(after)
 	for i := range hour {
@@ -129,7 +129,7 @@ func foresee(hour []store.Recorded, before, after *policy.Compiled, document pol
 	for scope, tokens := range demand {
 		one := ScopeFlow{Scope: scope, Flow: flow(sum{tokens, was.allowed[scope], would.allowed[scope]})}
 		if scope.Level() == admission.LevelTenant {
-			one.Tier = document.TierOf(string(scope))
+			one.Tier = after.TierOf(string(scope))
 			t := tiers[one.Tier]
 			tiers[one.Tier] = sum{t.demand + tokens, t.before + was.allowed[scope], t.after + would.allowed[scope]}
 			recorded += tokens

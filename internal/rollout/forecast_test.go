@@ -55,7 +55,7 @@ func TestAHalvedLimitIsForeseenAsByHand(t *testing.T) {
 	for _, minute := range []int{3, 4} {
 		hour = append(hour, recorded(minute, map[admission.Scope]int64{admission.Global: 2000, "acme": 600, "acme:mail": 400}))
 	}
-	got := foresee(hour, prepare(t, before), prepare(t, after), after)
+	got := foresee(hour, prepare(t, before), prepare(t, after))
 	// mail passes all 400 (8 × 60 = 480), so acme is asked for 600. Before: 600 of 10 + 600, twice. After: 10 + 300, then 300.
 	// Of the 2,000 acme's limit then keeps 290 and 300 from the global one, which has 100 + 1,440, then 1,440, for 1,710 and 1,700.
 	first, second := 1540.0/1710, 1440.0/1700
@@ -77,7 +77,7 @@ func TestAHalvedLimitIsForeseenAsByHand(t *testing.T) {
 	}
 	tooCostly := limits(admission.Limit{}, map[admission.Scope]admission.Limit{"acme": admission.PerSecond(10).WithBurst(1)}, nil)
 	hour[0].Scopes["acme"] = store.Minute{Allowed: 300, Tokens: 600}
-	if got := foresee(hour[:1], prepare(t, before), prepare(t, tooCostly), tooCostly); got.Tiers["basic"].After.Allowed != 0 {
+	if got := foresee(hour[:1], prepare(t, before), prepare(t, tooCostly)); got.Tiers["basic"].After.Allowed != 0 {
 		t.Errorf("jobs of 2 tokens with a burst of 1: %+v", got.Tiers)
 	}
 }
@@ -119,7 +119,7 @@ func TestAForecastIsWhatBucketsSay(t *testing.T) {
 				}
 			}
 		}
-		got := foresee(hour, prepare(t, limits(admission.Limit{}, nil, nil)), prepare(t, own), own).All
+		got := foresee(hour, prepare(t, limits(admission.Limit{}, nil, nil)), prepare(t, own)).All
 		if off := math.Abs(float64(got.After.Allowed) - float64(allowed)); got.Before.Allowed != got.Demand || off > float64(len(hour))+slack {
 			rt.Fatalf("foreseen of %s in %d minutes are %+v, and buckets allow %d", limit.Words(), len(hour), got, allowed)
 		}
@@ -147,7 +147,7 @@ func TestAForecastAddsUp(t *testing.T) {
 			hour = append(hour, recorded(minute, demand))
 		}
 		compiled := prepare(t, own)
-		got := foresee(hour, compiled, compiled, own)
+		got := foresee(hour, compiled, compiled)
 		sums := map[admission.Scope]admission.Tokens{}
 		for _, one := range got.Scopes {
 			if one.After != one.Before || one.After.Allowed < 0 || one.After.Allowed > one.Demand {

@@ -2,7 +2,6 @@ package rollout
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -56,8 +55,8 @@ func editRecord(ctx context.Context, s store.Deployment, read func(context.Conte
 	if err != nil || len(done.Changes) == 0 {
 		return done, err
 	}
-	if to.Changes, err = json.Marshal(done.Changes); err != nil {
-		return done, fmt.Errorf("encode changes: %w", err)
+	if to.Changes, err = policy.Summarize(done.Changes); err != nil {
+		return done, err
 	}
 	to.By = store.Intervention{Author: edit.Author, Reason: edit.Reason}
 	done.Version, err = s.PutRecord(ctx, to)
@@ -117,7 +116,7 @@ func TryRecord(ctx context.Context, s store.Deployment, tenant string, edit Edit
 	if err := after.Learn(tenant, version, to.Text); err != nil {
 		return would, f, err
 	}
-	f = foresee(hour, rules.Compiled, after, rules.Document)
+	f = foresee(hour, rules.Compiled, after)
 	f.Scopes = slices.DeleteFunc(f.Scopes, func(one ScopeFlow) bool {
 		of, _, _, err := one.Scope.Parts()
 		return err != nil || of != tenant
@@ -130,7 +129,7 @@ func NewRecordEdit(rules Rules, tenant string, r policy.OwnLimits) (e store.Reco
 	if err := rules.Compiled.CheckRecord(r); err != nil {
 		return e, err
 	}
-	e = store.RecordEdit{Tenant: tenant, Policy: rules.Compiled.Version(), LongestFill: max(rules.Document.LongestFill(), r.LongestFill())}
+	e = store.RecordEdit{Tenant: tenant, Policy: rules.Compiled.Version(), LongestFill: max(rules.Document.LongestFill(), r.LongestFill()), Bounded: rules.Compiled.BoundsByTier()}
 	e.Text, err = policy.MarshalRecord(r)
 	return e, err
 }

@@ -3,6 +3,9 @@ package rollout
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
+	"strings"
 	"testing"
 	"time"
 
@@ -119,4 +122,55 @@ func TestATriedRecordStoresNothing(t *testing.T) {
 
 func rulesOf(s store.Deployment) func(context.Context) (Rules, error) {
 	return func(ctx context.Context) (Rules, error) { return ReadRules(ctx, s) }
+}
+
+// TestATierThatRecordsNameStays, without a cap of its own, in each partition's count; what else an edit says of it is stored, and it goes with the last record.
+func TestATierThatRecordsNameStays(t *testing.T) {
+	t.Parallel()
+	for _, partitions := range []int{1, 3} {
+		s, base := recordedOf(t, partitions)
+		put := func(change func(*policy.Policy)) error {
+			next := base
+			next.Tiers = maps.Clone(base.Tiers)
+			change(&next)
+			_, dry := DryRun(t.Context(), s, next)
+			_, err := Put(t.Context(), s, next, Edit{Expected: AnyVersion})
+			if (dry == nil) != (err == nil) {
+				t.Errorf("a dry run says %v, the edit %v", dry, err)
+			}
+			return err
+		}
+		give := func(tenant, tier string) {
+			t.Helper()
+			_, err := EditRecord(t.Context(), s, rulesOf(s), tenant, Edit{Expected: AnyVersion}, func(r policy.OwnLimits) (policy.OwnLimits, error) {
+				r.Tier = tier
+				return r, nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		gold := func(limit int64, most int) func(*policy.Policy) {
+			return func(p *policy.Policy) { p.Tiers["gold"] = policy.Tier{Limit: few(limit), MaxRunning: most} }
+		}
+		none := func(*policy.Policy) {}
+		for i, step := range []struct {
+			change func(*policy.Policy)
+			want   string
+		}{{gold(5, 0), ""}, {gold(6, 0), ""}, {none, "invalid tiers.gold (gone): allowed is to stay while the records of 20 tenants name it"}, {gold(6, 2), "while the records of 20 tenants name one"}} {
+			err := put(step.change)
+			if (err == nil) != (step.want == "") || err != nil && (!errors.Is(err, admission.ErrInvalid) || !strings.Contains(err.Error(), step.want)) {
+				t.Errorf("%d partitions, step %d: %v, want %s", partitions, i, err, step.want)
+			}
+			for n := range 20 {
+				give(fmt.Sprint("t", n), "gold")
+			}
+		}
+		for n := range 20 {
+			give(fmt.Sprint("t", n), "")
+		}
+		if err := errors.Join(put(gold(6, 2)), put(none)); err != nil {
+			t.Error(err)
+		}
+	}
 }

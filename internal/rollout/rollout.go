@@ -77,6 +77,9 @@ func newUpdate(expected int64, document policy.Policy, text []byte) (store.Polic
 	for _, class := range classNames(document) {
 		// No tenant has an empty name, so this is the standard tier's weight.
 		update.Weights = append(update.Weights, store.TenantWeight{Class: class, Weight: compiled.WeightOf("", class)})
+		for tier, weight := range compiled.TierWeights(class) {
+			update.TierWeights = append(update.TierWeights, store.TierWeight{Class: class, Tier: tier, Weight: weight})
+		}
 	}
 	for _, r := range compiled.Reserved() {
 		update.Reserves = append(update.Reserves, store.Reserve{Queue: r.Queue, Classes: r.Classes, Slots: r.Slots, Percent: r.Percent, Lends: r.Lend})
@@ -86,7 +89,7 @@ func newUpdate(expected int64, document policy.Policy, text []byte) (store.Polic
 		update.MaxParked[strings.TrimPrefix(downstream, policy.Every)] = most
 	}
 	for share, weight := range compiled.ConfiguredWeights() {
-		update.Weights = append(update.Weights, store.TenantWeight{Class: share.Class, Tenant: share.Tenant, Weight: weight})
+		update.Weights = append(update.Weights, store.TenantWeight{Class: share.Class, Tenant: share.Tenant, Weight: weight, ByTier: share.ByTier})
 	}
 	return update, nil
 }

@@ -47,7 +47,7 @@ type Suggestion struct {
 // Suggest makes a suggestion of the hour that is kept: a rate of headroom times what 99 of 100 minutes did not exceed, and a burst of what the
 // worst minute had beyond that, within what a limit may be; at least what comes in a second, and what a job has cost. It changes nothing.
 func Suggest(ctx context.Context, s store.Deployment, of Subject, headroom float64) (Suggestion, error) {
-	current, err := Current(ctx, s)
+	rules, err := ReadRules(ctx, s)
 	if err != nil {
 		return Suggestion{}, err
 	}
@@ -59,11 +59,16 @@ func Suggest(ctx context.Context, s store.Deployment, of Subject, headroom float
 	if err != nil {
 		return Suggestion{}, err
 	}
-	return suggest(hour, now, &current, of, headroom)
+	if of.Tier != "" {
+		if err := learn(ctx, s, hour, rules.Compiled, rules.Compiled); err != nil {
+			return Suggestion{}, err
+		}
+	}
+	return suggest(hour, now, &rules, of, headroom)
 }
 
 // suggest looks at the minutes that are over. Of a tenant that was counted for a part of one that minute is left out; one that was not counted had nothing.
-func suggest(hour []store.Recorded, now time.Time, current *policy.Policy, of Subject, headroom float64) (v Suggestion, err error) {
+func suggest(hour []store.Recorded, now time.Time, rules *Rules, of Subject, headroom float64) (v Suggestion, err error) {
 	end := now.Truncate(time.Minute)
 	hour = slices.DeleteFunc(slices.Clone(hour), func(m store.Recorded) bool { return !m.At.Before(end) || end.Sub(m.At) > store.CountedFor })
 	if len(hour) == 0 {
@@ -78,7 +83,7 @@ func suggest(hour []store.Recorded, now time.Time, current *policy.Policy, of Su
 	for i := range hour {
 		for scope, m := range hour[i].Scopes {
 			switch {
-			case !of.has(scope, current):
+			case !of.has(scope, rules):
 			case m.Partial:
 				unsure[scope]++
 			default:
@@ -107,7 +112,7 @@ func suggest(hour []store.Recorded, now time.Time, current *policy.Policy, of Su
 	bounded := func(x float64) float64 { return min(max(math.Ceil(x), 1), float64(admission.MaxLimitTokens)) }
 	rate := bounded(headroom * p99)
 	burst := bounded(max(worst-rate, rate/60, cost))
-	v.Part, err = of.part(current, map[string]any{"tokens": int64(rate), "per": "1m", "burst": int64(burst)})
+	v.Part, err = of.part(&rules.Document, map[string]any{"tokens": int64(rate), "per": "1m", "burst": int64(burst)})
 	return v, err
 }
 
@@ -120,7 +125,7 @@ func quantile(sorted []float64, part float64) float64 {
 }
 
 // has reports whether a scope is one of those whose limit is suggested.
-func (of Subject) has(scope admission.Scope, current *policy.Policy) bool {
+func (of Subject) has(scope admission.Scope, rules *Rules) bool {
 	tenant, queue, class, err := scope.Parts()
 	switch {
 	case err != nil || tenant == "" || class != "":
@@ -130,7 +135,10 @@ func (of Subject) has(scope admission.Scope, current *policy.Policy) bool {
 	case of.Tenant != "":
 		return queue == "" && tenant == of.Tenant
 	}
-	return queue == "" && current.TierOf(tenant) == of.Tier && current.Tenants[tenant].Limit == nil // Else the tier's is not its limit.
+	if queue != "" || rules.Compiled.TierOf(tenant) != of.Tier {
+		return false
+	}
+	return rules.Document.Tenants[tenant].Limit == nil && rules.Compiled.RecordOf(tenant).Limit == nil // Else the tier's is not its limit.
 }
 
 // part is a part of a policy with the limit in its place. What a limit of another form has there is taken away.

@@ -23,13 +23,13 @@ func TestALimitOfATypeIsForeseenAsByHand(t *testing.T) {
 	hour := []store.Recorded{recorded(3, map[admission.Scope]int64{admission.Global: 1000, "acme": 700, "acme:mail": 600, "acme:mail:low": 200, "acme:mail:type=report": 300})}
 	before, after := of(10), of(1)
 	// Of 300 reports 1 + 60 pass in a minute: 239 of the 600 in mail are refused, and as large a part of those of class low.
-	equal(t, allowedOf(foresee(hour, prepare(t, before), prepare(t, after), after)), map[admission.Scope][2]admission.Tokens{
+	equal(t, allowedOf(foresee(hour, prepare(t, before), prepare(t, after))), map[admission.Scope][2]admission.Tokens{
 		admission.Global: {1000, 761}, "acme": {700, 461}, "acme:mail": {600, 361}, "acme:mail:low": {200, whole(200 * 361.0 / 600)}, "acme:mail:type=report": {300, 61},
 	})
 	// What class low may have is taken evenly from the types: 61 of 200 × 361/600, so 59.33 more are refused.
 	after.PriorityLimits = map[admission.Scope]admission.Limit{"acme:mail:low": admission.PerSecond(1).WithBurst(1)}
 	left := 361 - (200*361.0/600 - 61)
-	equal(t, allowedOf(foresee(hour, prepare(t, before), prepare(t, after), after)), map[admission.Scope][2]admission.Tokens{
+	equal(t, allowedOf(foresee(hour, prepare(t, before), prepare(t, after))), map[admission.Scope][2]admission.Tokens{
 		admission.Global: {1000, whole(400 + left)}, "acme": {700, whole(100 + left)}, "acme:mail": {600, whole(left)}, "acme:mail:low": {200, 61}, "acme:mail:type=report": {300, whole(61 * left / 361)},
 	})
 }
@@ -66,7 +66,7 @@ func TestAForecastWithTypesAddsUp(t *testing.T) {
 			hour = append(hour, recorded(minute, demand))
 		}
 		limited := with(types)
-		got := foresee(hour, prepare(t, without), prepare(t, limited), limited)
+		got := foresee(hour, prepare(t, without), prepare(t, limited))
 		flows, classes := map[admission.Scope]Flow{}, admission.Tokens(0)
 		for _, one := range got.Scopes {
 			flows[one.Scope] = one.Flow
@@ -90,7 +90,7 @@ func TestAForecastWithTypesAddsUp(t *testing.T) {
 			rt.Fatalf("mail is allowed %d, its classes %d", queue, classes)
 		}
 		never := with(ample)
-		for _, one := range foresee(hour, prepare(t, without), prepare(t, never), never).Scopes {
+		for _, one := range foresee(hour, prepare(t, without), prepare(t, never)).Scopes {
 			if one.After != one.Before {
 				rt.Fatalf("limits that are never short change %+v", one)
 			}

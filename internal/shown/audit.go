@@ -36,7 +36,7 @@ type AuditEntry struct {
 	// Downstream is that of the breaker which was forced or reset, ForMs for how long; absent until a reset.
 	Downstream string  `json:"downstream,omitempty"`
 	ForMs      float64 `json:"for_ms,omitempty"`
-	// From and To are versions of the policy.
+	// From and To are versions of the policy, or of a tenant's record.
 	From     *int64 `json:"from,omitempty"`
 	To       int64  `json:"to,omitempty"`
 	Author   string `json:"author,omitempty"`
@@ -57,7 +57,7 @@ func AuditEntryOf(entry store.AuditEntry) AuditEntry {
 		return v
 	}
 	v.At = Stamp(entry.At)
-	if entry.Action != store.AuditPolicy {
+	if entry.Action != store.AuditPolicy && (len(entry.Changes) == 0 || entry.Action != store.AuditTenantRecord && entry.Action != store.AuditTenantRecordGone) {
 		return v
 	}
 	v.From = &entry.From

@@ -123,7 +123,7 @@ func LimitConfigOf(current policy.Policy, compiled *policy.Compiled, scope admis
 	if v.Own, err = current.OwnLimit(scope); err != nil {
 		return v, err
 	}
-	if rule := current.LimitClause(scope.Level(), tenant, queue, class); rule.Path != nil {
+	if rule := current.WithRecord(tenant, compiled.RecordOf(tenant)).LimitClause(scope.Level(), tenant, queue, class); rule.Path != nil {
 		v.Rule = &Rule{rule.Of, rule.Pointer()}
 	}
 	if own := compiled.RecordOf(tenant); tenant != "" {

@@ -14,8 +14,9 @@ import (
 // Tenant is what the policy has for a tenant, and what is held back of it.
 type Tenant struct {
 	Tenant string `json:"tenant"`
-	Tier   string `json:"tier"`
-	Limit  *Limit `json:"limit,omitempty"`
+	// Tier and Limit are those in force, its record counted.
+	Tier  string `json:"tier"`
+	Limit *Limit `json:"limit,omitempty"`
 	// Own is what the policy has for the tenant alone, as it is put.
 	Own json.RawMessage `json:"own,omitempty"`
 	// Record is what it has beside the policy, before what that says.
@@ -29,7 +30,7 @@ func TenantPath(tenant string) []string { return TenantsOwn.Path(tenant) }
 
 // ReadTenant shows a tenant by a policy and the holds in force. A bad name is a *headgate.FieldError.
 func ReadTenant(ctx context.Context, s store.Deployment, current policy.Policy, tenant string) (Tenant, error) {
-	v := Tenant{Tenant: tenant, Tier: cmp.Or(current.Tenants[tenant].Tier, policy.StandardTier)}
+	v := Tenant{Tenant: tenant}
 	if err := admission.ValidateTenant(tenant); err != nil {
 		return v, err
 	}
@@ -44,7 +45,7 @@ func ReadTenant(ctx context.Context, s store.Deployment, current policy.Policy, 
 	if err != nil {
 		return v, err
 	}
-	v.Limit = config.InForce
+	v.Limit, v.Tier = config.InForce, compiled.TierOf(tenant)
 	if own := compiled.RecordOf(tenant); !own.Empty() {
 		if v.Record, err = policy.MarshalRecord(own); err != nil {
 			return v, err

@@ -202,6 +202,7 @@ var walkThemes = map[string][]string{
 	"alone":      {"admit", "admit", "gate", "read", "finish", "admit", "finish", "promote", "register", "cancel"},
 	"loads":      {"loads", "heartbeat", "rates", "heartbeat", "promote", "policy", "register", "reclaim"},
 	"semaphores": {"semaphore", "semaphore", "semaphore", "policy", "admit"},
+	"shares":     {"admit", "record", "read", "admit", "finish", "admit", "record", "read", "finish", "policy", "register", "promote"},
 	"accounts":   {"admit", "read", "finish", "policy", "admit", "read", "promote", "gate", "report", "force", "look", "register", "cancel"},
 	"breakers":   {"report", "probe", "admit", "promote", "read", "finish", "register", "force"},
 }
@@ -230,7 +231,7 @@ func (w *walk) begin(bounds memory.Bounds) {
 		w.pools = walkPools[2:]
 	}
 	w.drawLimits()
-	if w.number("records", 0, 2) == 0 || (w.theme == "limits" || w.theme == "algorithms") && w.number("records of limits", 0, 1) == 0 {
+	if w.number("records", 0, 2) == 0 || w.theme == "shares" || (w.theme == "limits" || w.theme == "algorithms") && w.number("records of limits", 0, 1) == 0 {
 		w.owned = map[string]owned{}
 	}
 	w.store.SetTime(time.UnixMicro(w.now))
@@ -238,7 +239,7 @@ func (w *walk) begin(bounds memory.Bounds) {
 		w.register()
 		w.promote()
 	}
-	if w.theme == "spills" || w.theme == "letters" || w.theme == "adaptive" || w.theme == "accounts" || w.theme == "pressed" || w.theme == "loads" || w.gates != "lone" && w.number("governed", 0, 1) == 1 {
+	if w.theme == "spills" || w.theme == "letters" || w.theme == "adaptive" || w.theme == "accounts" || w.theme == "pressed" || w.theme == "loads" || w.theme == "shares" || w.gates != "lone" && w.number("governed", 0, 1) == 1 {
 		w.policy()
 	}
 }
@@ -249,10 +250,6 @@ func (w *walk) clean() {
 	if !errors.Is(err, redis.Nil) {
 		check(w.tb, err)
 	}
-}
-
-func (w *walk) number(name string, low, high int) int {
-	return rapid.IntRange(low, high).Draw(w.rt, name)
 }
 
 func (w *walk) step() {

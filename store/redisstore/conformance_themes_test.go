@@ -21,6 +21,12 @@ func TestLoneJobsEqualTheModel(t *testing.T) {
 	conformHalves(t, redistest.Shared(t), "", conformanceSteps, "alone")
 }
 
+// TestSharesOfRecordsEqualTheModel is about tenants whose records name tiers and weights, which change while their jobs wait.
+func TestSharesOfRecordsEqualTheModel(t *testing.T) {
+	t.Parallel()
+	conform(t, redistest.Shared(t), "", conformanceSteps, false, "shares")
+}
+
 // TestBypassesEqualTheModel is about jobs of which some go beside the limits of their queue and class, and tell another cost than they had reserved.
 func TestBypassesEqualTheModel(t *testing.T) {
 	t.Parallel()
@@ -41,6 +47,10 @@ var walkAccounts = []string{"api+x", "api+y", "api+z", "api+x", "api", "db+x", "
 func TestAccountsEqualTheModel(t *testing.T) {
 	t.Parallel()
 	conform(t, redistest.Shared(t), "", conformanceSteps, false, "accounts")
+}
+
+func (w *walk) number(name string, low, high int) int {
+	return rapid.IntRange(low, high).Draw(w.rt, name)
 }
 
 func pick[T any](w *walk, name string, from []T) T { return rapid.SampledFrom(from).Draw(w.rt, name) }

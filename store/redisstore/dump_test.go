@@ -396,6 +396,12 @@ func (d *redisDump) buckets() {
 		check(d.tb, err)
 		d.add("record %s %d %s", tenant, r.Version, r.Text)
 	}
+	if d.state["rt"] != "" {
+		d.add("records by tier %s", d.state["rt"])
+	}
+	if n := number(d.tb, "0"+d.state["nw"]); (n >= 1<<24) != (d.state["rt"] != "") || n%(1<<24) != len(d.hash("weights")) {
+		d.add("BROKEN nw %d beside records by tier %q", n, d.state["rt"])
+	}
 	text := func(stored string) []byte {
 		b, err := buckets.Parse(stored)
 		check(d.tb, err)

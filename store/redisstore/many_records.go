@@ -67,3 +67,19 @@ func (d *many) RecordsPage(ctx context.Context, q store.RecordsQuery) (page stor
 func (d *many) CountRecords(ctx context.Context) (int64, error) {
 	return sum(d, func(part *Partition) (int64, error) { return part.CountRecords(ctx) })
 }
+
+// RecordTiers implements Deployment.
+func (d *many) RecordTiers(ctx context.Context) (map[string]int64, error) {
+	found := make([]map[string]int64, len(d.parts))
+	err := d.each(func(i int, part *Partition) (err error) {
+		found[i], err = part.RecordTiers(ctx)
+		return err
+	})
+	tiers := map[string]int64{}
+	for _, of := range found {
+		for tier, n := range of {
+			tiers[tier] += n
+		}
+	}
+	return tiers, err
+}

@@ -87,7 +87,39 @@ func (w *walk) limitsOf(tenant string) (limits [admission.Levels]admission.Limit
 	return limits, own.version
 }
 
-// record gives a tenant limits of its own, others or none.
+// drawWeights draws weights of tenants and, where tenants have records, of tiers that these name.
+func (w *walk) drawWeights(u *store.PolicyUpdate) {
+	for _, c := range admission.DefaultClasses() {
+		for _, tenant := range []string{"", "ann", "bob"} {
+			of := store.TenantWeight{Class: c.Name, Tenant: tenant, Weight: admission.Weight(w.number("weight", 1, 1000))}
+			if w.owned != nil && tenant != "" {
+				if w.number("of its own", 0, 2) == 0 {
+					continue
+				}
+				of.ByTier = w.number("by its tier", 0, 1) == 1
+			}
+			u.Weights = append(u.Weights, of)
+		}
+		if w.owned != nil && w.number("weights of tiers", 0, 2) > 0 {
+			u.TierWeights = append(u.TierWeights,
+				store.TierWeight{Class: c.Name, Tier: "tin.1", Weight: admission.Weight(w.number("weight of tin", 1, 1000))},
+				store.TierWeight{Class: c.Name, Tier: "gold", Weight: admission.Weight(w.number("weight of gold", 1, 1000))})
+		}
+	}
+}
+
+// drawShares draws what a record says of tier and weights, as its JSON begins with it.
+func (w *walk) drawShares() (text string) {
+	if tier := pick(w, "record's tier", []string{"", "gold", "tin.1", "gone"}); tier != "" && w.theme != "spills" {
+		text = fmt.Sprintf("%q:%q,", "tier", tier)
+	}
+	if class := pick(w, "weighed class", []admission.Priority{"", admission.High, admission.Low}); class != "" {
+		text += fmt.Sprintf("%q:{%q:%d},", "priority_weights", class, w.number("own weight", 1, 1000))
+	}
+	return text
+}
+
+// record gives a tenant limits of its own, its tier and weights, others or none.
 func (w *walk) record() {
 	if w.owned == nil {
 		return
@@ -104,8 +136,9 @@ func (w *walk) record() {
 			own.limits[level] = w.drawLimit()
 		}
 		own.types = w.drawOwn()
-		e.Text = fmt.Appendf(nil, "%v %v", own.limits, own.types)
+		e.Text = fmt.Appendf(nil, "{%s%q:%q}", w.drawShares(), "queues", fmt.Sprint(own.limits, own.types))
 	}
+	e.Bounded = w.number("bounded by tier", 0, 1) == 1
 	send := func() (version int64, text string) {
 		reply := w.replied(fmt.Sprintf("record of %s: %q", tenant, e.Text), func(s store.Partition) redistest.Reply {
 			return redistest.Replied(s.PutRecord(w.ctx, e))
@@ -117,12 +150,15 @@ func (w *walk) record() {
 	if w.resend = func() { send() }; text != "" {
 		return
 	}
+	w.service.weightsChanged()
+	w.replied("spread", func(s store.Partition) redistest.Reply { return redistest.Replied(s.SpreadPolicy(w.ctx)) })
 	if own.version = version; len(e.Text) == 0 {
 		delete(w.owned, tenant)
 	} else {
 		w.owned[tenant] = own
 	}
 	w.replied("records", func(s store.Partition) redistest.Reply { return redistest.Replied(s.Records(w.ctx, walkTenants...)) })
+	w.replied("tiers of records", func(s store.Partition) redistest.Reply { return redistest.Replied(s.RecordTiers(w.ctx)) })
 	w.replied("how many records", func(s store.Partition) redistest.Reply { return redistest.Replied(s.CountRecords(w.ctx)) })
 }
 

@@ -148,11 +148,7 @@ func (w *walk) policy() {
 	if w.theme != "spills" {
 		w.drawTotals(&u)
 	}
-	for _, c := range admission.DefaultClasses() {
-		for _, tenant := range []string{"", "ann", "bob"} {
-			u.Weights = append(u.Weights, store.TenantWeight{Class: c.Name, Tenant: tenant, Weight: admission.Weight(w.number("weight", 1, 1000))})
-		}
-	}
+	w.drawWeights(&u)
 	for _, downstream := range []string{"", "api"} {
 		if w.number("parked cap", 0, 2) == 2 {
 			u.MaxParked[downstream] = w.number("most parked", 1, 3)

@@ -6,7 +6,7 @@
 -- 0 jobs or bytes for no bound; how many jobs may be spilled here; per cent of the bounds at which they come back; of m also how many there. Anything else is none; "-" is not said. `bounds`
 -- (HASH, `nb` entries) has a tenant's own in a queue, TENANT:QUEUE, before the queue's, and *:* after it; and that of a
 -- tenant over all its queues, TENANT, or * of every other. Where tiers differ, that of a queue, *:* and * are BOUND;TIER=BOUND…, the first
--- for the rest, and :TENANT is a tenant's tier.
+-- for the rest, and :TENANT is a tenant's tier, before which goes that of its record (weight.lua).
 local CLASS_STEP = 35184372088832
 function reset.depth() call.depths, call.bounds, call.depth_freed = {}, {}, {} end -- name → 'left', or 'goes on' where moves ran out -- luacheck: ignore 241 (only a fill uses it)
 
@@ -23,7 +23,7 @@ end
 local function bound_of(tenant, text)
   local rest = text and string.find(text, ';', 1, true)
   if not rest then return text end
-  local tier = state_num('nb') > 0 and redis.call('HGET', keys.bounds, ':' .. tenant)
+  local tier = recorded_tier(tenant) or state_num('nb') > 0 and redis.call('HGET', keys.bounds, ':' .. tenant)
   local name = ';' .. (tier or '') .. '='
   local at = tier and string.find(text, name, rest, true)
   return at and match(text, '^[^;]*', at + #name) or sub(text, 1, rest - 1)

@@ -51,18 +51,13 @@ local function plan_more(cl, p)
   for i = 1, n do names[i] = sub(r[2 * i - 1], 9) end
   local there = gates_any() and tenants_gates(names, cl.q.name)
   local values = redis.call('HMGET', cl.ten, unpack(names))
-  if state_num('nw') > 0 then
-    local class, fields = cl.q.names[cl.c] .. ':', {}
-    for i = 1, n do fields[i] = class .. names[i] end
-    fields[n + 1] = class
-    weights = redis.call('HMGET', keys.weights, unpack(fields))
-  end
+  if state_num('nw') > 0 then weights = weights_of(cl.q.names[cl.c], names) end
   for i = 1, n do
     local x = cl.tenants[names[i]] or tenant_parse(values[i])
     cl.tenants[names[i]] = x
     x.name, x.member, x.gates = names[i], r[2 * i - 1], there and there[i] or NO_GATES
     x.tag, x.number = score_of(r[2 * i]), number_at(r[2 * i - 1], 1)
-    x.weight = weights and tonumber(weights[i] or weights[n + 1] or 1) or 1
+    x.weight = weights and weights[i] or 1
     p.cand[#p.cand + 1] = x
   end
 end

@@ -101,10 +101,8 @@ end
 local function rounds(path, q, rank, runnable, before)
   local share = 1
   if before > 0 and state_num('nw') > 0 then
-    local class = q.names[path.class] .. ':'
-    local weights = redis.call('HMGET', keys.weights, class .. path.tenant, class)
-    local all = tonumber(weights[2] or 1)
-    share = math.min(1, all / tonumber(weights[1] or all))
+    local weights, all = weights_of(q.names[path.class], { path.tenant })
+    share = math.min(1, all / weights[1])
   end
   return rank + math.floor(before * (1 + (runnable - 1) * share))
 end

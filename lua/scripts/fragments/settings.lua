@@ -43,6 +43,7 @@ end
 --   u                 that usage is kept (usage.lua)
 --   d                 that rates are watched (anomaly.lua)
 --   w CLASS:TENANT    weight; an empty tenant is everybody else
+--   t CLASS           weights by tier, of tenants whose records name one (weight.lua)
 -- `nb`, `nk` and `nw` count the bounds, the p and the weights; `pr` names the edit whose bounds have to be counted (recount.lua), `ps`
 -- the settings as they are, by version and digest, where that is known (settings.go).
 local SETTINGS = { b = { 'bounds', 'nb' }, p = { 'maxparked', 'nk' }, w = { 'weights', 'nw' } }
@@ -283,6 +284,8 @@ local function settings_apply(list, edit, now)
       state_set('load', value ~= '' and value)
     elseif kind == 'd' then
       state_set('anom', value ~= '' and value)
+    elseif kind == 't' then
+      state_set('tw:' .. name, value ~= '' and value)
     elseif kind == 'u' then
       usage_want(value ~= '', now)
     else
@@ -300,6 +303,7 @@ local function settings_apply(list, edit, now)
   if #names > 0 then caps_apply(wanted, names, now) end
   for to in pairs(touched) do
     local n = redis.call('HLEN', keys[to[1]])
+    if to == SETTINGS.w then n = n + (state_get('rt') and RECORDED or 0) end
     state_set(to[2], n > 0 and n)
   end
 end

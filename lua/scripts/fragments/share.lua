@@ -56,11 +56,9 @@ local function tenants_weigh(q, c)
   local n = redis.call('ZCARD', act)
   if n == 0 or state_num('nw') == 0 then return n end
   local members = redis.call('ZRANDMEMBER', act, SAMPLE)
-  local class = q.names[c] .. ':'
-  local fields, sum = { class }, 0
-  for _, member in ipairs(members) do fields[#fields + 1] = class .. string.sub(member, 9) end
-  local weights = redis.call('HMGET', keys.weights, unpack(fields))
-  for i = 2, #fields do sum = sum + tonumber(weights[i] or weights[1] or 1) end
+  local whose, sum = {}, 0
+  for i, member in ipairs(members) do whose[i] = string.sub(member, 9) end
+  for _, weight in ipairs(weights_of(q.names[c], whose)) do sum = sum + weight end
   return sum * n / #members
 end
 

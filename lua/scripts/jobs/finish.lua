@@ -168,11 +168,7 @@ local function rendered(job, cost)
   local q, c = queue_open(record_queue(job.rec)), byte(job.rec, 3) + 1
   if c > q.n or q.waiting[c] == 0 then return end
   local cl, tenant, weight = class_open(q, c), match(job.key, '^[^:]*'), 1
-  if state_num('nw') > 0 then
-    local class = q.names[c] .. ':'
-    local weights = redis.call('HMGET', keys.weights, class .. tenant, class)
-    weight = tonumber(weights[1] or weights[2] or 1) or 1
-  end
+  if state_num('nw') > 0 then weight = weights_of(q.names[c], { tenant })[1] end
   local V, more, x = q.V[c], (cost - reserved) / weight, tenant_open(cl, tenant)
   if x and x.mode == 'a' then
     local member = x.entry .. tenant

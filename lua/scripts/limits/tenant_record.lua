@@ -8,23 +8,25 @@
 -- ARGV[6] full  milliseconds in which the slowest bucket fills, by what is in force from now on
 -- ARGV[7] changes  JSON, for the audit; "" where it is one of many that are told as one act
 -- ARGV[8] by  who does it and why, as fragments/audit.lua reads it
+-- ARGV[9] bounded  "1" where bounds differ by tier: jobs that entered before their tenant had another are then to be counted (recount.lua)
 -- Reply {"stale", version of the policy}, {"conflict", version of the record} or {"stored" | "removed" | "kept", version of the record}; kept is
 --   one that says the same already
--- Never changes what a bucket holds: time until now counts as a change of the policy has it, by what was and what is.
+-- Never takes away what a job has: a weight counts from the tenant's next dispatch, a bound from its next job on. Never changes what a bucket holds: time until now counts as a change of the policy has it, by what was and what is.
 -- @flag allow-oom
 -- @relief
 function scripts.tenant_record(KEYS, ARGV)
   local STATE, NOW, VERSION, TENANT, EXPECTED, RECORD = KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
-  local FULL, CHANGES, BY = ARGV[6], ARGV[7], ARGV[8]
+  local FULL, CHANGES, BY, BOUNDED = ARGV[6], ARGV[7], ARGV[8], ARGV[9]
   local now, by = now_us(NOW), by_read(BY)
 
-  clock_begin(now, { 'pv', 'rv' })
+  clock_begin(now, { 'pv', 'rv', 'rt' })
   local stale = stale_reply(VERSION)
   if stale then return stale end
   local stored = redis.call('HGET', keys.records, TENANT)
   local was, version = record_version(stored), RECORD_NONE
   if EXPECTED > 0 and EXPECTED ~= was then return { 'conflict', format('%d', was) } end
-  if (stored and sub(stored, 8) or '') == RECORD then return { 'kept', format('%d', was) } end
+  local before = stored and sub(stored, 8) or ''
+  if before == RECORD then return { 'kept', format('%d', was) } end
   local edit = math.max(floor(state_num('bt')), state_num('rv') + 1) -- That of no other partition either, from where a tenant may move.
   state_set('rv', edit)
   if RECORD == '' then
@@ -33,6 +35,7 @@ function scripts.tenant_record(KEYS, ARGV)
     version = edit
     redis.call('HSET', keys.records, TENANT, struct_pack(RECORD_VERSION, version) .. RECORD)
   end
+  if record_counted(before, RECORD) and BOUNDED == '1' then state_set('pr', format('record %d', edit)) end
   local key = call.prefix .. 'b:' .. TENANT
   if redis.call('EXISTS', key) == 1 then
     redis.call('HSET', key, '~', format('%d', state_num('bt')))

@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"strconv"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/cmd/headgate/internal/cli"
@@ -23,14 +25,15 @@ import (
 // NewRecord returns the command headgate record.
 func NewRecord() *cobra.Command {
 	var o cli.Operator
-	c := cli.Parent("record", "Show or change the limits that single tenants have beside the policy", `A tenant's record has limits of its own, at any of its scopes, before what the policy says there. It is
-stored by itself: to change one costs the same with ten tenants and with a million, where an entry of the
-policy is an edit of the whole document. The policy allows records by "tenant_records": true, once every
+	c := cli.Parent("record", "Show or change what single tenants have beside the policy", `A tenant's record has its tier, weights of its own, and limits of its own at any of its scopes, before what
+the policy says of them. It is stored by itself: to change one costs the same with ten tenants and with a
+million, where an entry of the policy is an edit of the whole document. The policy allows records by "tenant_records": true, once every
 process is of a release that has them. An edit is in force from the next job on, and in limiters half a
 second later where they are asked for others too, else a second.
 
 Exit codes: 0 done, 1 a failure, 2 a wrong command line, 3 the tenant has no record.`,
 		`  headgate record set acme --tokens 100 --per 1s --burst 200 --reason "new contract" --redis localhost:6379
+  headgate record set acme --tier premium --weight high=5 --redis localhost:6379
   headgate record set acme:mail:low --tokens 1000 --window 24h --redis localhost:6379
   headgate record get acme --redis localhost:6379
   headgate record list --name-prefix ac --redis localhost:6379
@@ -71,15 +74,19 @@ func showRecord(ctx context.Context, o *cli.Operator, c *cobra.Command, s store.
 
 func newRecordSet(o *cli.Operator) *cobra.Command {
 	var f limitFlags
+	var shares shareFlags
 	var none, dry bool
 	c := &cobra.Command{
-		Use: "set SCOPE (--tokens NUMBER | --off | --none)", Short: "Set one limit of a tenant's record", Args: cli.OneArg("SCOPE"),
+		Use: "set SCOPE (--tokens NUMBER | --off | --none) [--tier TIER] [--weight WEIGHTS]", Short: "Set a limit, the tier or weights of a tenant's record", Args: cli.OneArg("SCOPE"),
 		Long: `Sets the limit of a tenant, of tenant:queue, of tenant:queue:priority or of tenant:queue:type=TYPE in the
 tenant's record, and leaves the others there as they are. TYPE is a type of job, or * for each type of which
-the record says nothing there. --dry-run makes all checks, tells what would change in the record and, as
+the record says nothing there. Of a tenant it sets the tier, and weights class by class, with a limit or
+without one: --tier '' and a weight of 0 take them out. A tier is one of the policy's that has no other
+max_running than the others: records give no caps. --dry-run makes all checks, tells what would change in the record and, as
 headgate policy dry-run does, what would have become of what the tenant asked for in the last hour, and
 stores nothing.`,
 		Example: `  headgate record set acme --tokens 100 --per 1s --burst 200 --reason "new contract" --redis localhost:6379
+  headgate record set acme --tier premium --weight high=5,low=1 --redis localhost:6379
   headgate record set acme:mail --off --redis localhost:6379
   headgate record set acme:mail:type=report --tokens 5 --redis localhost:6379
   headgate record set acme --tokens 50 --per 1s --dry-run --redis localhost:6379
@@ -93,12 +100,11 @@ stores nothing.`,
 			if tenant == "" {
 				return cli.FieldError("scope", args[0], "a tenant, tenant:queue, tenant:queue:priority or tenant:queue:type=TYPE; for the limit of all headgate limit set global")
 			}
-			limit, err := f.limit(none)
+			change, err := shares.change(c.Flags(), scope, &f, none)
 			if err != nil {
 				return err
 			}
 			return o.With(c, func(ctx context.Context, s store.Deployment) error {
-				change := func(r policy.OwnLimits) (policy.OwnLimits, error) { return r.WithLimit(scope, limit) }
 				if dry {
 					return tryRecord(ctx, o, c, s, tenant, change)
 				}
@@ -115,11 +121,56 @@ stores nothing.`,
 	}
 	flags := c.Flags()
 	f.add(flags)
+	shares.add(flags)
 	flags.BoolVar(&f.off, "off", false, "no limit, also where the policy has one")
-	flags.BoolVar(&none, "none", false, "take it out of the record: what the policy says applies again")
+	flags.BoolVar(&none, "none", false, "take the limit out of the record: what the policy says applies again")
 	flags.BoolVar(&dry, "dry-run", false, "tell what would change and what that would have done in the last hour, and store nothing")
 	cli.ReasonFlag(c, &f.reason)
 	return c
+}
+
+// shareFlags are the tier and the weights of a record.
+type shareFlags struct {
+	tier    string
+	weights map[string]int
+}
+
+func (s *shareFlags) add(flags *pflag.FlagSet) {
+	flags.StringVar(&s.tier, "tier", "", "`TIER` of the policy that the tenant has, such as premium; '' takes it out of the record")
+	flags.StringToIntVar(&s.weights, "weight", nil, "`WEIGHTS` of the tenant by class, high=5,low=1, each 1 to 1000, or 0 to take it out of the record")
+}
+
+// change returns what the flags make of a record.
+func (s *shareFlags) change(flags *pflag.FlagSet, scope admission.Scope, f *limitFlags, none bool) (func(policy.OwnLimits) (policy.OwnLimits, error), error) {
+	shares := flags.Changed("tier") || flags.Changed("weight")
+	if shares && scope.Level() != admission.LevelTenant {
+		return nil, cli.FieldError("scope", string(scope), "a tenant with --tier or --weight: a tenant has them in all its queues")
+	}
+	if shares && !none && !f.off && f.tokens == 0 {
+		return func(r policy.OwnLimits) (policy.OwnLimits, error) { return s.put(flags, r), nil }, nil
+	}
+	limit, err := f.limit(none)
+	if err != nil {
+		return nil, err
+	}
+	return func(r policy.OwnLimits) (policy.OwnLimits, error) { return s.put(flags, r).WithLimit(scope, limit) }, nil
+}
+
+// put returns a record with those that flags name in it.
+func (s *shareFlags) put(flags *pflag.FlagSet, r policy.OwnLimits) policy.OwnLimits {
+	if flags.Changed("tier") {
+		r.Tier = s.tier
+	}
+	r.Weights = maps.Clone(r.Weights)
+	for class, weight := range s.weights {
+		if r.Weights == nil {
+			r.Weights = policy.Weights{}
+		}
+		if r.Weights[admission.Priority(class)] = admission.Weight(weight); weight == 0 {
+			delete(r.Weights, admission.Priority(class))
+		}
+	}
+	return r
 }
 
 // limit returns the limit that the flags say; nil takes it away.

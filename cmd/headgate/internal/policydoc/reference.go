@@ -28,7 +28,7 @@ of ` + "`A-Za-z0-9._@/-`" + `, and no tenant is called ` + "`global`" + `. Field
 
 ## Which one holds
 
-A job pays at each level that has a limit: ` + "`global`" + `, its tenant, its queue, its class and its type. At the tenant that is the tenant's own limit, else its tier's.
+A job pays at each level that has a limit: ` + "`global`" + `, its tenant, its queue, its class and its type. At the tenant that is the tenant's own limit, else its tier's. The tier is that of its record, else that of its entry, else ` + "`standard`" + `.
 The limit of a tenant in a queue, those of each class and of each type there, and the bound of its depth there (` + "`overflow`" + `) are looked for one by one in this order,
 and the first that is there holds:
 
@@ -50,11 +50,19 @@ how large it is. The depth of a tenant over all its queues is bounded by ` + "`o
 The policy is one document: to change a tenant's entry is to store and to compare all of it. With ` + "`\"tenant_records\": true`" + ` a tenant may have a record beside it, which is
 stored by itself, so an edit costs nine commands of Redis with ten tenants and with a million:
 
-` + "```json\n" + `{"limit": {"tokens": 100, "per": "1s", "burst": 200}, "queues": {"mail": {"limit": {"tokens": 20, "per": "1s"}, "priority_limits": {"low": {"enabled": false}}}}}
+` + "```json\n" + `{"tier": "premium", "priority_weights": {"high": 3}, "limit": {"tokens": 100, "per": "1s", "burst": 200},
+ "queues": {"mail": {"limit": {"tokens": 20, "per": "1s"}, "priority_limits": {"low": {"enabled": false}}}}}
 ` + "```" + `
 
-It has limits alone, written [as in the policy](#limit), of the tenant, of 64 queues at most and of their classes and types of jobs, in 8 KiB; each takes the place of whatever the policy says at that scope, also where
-that says nothing, and what the record leaves out is as the policy says. Tier, weights, caps and depths stay in the policy. ` + "`headgate record set`, `get`, `list`, `export` and `import`, `PUT /api/v1/records/{tenant}`" + `
+It has the tenant's tier, weights, and limits, written [as in the policy](#limit), of the tenant, of 64 queues at most and of their classes and types of jobs, in 8 KiB; each takes the place of whatever the policy says there, also where
+that says nothing, and what the record leaves out is as the policy says. Caps, rates of dispatches and bounds of single tenants stay in the policy.
+
+With its **tier** the tenant has all that the policy says of that tier: limits, weights, bounds of its depth, its place among those that are shed or cut last, limits of dimensions (a limiter that does not know the record yet goes by the policy's tier there, for one check). An edit of the tier holds for it as for a tenant that the policy names.
+Of weights the record's own goes first, then that of ` + "`tenants.NAME.priority_weights`" + `, then that of the record's tier, then that of the policy's tier; a new one counts from the tenant's next dispatch on. A new bound counts what is in within seconds.
+A record gives no cap: while one tier has another ` + "`max_running`" + ` than the others, no record may name a tier, and while records name tiers the policy cannot get such a one; a single tenant's is ` + "`tenants.NAME.max_running`" + `. A tier that records name cannot go:
+the edit is refused, and says how many name it. Should a record name one all the same that the policy does not have, ` + "`standard`" + ` counts, and ` + "`headgate explain tenant`" + ` says so. With ` + "`tenant_records`" + ` a roll-out leaves weights of tiers as they are.
+
+` + "`headgate record set`, `get`, `list`, `export` and `import`, `PUT /api/v1/records/{tenant}`" + `
 and in Go ` + "`hg.Policy().ChangeRecord`" + ` edit one; an edit is in force from the next job on, and in limiters, which have tokens on lease and remember refusals, half a second later where they are asked for others too, else a second. An edit may name the version of the record that it was
 made from (` + "`If-Match`" + `), and the audit has each, of an import one entry for all. A producer, a limiter or a worker knows the records of those tenants that it serves, 65,536 at most: one that it does not
 know costs the first call of its tenant another. A dry run of the policy

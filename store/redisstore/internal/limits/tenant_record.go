@@ -24,8 +24,12 @@ func (s *Limits) PutRecord(ctx context.Context, e store.RecordEdit) (version int
 	if len(e.Text) == 0 {
 		action = store.AuditTenantRecordGone
 	}
+	bounded := ""
+	if e.Bounded {
+		bounded = "1"
+	}
 	full := (2*e.LongestFill + recordSlack).Milliseconds()
-	reply, err := s.conn.Run(ctx, "tenant_record", s.conn.Now, e.Policy, e.Tenant, e.Expected, e.Text, full, e.Changes, codec.InterventionText(e.By.Named(), action))
+	reply, err := s.conn.Run(ctx, "tenant_record", s.conn.Now, e.Policy, e.Tenant, e.Expected, e.Text, full, e.Changes, codec.InterventionText(e.By.Named(), action), bounded)
 	if err != nil {
 		return 0, err
 	}
@@ -108,4 +112,26 @@ func (s *Limits) CountRecords(ctx context.Context) (int64, error) {
 		return 0, fmt.Errorf("count records of tenants: %w", redisconn.Unread(err))
 	}
 	return n, nil
+}
+
+// recordTiers is the field of the state that counts records by what they name, as fragments/weight.lua has it.
+const recordTiers = "rt"
+
+// RecordTiers returns how many records name each tier.
+func (s *Limits) RecordTiers(ctx context.Context) (map[string]int64, error) {
+	text, err := redisconn.Client(s.conn).HGet(ctx, s.conn.Partition.State(), recordTiers).Result()
+	if err != nil && !redisconn.IsNil(err) {
+		return nil, fmt.Errorf("count tiers of records of tenants: %w", redisconn.Unread(err))
+	}
+	tiers := map[string]int64{}
+	for one := range strings.SplitSeq(text, ";") {
+		tier, n, _ := strings.Cut(one, "=")
+		if tier == "" {
+			continue
+		}
+		if tiers[tier], err = strconv.ParseInt(n, 10, 64); err != nil {
+			return nil, fmt.Errorf("count tiers of records of tenants: %q: %w", text, redisconn.ErrUnknownReply)
+		}
+	}
+	return tiers, nil
 }

@@ -28,6 +28,7 @@ const (
 	// settingReserve is kept among the gates.
 	settingReserve = "o"
 	SettingWeight  = "w"
+	settingTiers   = "t"
 )
 
 // usageField is the field of the state that is there while usage is kept.
@@ -73,7 +74,14 @@ func SettingsOf(u *store.PolicyUpdate) Settings {
 		all[SettingKey{settingReserve, r.Queue}] = r.String()
 	}
 	for _, w := range u.Weights {
-		all[SettingKey{SettingWeight, string(w.Class) + ":" + w.Tenant}] = strconv.FormatInt(int64(w.Weight), 10)
+		text := strconv.FormatInt(int64(w.Weight), 10)
+		if w.ByTier {
+			text += ".0"
+		}
+		all[SettingKey{SettingWeight, string(w.Class) + ":" + w.Tenant}] = text
+	}
+	for _, w := range slices.SortedFunc(slices.Values(u.TierWeights), func(a, b store.TierWeight) int { return strings.Compare(a.Tier, b.Tier) }) {
+		all[SettingKey{settingTiers, string(w.Class)}] += fmt.Sprintf(";%s=%d", w.Tier, w.Weight)
 	}
 	return all
 }
@@ -133,7 +141,7 @@ func (k SettingKey) isTier() bool { return k.Kind == SettingBound && strings.Has
 // IsGeneral reports whether a setting holds for those that have none of their own: it changes with the version.
 func (k SettingKey) IsGeneral() bool {
 	switch k.Kind {
-	case SettingQueue, settingPress, settingLoad, settingUsage, settingWatch, settingReserve:
+	case SettingQueue, settingPress, settingLoad, settingUsage, settingWatch, settingReserve, settingTiers:
 		return true
 	case SettingWeight:
 		return strings.HasSuffix(k.Name, ":")
@@ -300,7 +308,7 @@ func (s *Policies) Stored(ctx context.Context) (Settings, error) {
 			all[SettingKey{kind, ""}] = value
 		}
 	}
-	for kind, name := range map[string]string{SettingWeight: "weights", SettingBound: "bounds", settingParked: "maxparked", SettingGate: "gates", SettingQueue: "state", settingPress: "state", settingUsage: "state"} {
+	for kind, name := range map[string]string{SettingWeight: "weights", SettingBound: "bounds", settingParked: "maxparked", SettingGate: "gates", SettingQueue: "state", settingPress: "state", settingUsage: "state", settingTiers: "state"} {
 		pattern := ""
 		switch kind {
 		case SettingQueue:
@@ -309,6 +317,8 @@ func (s *Policies) Stored(ctx context.Context) (Settings, error) {
 			pattern = "pressure:*"
 		case settingUsage:
 			pattern = usageField
+		case settingTiers:
+			pattern = "tw:*"
 		}
 		fields, err := s.conn.WholeHash(ctx, s.conn.Partition.Base()+name, pattern)
 		if err != nil {
@@ -318,6 +328,8 @@ func (s *Policies) Stored(ctx context.Context) (Settings, error) {
 			switch {
 			case kind == SettingQueue:
 				field = strings.TrimPrefix(field, "cfg:")
+			case kind == settingTiers:
+				field = strings.TrimPrefix(field, "tw:")
 			case kind == settingUsage:
 				field, value = "", "1"
 			case kind == settingPress:

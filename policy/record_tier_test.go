@@ -1,0 +1,148 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/headgate/headgate/admission"
+)
+
+// TestATierByARecordIsATierByTheDocument: whatever a policy says, a tenant whose record names a tier and weights has the limits, the weights and the place
+// among those that are shed that it has where its entry of the document names them, on either side of a roll-out and in shadow.
+func TestATierByARecordIsATierByTheDocument(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		p := drawPolicy(t)
+		p.TenantRecords = true
+		if p.Rollout != nil {
+			p.Rollout.Shadow = rapid.Bool().Draw(t, "shadow")
+		}
+		tenant := rapid.SampledFrom(append([]string{"stranger"}, someTenants...)).Draw(t, "tenant")
+		record := OwnLimits{Tier: rapid.SampledFrom([]string{"", "standard", "premium", "basic", "gone"}).Draw(t, "record's tier"), Weights: drawWeights(t)}
+		by, err := p.Prepare()
+		if err != nil {
+			t.Skip(err)
+		}
+		text, err := MarshalRecord(record)
+		if err != nil {
+			t.Fatal(err)
+		}
+		version := NoRecord
+		if text != nil {
+			version = 7
+		}
+		if err := by.Learn(tenant, version, text); err != nil {
+			t.Fatal(err)
+		}
+
+		named := p
+		entry := func(tenants map[string]Tenant) map[string]Tenant {
+			own := tenants[tenant]
+			if record.Tier != "" {
+				own.Tier = record.Tier
+				if _, there := p.Tiers[own.Tier]; !there {
+					own.Tier = StandardTier
+				}
+			}
+			own.Weights = overlay(own.Weights, record.Weights)
+			return overlay(tenants, map[string]Tenant{tenant: own})
+		}
+		named.Tenants = entry(p.Tenants)
+		if p.Rollout != nil && p.Rollout.Rules.Tenants[tenant].MaxRunning > 0 {
+			candidate := *p.Rollout
+			candidate.Rules.Tenants = entry(candidate.Rules.Tenants)
+			named.Rollout = &candidate
+		}
+		want, err := named.Prepare()
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		same := func(what string, got, want any) {
+			if fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {
+				t.Fatalf("%s of %s with %s: %+v, by the document %+v", what, tenant, text, got, want)
+			}
+		}
+		same("tier", by.TierOf(tenant), want.TierOf(tenant))
+		same("tier for people", p.WithRecord(tenant, record).TierOf(tenant), named.TierOf(tenant))
+		for _, queue := range append([]string{"", "other"}, someQueues...) {
+			for _, class := range append([]admission.Priority{"", admission.Critical}, someClasses...) {
+				same("limits", by.LimitsFor(tenant, queue, class), want.LimitsFor(tenant, queue, class))
+				same("weight", by.WeightOf(tenant, class), want.WeightOf(tenant, class))
+				from, over, tier := by.PressureFor(tenant, queue, class)
+				wantFrom, wantOver, wantTier := want.PressureFor(tenant, queue, class)
+				same("pressure", []any{from, over, tier}, []any{wantFrom, wantOver, wantTier})
+				inShadow, in := by.ShadowFor(tenant, queue, class)
+				wantShadow, wantIn := want.ShadowFor(tenant, queue, class)
+				same("shadow", []any{inShadow, in}, []any{wantShadow, wantIn})
+				for level := admission.LevelTenant; level <= admission.LevelPriority; level++ {
+					same("clause", p.WithRecord(tenant, record).LimitClause(level, tenant, queue, class), named.LimitClause(level, tenant, queue, class))
+				}
+			}
+			for _, jobType := range []string{"report", "other"} {
+				same("limit of a type", fmt.Sprint(by.TypeLimit(tenant, queue, jobType)), fmt.Sprint(want.TypeLimit(tenant, queue, jobType)))
+				same("counts of a type", by.CountsType(tenant, queue, jobType), want.CountsType(tenant, queue, jobType))
+			}
+		}
+	})
+}
+
+// TestWeightsByRecordsAreToldByTier: a store is told the weights of tiers, and of those of tenants which are their own; where tenants have no records it is
+// told neither.
+func TestWeightsByRecordsAreToldByTier(t *testing.T) {
+	t.Parallel()
+	const tiers = `"tiers": {"gold": {"limit": {"enabled": false}, "priority_weights": {"high": 5, "low": 3}}, "tin": {"limit": {"enabled": false}, "priority_weights": {"high": 2}},
+		"standard": {"limit": {"enabled": false}, "priority_weights": {"high": 2}}},
+		"tenants": {"acme": {"tier": "gold", "priority_weights": {"low": 3, "high": 2}}, "bolt": {"tier": "gold"}}`
+	told := func(c *Compiled) string {
+		var all []string
+		for at, weight := range c.ConfiguredWeights() {
+			all = append(all, fmt.Sprintf("%s:%s=%d %t", at.Class, at.Tenant, weight, at.ByTier))
+		}
+		return strings.Join(all, ", ")
+	}
+	c := compiledWith(t, `{"tenant_records": true, `+tiers+`}`)
+	if got, want := told(c), "high:acme=2 false, low:acme=3 false, high:bolt=5 true, low:bolt=3 true"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if got, want := fmt.Sprint(c.TierWeights("high"), c.TierWeights("low"), c.TierWeights("medium")), "map[gold:5] map[gold:3] map[]"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	c = compiledWith(t, `{`+tiers+`}`)
+	if got, want := told(c), "low:acme=3 false, high:bolt=5 false, low:bolt=3 false"; got != want || c.TierWeights("high") != nil {
+		t.Errorf("without records %s, want %s; %v", got, want, c.TierWeights("high"))
+	}
+}
+
+// TestATierThatARecordMayNotName is told with the field that forbids it.
+func TestATierThatARecordMayNotName(t *testing.T) {
+	t.Parallel()
+	const records = `"tenant_records": true, "tiers": {"standard": {"limit": {"enabled": false}}, "gold": {"limit": {"enabled": false}%s}, "tin": {"limit": {"enabled": false}}}`
+	for _, row := range []struct{ gold, rest, tier, want string }{
+		{``, ``, "gold", ""},
+		{``, ``, "lead", `invalid tier "lead": allowed is one of "gold", "standard", "tin"`},
+		{
+			`, "max_running": 5`, ``, "tin",
+			`invalid tier "tin": allowed is none while tiers.gold.max_running is 5 and that of standard 0: records give no caps. Give all tiers the same max_running, and caps to single tenants by tenants.NAME.max_running`,
+		},
+		{``, `, "rollout": {"id": "a", "percent": 5, "rules": {"tiers": {"tin": {"limit": {"enabled": false}, "max_running": 5}}}}`, "gold", `tiers.tin.max_running is 5`},
+		{``, `, "tenants": {"acme": {"max_running": 5}}`, "gold", ""},
+	} {
+		c := compiledWith(t, `{`+fmt.Sprintf(records, row.gold)+row.rest+`}`)
+		err := c.CheckRecord(OwnLimits{Tier: row.tier})
+		if (err == nil) != (row.want == "") || err != nil && (!errors.Is(err, admission.ErrInvalid) || !strings.Contains(err.Error(), row.want)) {
+			t.Errorf("%s%s, tier %s: %v, want %s", row.gold, row.rest, row.tier, err, row.want)
+		}
+		if err := c.CheckRecord(OwnLimits{Weights: Weights{"high": 3}}); err != nil {
+			t.Errorf("weights alone: %v", err)
+		}
+	}
+	_, err := Unmarshal([]byte(`{"tenant_records": true, "rollout": {"id": "a", "percent": 5, "rules": {"tiers": {"premium": {"limit": {"enabled": false}, "priority_weights": {"high": 900}}}}}}`))
+	if err == nil || !strings.Contains(err.Error(), "rollout.rules.tiers.premium.priority_weights.high 900") {
+		t.Errorf("a candidate with other weights of a tier: %v", err)
+	}
+}
