@@ -231,7 +231,7 @@ func begin(made []*source, function bool) string {
 			b.WriteString("reset." + s.name + "()\n")
 		}
 	}
-	if s := made[len(made)-1]; s.relieved && !(function && slices.Contains(s.flags, "allow-oom")) {
+	if s := made[len(made)-1]; s.relieved && (!function || !slices.Contains(s.flags, "allow-oom")) {
 		b.WriteString("redis.call('DEL', keys.relief)\n")
 	}
 	return b.String()

@@ -107,14 +107,14 @@ func TestALimitFindsTheCapacityOfItsDownstream(t *testing.T) {
 // for so long.
 func (r *rig) full(server *counter, most int, adaptive *policy.Adaptive) (run func(time.Duration)) {
 	r.tb.Helper()
-	ctx, p := r.tb.Context(), policy.Unlimited()
+	p := policy.Unlimited()
 	p.Downstreams = map[string]policy.Downstream{"pay": {MaxRunning: most}}
 	if adaptive != nil {
 		moving := *adaptive
 		moving.Of = "downstream pay"
 		p.Adaptive = map[string]policy.Adaptive{"pay-out": moving}
 	}
-	if _, err := rollout.Put(ctx, r.store, p, rollout.Edit{Author: "ada", Reason: "test", Expected: rollout.AnyVersion}); err != nil {
+	if _, err := rollout.Put(r.tb.Context(), r.store, p, rollout.Edit{Author: "ada", Reason: "test", Expected: rollout.AnyVersion}); err != nil {
 		r.tb.Fatal(err)
 	}
 	follows, err := producer.New(r.store, producer.Config{})
@@ -142,7 +142,7 @@ func (r *rig) full(server *counter, most int, adaptive *policy.Adaptive) (run fu
 	return func(length time.Duration) {
 		for end := time.Now().Add(length); time.Now().Before(end); time.Sleep(100 * time.Millisecond) { //nolint:forbidigo // the pace of jobs that come
 			for ; ; sent += 64 {
-				c, err := r.store.Census(ctx)
+				c, err := r.store.Census(r.tb.Context())
 				if err != nil {
 					r.tb.Fatal(err)
 				}
