@@ -76,23 +76,27 @@ func besideRun(t *testing.T, rt *rapid.T, v *virtual, s store.Deployment) (grant
 	t.Helper()
 	bursts, rules := map[string]admission.Tokens{}, map[string]policy.DimensionRules{}
 	for _, name := range besideNames {
-		bursts[name] = admission.Tokens(rapid.IntRange(1, 60).Draw(rt, "burst of "+name))
+		bursts[name] = admission.Tokens(rapid.IntRange(1, 200).Draw(rt, "burst of "+name))
 		rules[name] = policy.DimensionRules{Limit: daily(bursts[name])}
 	}
-	tenantBurst := admission.Tokens(rapid.IntRange(1, 100).Draw(rt, "burst"))
-	l := start(t, s, Config{Policy: beside(daily(tenantBurst), rules), Timeout: patient, Exact: rapid.Bool().Draw(rt, "exact"), Count: true})
+	tenantBurst := admission.Tokens(rapid.IntRange(1, 360).Draw(rt, "burst"))
+	l := start(t, s, Config{Policy: beside(daily(tenantBurst), rules), Timeout: patient, Exact: rapid.IntRange(0, 3).Draw(rt, "exact") == 3, Count: true})
 	for _, part := range units(l) {
 		part.clock.set = &v.process
 	}
 	spent, counted := map[string]admission.Tokens{}, map[bool]uint64{}
-	for range rapid.IntRange(1, besideRequests).Draw(rt, "requests") {
+	var r Request
+	var ways map[string]admission.Tokens
+	for range rapid.IntRange(besideRequests/2, besideRequests).Draw(rt, "requests") {
 		v.pass(time.Duration(rapid.Int64Range(0, int64(leaseLife)/besideRequests-1).Draw(rt, "pass")))
-		r := Request{Tenant: "acme", Cost: admission.Tokens(rapid.IntRange(1, 8).Draw(rt, "cost"))}
-		ways := map[string]admission.Tokens{"acme": tenantBurst}
-		for _, name := range besideNames {
-			if key := rapid.IntRange(0, besideKeys).Draw(rt, name); key > 0 {
-				r.Also = append(r.Also, Dimension{name, fmt.Sprint("k", key)})
-				ways[name+strconv.Itoa(key)] = bursts[name]
+		if again := rapid.IntRange(0, 2).Draw(rt, "again") > 0; !again || ways == nil { // What is asked for often is leased.
+			r = Request{Tenant: "acme", Cost: admission.Tokens(rapid.IntRange(1, 8).Draw(rt, "cost"))}
+			ways = map[string]admission.Tokens{"acme": tenantBurst}
+			for _, name := range besideNames {
+				if key := rapid.IntRange(0, besideKeys).Draw(rt, name); key > 0 {
+					r.Also = append(r.Also, Dimension{name, fmt.Sprint("k", key)})
+					ways[name+strconv.Itoa(key)] = bursts[name]
+				}
 			}
 		}
 		fits := true
