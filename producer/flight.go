@@ -164,7 +164,8 @@ func (p *Producer) attempt(ctx context.Context, f *flight) error {
 		if err != nil {
 			return err
 		}
-		if p.doubts.answered(time.Now()) || f.doubted {
+		now := time.Now()
+		if p.doubts.answered(now) || f.doubted {
 			if err := p.askAgain(ctx, snapshot, candidates, verdicts); err != nil {
 				return err
 			}
@@ -172,7 +173,7 @@ func (p *Producer) attempt(ctx context.Context, f *flight) error {
 		for i, e := range entries {
 			e.verdict = spread(verdicts[i])
 		}
-		p.heard.note(candidates, verdicts, time.Now())
+		p.heard.note(candidates, verdicts, now)
 		p.note(ctx, entries)
 		p.shadow(ctx, snapshot, entries)
 		return nil

@@ -79,7 +79,7 @@ func TestRecordCommands(t *testing.T) {
 	if out := p.run(cli.ExitOK, "record get acme"); !strings.Contains(out.stdout, `"tokens":7`) {
 		t.Errorf("after dry runs: %s", out.stdout)
 	}
-	for line, told := range map[string]string{
+	p.refuses(map[string]string{
 		"record delete --all --dry-run":                 "one TENANT, not --all",
 		"record set acme:mail:vip --tokens 7 --dry-run": "a class of queue mail",
 		"record set global --tokens 7":                  "headgate limit set global",
@@ -92,11 +92,7 @@ func TestRecordCommands(t *testing.T) {
 		"record delete acme --all":                      "a TENANT, or --all",
 		"record list --limit 2000":                      "1 to 1000 records",
 		"record list --cursor x":                        "what the page before has told",
-	} {
-		if out := p.run(cli.ExitUsage, line); !strings.Contains(out.stderr, told) {
-			t.Errorf("%s: no %q in %s", line, told, out.stderr)
-		}
-	}
+	})
 	if out := p.in(cli.ExitUsage, `{}`, "policy set --replace -"); !strings.Contains(out.stderr, "true while 1 tenants have records") {
 		t.Errorf("%s", out.stderr)
 	}
@@ -130,18 +126,14 @@ func TestTiersAndWeightsOfRecords(t *testing.T) {
 			t.Errorf("%s: no %q in %s", row[0], row[1], out.stdout)
 		}
 	}
-	for line, told := range map[string]string{
+	p.refuses(map[string]string{
 		"record set acme --tier lead":              `tier "lead": allowed is one of "basic", "gold", "premium", "standard"`,
 		"record set acme --weight high=1001":       "priority_weights.high 1001: allowed is 1 to 1000",
 		"record set acme:mail --tier gold":         "a tenant with --tier or --weight",
 		"record set acme --tier gold --none --off": "it, --off or --tokens",
 		"tier unset gold":                          "while the records of 2 tenants name it",
 		"tier set basic --max-running 5":           "the same of all tiers while the records of 2 tenants name one",
-	} {
-		if out := p.run(cli.ExitUsage, line); !strings.Contains(out.stderr, told) {
-			t.Errorf("%s: no %q in %s", line, told, out.stderr)
-		}
-	}
+	})
 	p.run(cli.ExitOK, "record set bolt --tier=")
 	p.run(cli.ExitNothing, "record get bolt")
 	p.run(cli.ExitOK, "record set acme --tier=")
@@ -204,4 +196,14 @@ func sortedLines(text string) []string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	slices.Sort(lines)
 	return lines
+}
+
+// refuses runs command lines that are to be refused, each with what it is to be told.
+func (p *plant) refuses(lines map[string]string) {
+	p.t.Helper()
+	for line, told := range lines {
+		if out := p.run(cli.ExitUsage, line); !strings.Contains(out.stderr, told) {
+			p.t.Errorf("%s: no %q in %s", line, told, out.stderr)
+		}
+	}
 }

@@ -153,7 +153,7 @@ func (p plan) keepsTiers(ctx context.Context, store store.Deployment) error {
 			}
 		}
 	}
-	if n := all(tiers); field != "" && n > 0 {
+	if n := total(tiers); field != "" && n > 0 {
 		return &admission.FieldError{
 			Field: field, Value: why,
 			Allowed: fmt.Sprintf("the same of all tiers while the records of %d tenants name one, for records give no caps: give caps to single tenants by tenants.NAME.max_running", n),
@@ -162,7 +162,7 @@ func (p plan) keepsTiers(ctx context.Context, store store.Deployment) error {
 	return nil
 }
 
-func all(tiers map[string]int64) (n int64) {
+func total(tiers map[string]int64) (n int64) {
 	for _, of := range tiers {
 		n += of
 	}

@@ -76,22 +76,31 @@ const legendRoom = 10
 
 func waits(runs []*figures.Figures, of percentiles) (*plot.Plot, error) {
 	p := newPlot("intended arrival, s", "Enqueue to handler, ms")
-	p.Y.Min, p.Y.Max = 1, 1
 	for i, run := range runs {
 		p50, p99 := of(&run.Series)
 		for k, values := range [][]float64{p99, p50} {
-			points := overTime(values, run.Series.Slice)
-			for j := range points {
-				points[j].Y = max(points[j].Y, least)
-			}
-			if err := line(p, run.System+[]string{" p99", " p50"}[k], points, colourOf(i), k == 1); err != nil {
+			if err := line(p, run.System+[]string{" p99", " p50"}[k], shownWaits(values, run.Series.Slice), colourOf(i), k == 1); err != nil {
 				return nil, err
 			}
 		}
 	}
-	p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
-	p.Y.Max *= legendRoom
+	logarithmic(p)
 	return p, nil
+}
+
+// shownWaits returns waits as points of a logarithmic plot.
+func shownWaits(values []float64, slice float64) plotter.XYs {
+	points := overTime(values, slice)
+	for j := range points {
+		points[j].Y = max(points[j].Y, least)
+	}
+	return points
+}
+
+// logarithmic gives a plot that has its lines a logarithmic axis, with 1 on it.
+func logarithmic(p *plot.Plot) {
+	p.Y.Min, p.Y.Max = min(p.Y.Min, 1), legendRoom*max(p.Y.Max, 1)
+	p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
 }
 
 func allWaits(runs []*figures.Figures) (figure, error) {
@@ -204,17 +213,11 @@ func bound(run *figures.Figures, b *figures.BoundLine) (figure, error) {
 // classWaits is how long jobs of each class wait.
 func classWaits(run *figures.Figures) (figure, error) {
 	p := newPlot("intended arrival, s", "Enqueue to handler, p99, ms")
-	p.Y.Min, p.Y.Max = 1, 1
 	for i, one := range run.Series.ClassWaits {
-		points := overTime(one.Values, run.Series.Slice)
-		for j := range points {
-			points[j].Y = max(points[j].Y, least)
-		}
-		if err := line(p, one.Name, points, colourOf(i), false); err != nil {
+		if err := line(p, one.Name, shownWaits(one.Values, run.Series.Slice), colourOf(i), false); err != nil {
 			return figure{}, err
 		}
 	}
-	p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
-	p.Y.Max *= legendRoom
+	logarithmic(p)
 	return figure{run.System + "-class-waits", run.System + ": waits of classes", "The 99th percentile of the jobs of each class that a handler has begun. A logarithmic scale.", p}, nil
 }

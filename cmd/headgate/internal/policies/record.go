@@ -27,9 +27,9 @@ func NewRecord() *cobra.Command {
 	var o cli.Operator
 	c := cli.Parent("record", "Show or change what single tenants have beside the policy", `A tenant's record has its tier, weights of its own, and limits of its own at any of its scopes, before what
 the policy says of them. It is stored by itself: to change one costs the same with ten tenants and with a
-million, where an entry of the policy is an edit of the whole document. The policy allows records by "tenant_records": true, once every
-process is of a release that has them. An edit is in force from the next job on, and in limiters half a
-second later where they are asked for others too, else a second.
+million, where an entry of the policy is an edit of the whole document. The policy allows records by
+"tenant_records": true, once every process is of a release that has them. An edit is in force from the next
+job on, and in limiters half a second later where they are asked for others too, else a second.
 
 Exit codes: 0 done, 1 a failure, 2 a wrong command line, 3 the tenant has no record.`,
 		`  headgate record set acme --tokens 100 --per 1s --burst 200 --reason "new contract" --redis localhost:6379
@@ -82,9 +82,9 @@ func newRecordSet(o *cli.Operator) *cobra.Command {
 tenant's record, and leaves the others there as they are. TYPE is a type of job, or * for each type of which
 the record says nothing there. Of a tenant it sets the tier, and weights class by class, with a limit or
 without one: --tier '' and a weight of 0 take them out. A tier is one of the policy's that has no other
-max_running than the others: records give no caps. --dry-run makes all checks, tells what would change in the record and, as
-headgate policy dry-run does, what would have become of what the tenant asked for in the last hour, and
-stores nothing.`,
+max_running than the others: records give no caps. --dry-run makes all checks, tells what would change in
+the record and, as headgate policy dry-run does, what would have become of what the tenant asked for in the
+last hour, and stores nothing.`,
 		Example: `  headgate record set acme --tokens 100 --per 1s --burst 200 --reason "new contract" --redis localhost:6379
   headgate record set acme --tier premium --weight high=5,low=1 --redis localhost:6379
   headgate record set acme:mail --off --redis localhost:6379
