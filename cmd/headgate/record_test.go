@@ -153,7 +153,7 @@ func TestRecordsAsAFile(t *testing.T) {
 	for i := range 500 {
 		fmt.Fprintf(&lines, "{\"tenant\":\"t%d\",\"record\":{\"tier\":\"premium\",\"priority_weights\":{\"high\":3},\"limit\":{\"tokens\":%d,\"per\":\"1s\",\"burst\":1}}}\n", i, i+1)
 	}
-	if out := p.in(cli.ExitOK, lines.String(), "record import - --dry-run"); out.stdout != "500 records read, and none was stored\n" {
+	if out := p.in(cli.ExitOK, lines.String(), "record import - --dry-run"); out.stdout != "500 records read, and none was stored: 500 would be, 0 are already as in the file\n" {
 		t.Errorf("%s", out.stdout)
 	}
 	if out := p.run(cli.ExitOK, "record export"); out.stdout != "" {

@@ -1,6 +1,7 @@
 package policies
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,10 +9,12 @@ import (
 	"io"
 	"maps"
 	"strconv"
+	"sync/atomic"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/cmd/headgate/internal/cli"
@@ -264,6 +267,32 @@ func newRecordDelete(o *cli.Operator) *cobra.Command {
 	return c
 }
 
+// deleteRecords takes all records away.
+func deleteRecords(ctx context.Context, o *cli.Operator, c *cobra.Command, s store.Deployment, reason string) error {
+	m, err := newImporter(ctx, s, reason)
+	if err != nil {
+		return err
+	}
+	var gone atomic.Int64
+	err = eachRecord(ctx, s, store.RecordsQuery{}, func(page []store.TenantRecord) error {
+		group, ctx := errgroup.WithContext(ctx)
+		group.SetLimit(recordWriters)
+		for _, r := range page {
+			group.Go(func() error {
+				if gone.Add(1)%recordNews == 0 {
+					cli.None(c, fmt.Sprintf("%d records deleted", gone.Load()))
+				}
+				return m.put(ctx, r.Tenant, policy.OwnLimits{})
+			})
+		}
+		return group.Wait()
+	})
+	if err != nil {
+		return err
+	}
+	return o.Print(c, goneView{gone.Load()}, func(to io.Writer) { fmt.Fprintf(to, "%d records deleted\n", gone.Load()) })
+}
+
 func newRecordList(o *cli.Operator) *cobra.Command {
 	q := store.RecordsQuery{}
 	c := &cobra.Command{
@@ -305,6 +334,53 @@ func writeRecords(to io.Writer, page shown.Records) {
 	}
 	if page.Cursor != "" {
 		fmt.Fprintf(to, "more: --cursor %s\n", page.Cursor)
+	}
+}
+
+func newRecordExport(o *cli.Operator) *cobra.Command {
+	var prefix string
+	c := &cobra.Command{
+		Use: "export", Short: "Write all records as lines of JSON", Args: cli.NoArgs,
+		Long: `Writes a line of JSON for each record, in no order, which headgate record import reads. A record that is
+changed meanwhile is written as it was or as it is, or twice.`,
+		Example: `  headgate record export --redis localhost:6379 > records.jsonl`,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return o.With(c, func(ctx context.Context, s store.Deployment) error {
+				out := bufio.NewWriter(c.OutOrStdout())
+				encoder := json.NewEncoder(out)
+				n := 0
+				err := eachRecord(ctx, s, store.RecordsQuery{Prefix: prefix}, func(page []store.TenantRecord) error {
+					for _, r := range page {
+						if err := encoder.Encode(recordLine{r.Tenant, r.Text}); err != nil {
+							return fmt.Errorf("write records: %w", err)
+						}
+						if n++; n%recordNews == 0 {
+							cli.None(c, fmt.Sprintf("%d records written", n))
+						}
+					}
+					return nil
+				})
+				return errors.Join(err, out.Flush())
+			})
+		},
+	}
+	c.Flags().StringVar(&prefix, "name-prefix", "", "those of tenants whose names begin with `TEXT`")
+	return c
+}
+
+// eachRecord calls do for each page of records.
+func eachRecord(ctx context.Context, s store.Deployment, q store.RecordsQuery, do func([]store.TenantRecord) error) error {
+	for {
+		page, err := s.RecordsPage(ctx, q)
+		if err != nil {
+			return err
+		}
+		if err := do(page.Records); err != nil {
+			return err
+		}
+		if q.Cursor = page.Next; q.Cursor == "" {
+			return nil
+		}
 	}
 }
 

@@ -10,8 +10,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
+	"strings"
 	"sync"
-	"sync/atomic"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
@@ -29,102 +30,144 @@ const (
 	recordNews    = 100_000
 )
 
-func newRecordExport(o *cli.Operator) *cobra.Command {
-	var prefix string
-	c := &cobra.Command{
-		Use: "export", Short: "Write all records as lines of JSON", Args: cli.NoArgs,
-		Long: `Writes a line of JSON for each record, in no order, which headgate record import reads. A record that is
-changed meanwhile is written as it was or as it is, or twice.`,
-		Example: `  headgate record export --redis localhost:6379 > records.jsonl`,
-		RunE: func(c *cobra.Command, _ []string) error {
-			return o.With(c, func(ctx context.Context, s store.Deployment) error {
-				out := bufio.NewWriter(c.OutOrStdout())
-				encoder := json.NewEncoder(out)
-				n := 0
-				err := eachRecord(ctx, s, store.RecordsQuery{Prefix: prefix}, func(page []store.TenantRecord) error {
-					for _, r := range page {
-						if err := encoder.Encode(recordLine{r.Tenant, r.Text}); err != nil {
-							return fmt.Errorf("write records: %w", err)
-						}
-						if n++; n%recordNews == 0 {
-							cli.None(c, fmt.Sprintf("%d records written", n))
-						}
-					}
-					return nil
-				})
-				return errors.Join(err, out.Flush())
-			})
-		},
-	}
-	c.Flags().StringVar(&prefix, "name-prefix", "", "those of tenants whose names begin with `TEXT`")
-	return c
-}
-
-// eachRecord calls do for each page of records.
-func eachRecord(ctx context.Context, s store.Deployment, q store.RecordsQuery, do func([]store.TenantRecord) error) error {
-	for {
-		page, err := s.RecordsPage(ctx, q)
-		if err != nil {
-			return err
-		}
-		if err := do(page.Records); err != nil {
-			return err
-		}
-		if q.Cursor = page.Next; q.Cursor == "" {
-			return nil
-		}
-	}
-}
+// importBatch is how many records are read and compared at a time.
+const importBatch = 256
 
 // importView tells what an import did, or would do.
 type importView struct {
+	// Records are those of the file. Each was stored, was the same already, or is of a tenant that is not in the part yet.
 	Records int64 `json:"records"`
-	DryRun  bool  `json:"dry_run,omitempty"`
+	Stored  int64 `json:"stored"`
+	Same    int64 `json:"same"`
+	Later   int64 `json:"later"`
+	// Percent is the part, absent where the import was of all.
+	Percent int  `json:"percent,omitempty"`
+	DryRun  bool `json:"dry_run,omitempty"`
+}
+
+func (v importView) write(to io.Writer) {
+	stored, were := "stored", "were"
+	if v.DryRun {
+		stored, were = "would be stored", "are"
+	}
+	switch {
+	case v.Percent > 0:
+		fmt.Fprintf(to, "%d %% of the tenants: %d records %s, %d %s already as in the file, %d are left for later\n", v.Percent, v.Stored, stored, v.Same, were, v.Later)
+	case v.DryRun:
+		fmt.Fprintf(to, "%d records read, and none was stored: %d would be, %d are already as in the file\n", v.Records, v.Stored, v.Same)
+	default:
+		fmt.Fprintf(to, "%d records stored, %d were already as in the file\n", v.Stored, v.Same)
+	}
+}
+
+// importFlags are those of headgate record import.
+type importFlags struct {
+	part         policy.Rollout
+	undo, reason string
+	dry          bool
+}
+
+// check returns the part, and the reason as the audit has it.
+func (f *importFlags) check(ofPart bool) (err error) {
+	if f.part.Percent < 1 || f.part.Percent > policy.MaxPercent {
+		err = cli.FieldError("percent", strconv.Itoa(f.part.Percent), fmt.Sprintf("1 to %d", policy.MaxPercent))
+	}
+	if bad := admission.ValidateName("id", f.part.ID, true); bad != nil {
+		err = errors.Join(err, cli.Usage(bad))
+	}
+	if ofPart {
+		f.reason = strings.TrimSpace(fmt.Sprintf("%s (%d %% of the tenants)", f.reason, f.part.Percent))
+	}
+	return errors.Join(err, cli.CheckReason(f.reason))
 }
 
 func newRecordImport(o *cli.Operator) *cobra.Command {
-	var reason string
-	var dry bool
+	var f importFlags
 	c := &cobra.Command{
 		Use: "import FILE|-", Short: "Store records from lines of JSON", Args: cli.OneArg("FILE, or - for standard input"),
 		Long: `Reads a line of JSON for each record, as headgate record export writes them, and stores it in the place of
-what its tenant has. Tenants that are not there keep theirs. It ends at the first line that is none, of
-which it tells the number; what was stored until then stays, and to import the same again changes nothing.
-The audit has one entry of it.`,
+what its tenant has; the record {} takes away what it has. Tenants that are not there keep theirs. It ends
+at the first line that is none, of which it tells the number; what was stored until then stays, and to
+import the same again goes on. The audit has one entry of it.
+
+With --percent it stores the records of a part of the tenants alone, chosen as headgate policy rollout
+chooses them: the same again with a higher --percent adds tenants and goes on with the others. The audit
+has the percent behind the reason. With --undo it writes to a file, before it stores a record, what the
+tenant had, or {} if it had none; to import that file takes all back. A file that is there already is
+added to, and of a tenant that stands in it nothing more is written: one file undoes all steps. A record
+that was edited since becomes what it was before the import, too.`,
 		Example: `  headgate record import records.jsonl --reason "from billing" --redis localhost:6379
-  headgate record import - --dry-run --redis localhost:6379 < records.jsonl`,
+  headgate record import - --dry-run --redis localhost:6379 < records.jsonl
+  headgate record import records.jsonl --percent 5 --undo before.jsonl --redis localhost:6379
+  headgate record import records.jsonl --percent 25 --undo before.jsonl --redis localhost:6379
+  headgate record import before.jsonl --reason "too much load" --redis localhost:6379`,
 		RunE: func(c *cobra.Command, args []string) error {
+			ofPart := c.Flags().Changed("percent")
+			if err := f.check(ofPart); err != nil {
+				return err
+			}
 			return o.With(c, func(ctx context.Context, s store.Deployment) error {
-				from := c.InOrStdin()
-				if args[0] != "-" {
-					file, err := os.Open(args[0])
-					if err != nil {
-						return fmt.Errorf("read records: %w", err)
-					}
-					defer file.Close()
-					from = file
-				}
-				n, err := importRecords(ctx, c, s, from, reason, dry)
+				view, err := importFile(ctx, c, s, args[0], &f)
 				if err != nil {
 					return err
 				}
-				did := "stored"
-				if dry {
-					did = "read, and none was stored"
+				if ofPart {
+					view.Percent = f.part.Percent
 				}
-				return o.Print(c, importView{n, dry}, func(to io.Writer) { fmt.Fprintf(to, "%d records %s\n", n, did) })
+				return o.Print(c, view, view.write)
 			})
 		},
 	}
-	c.Flags().BoolVar(&dry, "dry-run", false, "check all lines, and store none")
-	cli.ReasonFlag(c, &reason)
+	flags := c.Flags()
+	flags.IntVar(&f.part.Percent, "percent", policy.MaxPercent, fmt.Sprintf("store those of a part of the tenants, 1 to %d `PERCENT`", policy.MaxPercent))
+	flags.StringVar(&f.part.ID, "id", "records", "`NAME` that decides who is in first: that of a roll-out of the policy has the same tenants in")
+	flags.StringVar(&f.undo, "undo", "", "`FILE` to which what is replaced is written, for headgate record import")
+	flags.BoolVar(&f.dry, "dry-run", false, "check all lines and tell what would be stored, and store none")
+	cli.ReasonFlag(c, &f.reason)
 	return c
+}
+
+// importFile imports the records of a file, or of standard input.
+func importFile(ctx context.Context, c *cobra.Command, s store.Deployment, path string, f *importFlags) (v importView, err error) {
+	from := c.InOrStdin()
+	var source os.FileInfo
+	if path != "-" {
+		file, err := os.Open(path)
+		if err == nil {
+			source, err = file.Stat()
+		}
+		if err != nil {
+			return v, fmt.Errorf("read records: %w", err)
+		}
+		defer file.Close()
+		from = file
+	}
+	m, err := newImporter(ctx, s, f.reason)
+	if err != nil {
+		return v, err
+	}
+	m.part, m.dry = &f.part, f.dry
+	if f.undo != "" && !f.dry {
+		if m.undo, err = openUndo(f.undo, source); err != nil {
+			return v, err
+		}
+		defer func() { err = errors.Join(err, m.undo.file.Close()) }()
+	}
+	err = m.read(ctx, c, from)
+	m.did.DryRun = f.dry
+	return m.did, err
 }
 
 // importer stores records, several at a time, all as one act.
 type importer struct {
 	store store.Deployment
 	by    store.Intervention
+
+	// These are of an import alone.
+	part *policy.Rollout
+	undo *undoFile // nil to keep nothing
+	dry  bool
+	did  importView
 
 	mu struct {
 		sync.Mutex
@@ -177,17 +220,18 @@ func (m *importer) put(ctx context.Context, tenant string, r policy.OwnLimits) e
 	}
 }
 
-func importRecords(ctx context.Context, c *cobra.Command, s store.Deployment, from io.Reader, reason string, dry bool) (int64, error) {
-	m, err := newImporter(ctx, s, reason)
-	if err != nil {
-		return 0, err
-	}
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(recordWriters)
-	var n atomic.Int64
+// toImport is a record that is to be stored.
+type toImport struct {
+	tenant string
+	record policy.OwnLimits
+}
+
+// read stores what lines say, a batch at a time; a tenant that comes again is of the next one.
+func (m *importer) read(ctx context.Context, c *cobra.Command, from io.Reader) error {
 	lines := bufio.NewScanner(from)
 	lines.Buffer(nil, 2*policy.MaxRecordBytes)
-	for number := 1; lines.Scan() && ctx.Err() == nil; number++ {
+	batch, in := make([]toImport, 0, importBatch), map[string]bool{}
+	for number := 1; lines.Scan(); number++ {
 		text := bytes.TrimSpace(lines.Bytes())
 		if len(text) == 0 {
 			continue
@@ -197,25 +241,167 @@ func importRecords(ctx context.Context, c *cobra.Command, s store.Deployment, fr
 			err = m.rules().Compiled.CheckRecord(r)
 		}
 		if err != nil {
-			return n.Load(), cli.Usage(errors.Join(fmt.Errorf("line %d: %s", number, err.Error()), group.Wait())) // The line goes before all faults.
+			return cli.Usage(errors.Join(fmt.Errorf("line %d: %s", number, err.Error()), m.write(ctx, batch))) // The line goes before all faults.
 		}
-		group.Go(func() error {
-			if !dry {
-				if err := m.put(ctx, tenant, r); err != nil {
-					return fmt.Errorf("tenant %s: %w", tenant, err)
-				}
+		if m.did.Records++; m.did.Records%recordNews == 0 {
+			cli.None(c, fmt.Sprintf("%d records", m.did.Records))
+		}
+		if !m.part.Has(tenant) {
+			m.did.Later++
+			continue
+		}
+		if in[tenant] || len(batch) == importBatch {
+			if err := m.write(ctx, batch); err != nil {
+				return err
 			}
-			if n.Add(1)%recordNews == 0 {
-				cli.None(c, fmt.Sprintf("%d records", n.Load()))
+			batch = batch[:0]
+			clear(in)
+		}
+		batch, in[tenant] = append(batch, toImport{tenant, r}), true
+	}
+	err := m.write(ctx, batch)
+	if bad := lines.Err(); bad != nil {
+		err = errors.Join(err, fmt.Errorf("read records: %w", bad))
+	}
+	return err
+}
+
+// write stores those of a batch that differ from what their tenants have, once that is kept.
+func (m *importer) write(ctx context.Context, batch []toImport) error {
+	if len(batch) == 0 {
+		return nil
+	}
+	names := make([]string, len(batch))
+	for i := range batch {
+		names[i] = batch[i].tenant
+	}
+	stored, err := m.store.Records(ctx, names...)
+	if err != nil {
+		return err
+	}
+	var before []store.TenantRecord
+	var differ []toImport
+	for i, was := range stored {
+		text, err := policy.MarshalRecord(batch[i].record)
+		if err != nil {
+			return err
+		}
+		if bytes.Equal(text, was.Text) {
+			m.did.Same++
+			continue
+		}
+		before, differ = append(before, was), append(differ, batch[i])
+	}
+	m.did.Stored += int64(len(differ))
+	if m.dry {
+		return nil
+	}
+	if err := m.undo.keep(before); err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(recordWriters)
+	for _, one := range differ {
+		group.Go(func() error {
+			if err := m.put(ctx, one.tenant, one.record); err != nil {
+				return fmt.Errorf("tenant %s: %w", one.tenant, err)
 			}
 			return nil
 		})
 	}
-	err = group.Wait()
-	if bad := lines.Err(); bad != nil {
-		err = errors.Join(err, fmt.Errorf("read records: %w", bad))
+	return group.Wait()
+}
+
+// undoFile has what tenants had before an import, a line each.
+type undoFile struct {
+	file *os.File
+	kept map[string]bool
+}
+
+// openUndo opens a file of what was, or makes one. It is not to be the file of the records itself.
+func openUndo(path string, source os.FileInfo) (*undoFile, error) {
+	refuse := func(format string, args ...any) error {
+		return cli.FieldError("undo", path, fmt.Sprintf(format, args...))
 	}
-	return n.Load(), err
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, refuse("a file that can be written: %s", err.Error())
+	}
+	u := &undoFile{file, map[string]bool{}}
+	about, err := file.Stat()
+	switch {
+	case err != nil:
+	case !about.Mode().IsRegular():
+		err = refuse("a file that can be added to")
+	case source != nil && os.SameFile(about, source):
+		err = refuse("another file than that of the records")
+	default:
+		err = u.readKept(refuse)
+	}
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return u, nil
+}
+
+// readKept reads whose records are kept. The last line may be a part of one: the import that wrote it was ended before it stored anything of that.
+func (u *undoFile) readKept(refuse func(string, ...any) error) error {
+	const begins = `{"tenant":`
+	lines, whole := bufio.NewReader(u.file), int64(0)
+	for number := 1; ; number++ {
+		text, end := lines.ReadBytes('\n')
+		if end != nil && !errors.Is(end, io.EOF) {
+			return fmt.Errorf("read %s: %w", u.file.Name(), end)
+		}
+		var line recordLine
+		bad := json.Unmarshal(text, &line)
+		switch {
+		case end != nil && len(text) == 0:
+			return nil
+		case bad == nil && line.Tenant != "":
+			u.kept[line.Tenant] = true
+		case end != nil && (strings.HasPrefix(string(text), begins) || strings.HasPrefix(begins, string(text))):
+			return u.file.Truncate(whole)
+		default:
+			return refuse("a file of records that --undo has written, or none yet: line %d is no record", number)
+		}
+		if whole += int64(len(text)); end != nil {
+			_, err := u.file.WriteString("\n")
+			return err
+		}
+	}
+}
+
+// keep writes what tenants have that are not kept yet, and sees to it that it is on the disk.
+func (u *undoFile) keep(before []store.TenantRecord) error {
+	if u == nil {
+		return nil
+	}
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	for _, was := range before {
+		if u.kept[was.Tenant] {
+			continue
+		}
+		if was.Version == policy.NoRecord {
+			was.Text = []byte("{}")
+		}
+		if err := encoder.Encode(recordLine{was.Tenant, was.Text}); err != nil {
+			return fmt.Errorf("write %s: %w", u.file.Name(), err)
+		}
+		u.kept[was.Tenant] = true
+	}
+	if text.Len() == 0 {
+		return nil
+	}
+	_, err := u.file.Write(text.Bytes())
+	if err == nil {
+		err = u.file.Sync()
+	}
+	if err != nil {
+		return fmt.Errorf("write %s: %w", u.file.Name(), err)
+	}
+	return nil
 }
 
 // readRecordLine reads a line of a file of records.
@@ -231,30 +417,4 @@ func readRecordLine(text []byte) (tenant string, r policy.OwnLimits, err error) 
 	}
 	r, err = policy.UnmarshalRecord(line.Record)
 	return line.Tenant, r, err
-}
-
-// deleteRecords takes all records away.
-func deleteRecords(ctx context.Context, o *cli.Operator, c *cobra.Command, s store.Deployment, reason string) error {
-	m, err := newImporter(ctx, s, reason)
-	if err != nil {
-		return err
-	}
-	var gone atomic.Int64
-	err = eachRecord(ctx, s, store.RecordsQuery{}, func(page []store.TenantRecord) error {
-		group, ctx := errgroup.WithContext(ctx)
-		group.SetLimit(recordWriters)
-		for _, r := range page {
-			group.Go(func() error {
-				if gone.Add(1)%recordNews == 0 {
-					cli.None(c, fmt.Sprintf("%d records deleted", gone.Load()))
-				}
-				return m.put(ctx, r.Tenant, policy.OwnLimits{})
-			})
-		}
-		return group.Wait()
-	})
-	if err != nil {
-		return err
-	}
-	return o.Print(c, goneView{gone.Load()}, func(to io.Writer) { fmt.Fprintf(to, "%d records deleted\n", gone.Load()) })
 }
