@@ -172,3 +172,45 @@ func TestAnImportThatIsRefusedStoresNothing(t *testing.T) {
 		t.Errorf("%s", out)
 	}
 }
+
+// TestTenantsOfATierAreListedByTheirRecords, where the policy names them, where it does not, and where it has no such tier.
+func TestTenantsOfATierAreListedByTheirRecords(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t)
+	p.in(cli.ExitOK, `{"tenant_records":true,"tenants":{"ann":{"tier":"premium"},"bob":{"tier":"premium"}}}`, "policy merge -")
+	if out := p.run(cli.ExitOK, "tenant list").stdout; strings.Contains(out, "its record") {
+		t.Errorf("a column of nothing: %s", out)
+	}
+	var lines strings.Builder
+	for i := range 1500 {
+		fmt.Fprintf(&lines, "{\"tenant\":\"t%d\",\"record\":{\"tier\":\"premium\"}}\n", i)
+	}
+	p.in(cli.ExitOK, lines.String()+`{"tenant":"bob","record":{"tier":"basic"}}`+"\n"+`{"tenant":"rare","record":{"tier":"basic"}}`, "record import -")
+	if out := p.run(cli.ExitOK, "tenant list --tier basic").stdout; strings.Count(out, "basic") != 4 || !strings.Contains(out, "bob") || !strings.Contains(out, "rare") || strings.Contains(out, "more:") {
+		t.Errorf("%s", out)
+	}
+	seen, pages, line := map[string]bool{}, 0, "tenant list --tier premium"
+	for {
+		got := p.object(cli.ExitOK, line)
+		list, _ := got["tenants"].([]any)
+		for _, one := range list {
+			seen[one.(map[string]any)["tenant"].(string)] = true
+		}
+		cursor, more := got["cursor"].(string)
+		if pages++; !more {
+			break
+		}
+		line = "tenant list --tier premium --cursor " + cursor
+	}
+	if len(seen) != 1501 || !seen["ann"] || seen["bob"] || pages != 2 {
+		t.Errorf("%d on %d pages", len(seen), pages)
+	}
+	if out := p.run(cli.ExitOK, "tenant list --tier premium --limit 10").stdout; !strings.Contains(out, "more: --cursor :") {
+		t.Errorf("%s", out)
+	}
+	p.refuses(map[string]string{
+		"tenant list --limit 0":                   "invalid --limit 0: allowed is 1 to 1000",
+		"tenant list --limit 1001":                "invalid --limit 1001: allowed is 1 to 1000",
+		"tenant list --tier premium --cursor :no": "what the page before has told",
+	})
+}

@@ -15,6 +15,8 @@ type partitionFacts struct {
 	layout      string
 	version     int64
 	live, bytes int64
+	// recorded says that records of tenants name tiers, or say weights.
+	recorded bool
 }
 
 // Examine is Run for partitions that may be of a deployment that redisstore.Open would refuse, one or more. The error is that of a Redis that
@@ -64,7 +66,12 @@ func Examine[P Partition](ctx context.Context, parts []P) (Report, error) {
 	}
 	findings := append(servers.worst(), layoutFinding(parts, facts))
 	rest := states.worst()
-	return reportOf(append(append(findings, rest[0], jobsFinding(facts)), rest[1:]...)...), nil
+	findings = append(append(findings, rest[0], jobsFinding(facts)), rest[1:]...)
+	recorded, err := recordsFindings(ctx, parts, facts)
+	if err != nil {
+		return Report{}, err
+	}
+	return reportOf(append(findings, recorded...)...), nil
 }
 
 // addressOf names a master.

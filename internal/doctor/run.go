@@ -67,6 +67,8 @@ type Partition interface {
 	Holds(ctx context.Context) ([]store.Hold, error)
 	Scales(ctx context.Context) ([]store.Scale, error)
 	SpillState(ctx context.Context) (store.SpillState, error)
+	Policy(ctx context.Context) ([]byte, error)
+	RecordTiers(ctx context.Context) (map[string]int64, error)
 }
 
 // Run looks at the Redis of a store, all masters of a cluster, and at what Headgate keeps there.

@@ -44,7 +44,7 @@ func (d *doctor) clock() {
 func (d *doctor) partitionState(ctx context.Context, inForce int64) (partitionFacts, error) {
 	p := d.partition
 	pipe := d.client.Pipeline()
-	state := redisconn.ReadState(ctx, pipe, p, "pv", "dw", "en", "eo", "accepted", "promoter", redisconn.DataField, redisconn.LayoutField, "nd", "stranded")
+	state := redisconn.ReadState(ctx, pipe, p, "pv", "dw", "en", "eo", "accepted", "promoter", redisconn.DataField, redisconn.LayoutField, "nd", "stranded", "rt")
 	live := pipe.HLen(ctx, p.Jobs())
 	sample := pipe.MemoryUsage(ctx, p.Jobs(), memorySample)
 	due := pipe.ZRangeWithScores(ctx, p.Due(), 0, 0)
@@ -54,6 +54,7 @@ func (d *doctor) partitionState(ctx context.Context, inForce int64) (partitionFa
 		return partitionFacts{}, fmt.Errorf("read state: %w", redisconn.Unread(err))
 	}
 	facts := partitionFacts{layout: redisconn.TextAt(state.Val(), 7), version: redisconn.Whole(redisconn.TextAt(state.Val(), 0)), live: live.Val(), bytes: sample.Val()}
+	facts.recorded = redisconn.TextAt(state.Val(), 10) != ""
 	d.data(redisconn.TextAt(state.Val(), 6))
 	numbers := make([]int64, 4)
 	for i := range numbers {

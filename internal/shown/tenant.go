@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/headgate/headgate/admission"
@@ -60,38 +61,120 @@ func ReadTenant(ctx context.Context, s store.Deployment, current policy.Policy, 
 	return v, err
 }
 
-// TenantSettings are a tenant of the policy, with what it has of its own as it is put.
+// TenantSettings are a tenant, with what the policy has for it alone as it is put, {} for nothing.
 type TenantSettings struct {
-	Tenant string          `json:"tenant"`
-	Tier   string          `json:"tier"`
-	Own    json.RawMessage `json:"own"`
+	Tenant string `json:"tenant"`
+	// Tier is that which its record names, or else the policy.
+	Tier string          `json:"tier"`
+	Own  json.RawMessage `json:"own"`
+	// Record is what it has beside the policy.
+	Record json.RawMessage `json:"record,omitempty"`
 }
 
-// Tenants are those that the policy names, in the order of their names.
+// Tenants are a page of them: those that the policy names, in the order of their names, and behind them, of a tier, those of which a record alone says
+// something, in none.
 type Tenants struct {
 	Tenants []TenantSettings `json:"tenants"`
 	// Cursor continues the list; empty where it ends.
 	Cursor string `json:"cursor,omitempty"`
 }
 
-// TenantsOf shows the tenants that a policy names and that follow a cursor, those of a tier unless it is empty, most of them; all if
-// most is 0.
-func TenantsOf(current policy.Policy, tier, cursor string, most int) (Tenants, error) {
+// TenantsQuery asks for tenants.
+type TenantsQuery struct {
+	// Tier is that of those which are asked for: by the policy or a record. Empty asks for all that the policy names.
+	Tier string
+	// Cursor is that of the page before.
+	Cursor string
+	// Most make a page; of records a step of a scan more may come. Zero is all that the policy names, and store.MaxRecordsPage of records.
+	Most int
+}
+
+// byRecord begins the cursors of tenants that a record alone names, and no name of a tenant.
+const byRecord = ":"
+
+// A page of tenants looks at no more records than a call may take: recordStep at a time, recordSteps times. Of a rare tier it may be empty.
+const (
+	recordStep  = 256
+	recordSteps = 64
+)
+
+// ReadTenants shows a page of tenants. Where the policy has no records it asks the store nothing.
+func ReadTenants(ctx context.Context, s store.Deployment, current policy.Policy, q TenantsQuery) (Tenants, error) {
 	v := Tenants{Tenants: []TenantSettings{}}
-	all, err := PartsOf(current, TenantsOwn, cursor, 0)
-	if err != nil {
-		return v, err
-	}
-	for _, p := range all.Parts {
-		of := cmp.Or(current.Tenants[p.Name].Tier, policy.StandardTier)
-		if tier != "" && of != tier {
-			continue
+	rest, behind := strings.CutPrefix(q.Cursor, byRecord)
+	if !behind {
+		rest = ""
+		if err := v.ofPolicy(ctx, s, current, q); err != nil || v.Cursor != "" {
+			return v, err
 		}
-		if most > 0 && len(v.Tenants) == most {
-			v.Cursor = v.Tenants[most-1].Tenant
+	}
+	if q.Tier == "" || !current.TenantRecords {
+		return v, nil
+	}
+	return v, v.ofRecords(ctx, s, current, q, rest)
+}
+
+// ofPolicy adds those that the policy names.
+func (v *Tenants) ofPolicy(ctx context.Context, s store.Deployment, current policy.Policy, q TenantsQuery) error {
+	all, err := PartsOf(current, TenantsOwn, q.Cursor, 0)
+	if err != nil {
+		return err
+	}
+	for some := range slices.Chunk(all.Parts, recordStep) {
+		records := make([]store.TenantRecord, len(some))
+		if current.TenantRecords {
+			names := make([]string, len(some))
+			for i, p := range some {
+				names[i] = p.Name
+			}
+			if records, err = s.Records(ctx, names...); err != nil {
+				return err
+			}
+		}
+		for i, p := range some {
+			tier, _ := store.RecordShares(records[i].Text)
+			tier = cmp.Or(tier, current.Tenants[p.Name].Tier, policy.StandardTier)
+			if q.Tier != "" && q.Tier != tier {
+				continue
+			}
+			if q.Most > 0 && len(v.Tenants) == q.Most {
+				v.Cursor = v.Tenants[q.Most-1].Tenant
+				return nil
+			}
+			v.Tenants = append(v.Tenants, TenantSettings{p.Name, tier, p.Own, records[i].Text})
+		}
+	}
+	return nil
+}
+
+// ofRecords adds those whose records name the tier, from a cursor of theirs on, and which the policy does not name.
+func (v *Tenants) ofRecords(ctx context.Context, s store.Deployment, current policy.Policy, q TenantsQuery, cursor string) error {
+	tiers, err := s.RecordTiers(ctx)
+	if err != nil || tiers[q.Tier] == 0 {
+		return err
+	}
+	most := q.Most
+	if most == 0 {
+		most = len(v.Tenants) + store.MaxRecordsPage
+	}
+	for range recordSteps {
+		if len(v.Tenants) >= most {
 			break
 		}
-		v.Tenants = append(v.Tenants, TenantSettings{p.Name, of, p.Own})
+		page, err := s.RecordsPage(ctx, store.RecordsQuery{Cursor: cursor, Limit: recordStep})
+		if err != nil {
+			return err
+		}
+		for _, r := range page.Records {
+			_, named := current.Tenants[r.Tenant]
+			if tier, _ := store.RecordShares(r.Text); tier == q.Tier && !named {
+				v.Tenants = append(v.Tenants, TenantSettings{r.Tenant, tier, json.RawMessage("{}"), r.Text})
+			}
+		}
+		if cursor = page.Next; cursor == "" {
+			return nil
+		}
 	}
-	return v, nil
+	v.Cursor = byRecord + cursor
+	return nil
 }

@@ -199,14 +199,14 @@ func (a *API) names(section shown.Section) func(*route.Request) (*route.Answer, 
 	}
 }
 
-// tenants shows a page of the tenants that the policy names.
+// tenants shows a page of the tenants that the policy names, and of a tier those whose records name it, too.
 func (a *API) tenants(r *route.Request) (*route.Answer, error) {
 	current, err := rollout.Current(r.Context(), a.config.Store)
 	if err != nil {
 		return nil, err
 	}
 	query := r.URL.Query()
-	view, err := shown.TenantsOf(current, query.Get("tier"), query.Get("cursor"), pageOf(r))
+	view, err := shown.ReadTenants(r.Context(), a.config.Store, current, shown.TenantsQuery{Tier: query.Get("tier"), Cursor: query.Get("cursor"), Most: pageOf(r)})
 	return tagged(current.Version, view), err
 }
 

@@ -19,7 +19,7 @@ func NewDoctor() *cobra.Command {
 	c := &cobra.Command{
 		Use: "doctor", Short: "Check a Redis and what Headgate keeps there", Args: cli.NoArgs,
 		Long: `Checks version, replication, eviction, memory, persistence, clocks, policy, the window of ended
-ids, workers and timers, and says what to do about what is not well. It changes nothing.
+ids, tiers of records, workers and timers, and says what to do about what is not well. It changes nothing.
 
 Exit codes: 0 all is well or bears a risk that is named, 1 something is wrong, 2 a wrong command
 line.`,

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
+	"strconv"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
@@ -35,31 +37,48 @@ Exit codes: 0 done, 1 a failure, 2 a wrong command line, 3 the policy has nothin
 }
 
 func newTenantList(o *cli.Operator) *cobra.Command {
-	var tier string
+	var q shown.TenantsQuery
 	c := &cobra.Command{
-		Use: "list", Short: "List the tenants that the policy names", Args: cli.NoArgs,
-		Long: "Lists the tenants that have something of their own in the policy. All others are of the tier standard.",
+		Use: "list", Short: "List the tenants that the policy names, or those of a tier", Args: cli.NoArgs,
+		Long: `Lists the tenants that have something of their own in the policy, by name, each with the tier that its
+record names or else the policy. With --tier those of that tier, and behind them, in no order, a page of
+those whose records alone name it, also where the policy has no such tier. All others are of the tier
+standard; headgate record list lists all records. A record that is there all the while is listed once at
+least. The last line tells the --cursor of the next page, where there is one.`,
 		Example: `  headgate tenant list --redis localhost:6379
-  headgate tenant list --tier premium --json --redis localhost:6379`,
+  headgate tenant list --tier premium --json --redis localhost:6379
+  headgate tenant list --tier premium --limit 100 --redis localhost:6379`,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return o.With(c, func(ctx context.Context, s store.Deployment) error {
-				current, err := rollout.Current(ctx, s)
-				if err != nil {
-					return err
-				}
-				view, err := shown.TenantsOf(current, tier, "", 0)
-				if err != nil {
-					return err
-				}
-				if len(view.Tenants) == 0 {
-					cli.None(c, "the policy names no tenant like that: all are of the tier "+policy.StandardTier)
-				}
-				return o.Print(c, view, func(to io.Writer) { writeTenants(to, view) })
-			})
+			if c.Flags().Changed("limit") && (q.Most < 1 || q.Most > store.MaxRecordsPage) {
+				return cli.FieldError("limit", strconv.Itoa(q.Most), fmt.Sprintf("1 to %d", store.MaxRecordsPage))
+			}
+			return o.With(c, func(ctx context.Context, s store.Deployment) error { return listTenants(ctx, o, c, s, q) })
 		},
 	}
-	c.Flags().StringVar(&tier, "tier", "", "those of `TIER` only")
+	flags := c.Flags()
+	flags.StringVar(&q.Tier, "tier", "", "those of `TIER` only, by the policy or by their records")
+	flags.IntVar(&q.Most, "limit", 0, fmt.Sprintf("`NUMBER` that make a page, 1 to %d; without it all that the policy names, and %d of records", store.MaxRecordsPage, store.MaxRecordsPage))
+	flags.StringVar(&q.Cursor, "cursor", "", "`TEXT` that the page before has told")
 	return c
+}
+
+func listTenants(ctx context.Context, o *cli.Operator, c *cobra.Command, s store.Deployment, q shown.TenantsQuery) error {
+	current, err := rollout.Current(ctx, s)
+	if err != nil {
+		return err
+	}
+	view, err := shown.ReadTenants(ctx, s, current, q)
+	for err == nil && len(view.Tenants) == 0 && view.Cursor != "" { // Records that were looked at name other tiers.
+		q.Cursor = view.Cursor
+		view, err = shown.ReadTenants(ctx, s, current, q)
+	}
+	if err != nil {
+		return err
+	}
+	if len(view.Tenants) == 0 {
+		cli.None(c, "the policy names no tenant like that: all are of the tier "+policy.StandardTier)
+	}
+	return o.Print(c, view, func(to io.Writer) { writeTenants(to, view) })
 }
 
 func newTenantShow(o *cli.Operator) *cobra.Command {
@@ -115,14 +134,25 @@ func newTenantUnset(o *cli.Operator) *cobra.Command {
 }
 
 func writeTenants(to io.Writer, v shown.Tenants) {
-	if len(v.Tenants) == 0 {
-		return
+	if len(v.Tenants) > 0 {
+		header := []any{"tenant", "tier", "its own"}
+		recorded := slices.ContainsFunc(v.Tenants, func(one shown.TenantSettings) bool { return one.Record != nil })
+		if recorded {
+			header = append(header, "its record")
+		}
+		t := report.NewTable(to, len(header)-1, header...)
+		for _, tenant := range v.Tenants {
+			row := table.Row{tenant.Tenant, tenant.Tier, spaced(tenant.Own)}
+			if recorded {
+				row = append(row, spaced(tenant.Record))
+			}
+			t.AppendRow(row)
+		}
+		t.Render()
 	}
-	t := report.NewTable(to, 2, "tenant", "tier", "its own")
-	for _, tenant := range v.Tenants {
-		t.AppendRow(table.Row{tenant.Tenant, tenant.Tier, spaced(tenant.Own)})
+	if v.Cursor != "" {
+		fmt.Fprintf(to, "more: --cursor %s\n", v.Cursor)
 	}
-	t.Render()
 }
 
 func writeTenant(to io.Writer, v shown.Tenant) {

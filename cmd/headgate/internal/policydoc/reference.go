@@ -60,14 +60,16 @@ that says nothing, and what the record leaves out is as the policy says. Caps, r
 With its **tier** the tenant has all that the policy says of that tier: limits, weights, bounds of its depth, its place among those that are shed or cut last, limits of dimensions (a limiter that does not know the record yet goes by the policy's tier there, for one check). An edit of the tier holds for it as for a tenant that the policy names.
 Of weights the record's own goes first, then that of ` + "`tenants.NAME.priority_weights`" + `, then that of the record's tier, then that of the policy's tier; a new one counts from the tenant's next dispatch on. A new bound counts what is in within seconds.
 A record gives no cap: while one tier has another ` + "`max_running`" + ` than the others, no record may name a tier, and while records name tiers the policy cannot get such a one; a single tenant's is ` + "`tenants.NAME.max_running`" + `. A tier that records name cannot go:
-the edit is refused, and says how many name it. Should a record name one all the same that the policy does not have, ` + "`standard`" + ` counts, and ` + "`headgate explain tenant`" + ` says so. With ` + "`tenant_records`" + ` a roll-out leaves weights of tiers as they are.
+the edit is refused, and says how many name it. Should a record name one all the same that the policy does not have, ` + "`standard`" + ` counts, and ` + "`headgate explain tenant`" + ` and ` + "`headgate doctor`" + ` say so; ` + "`headgate tenant list --tier NAME`" + ` lists who has a tier by the policy or by a record. With ` + "`tenant_records`" + ` a roll-out leaves weights of tiers as they are.
 
 ` + "`headgate record set`, `get`, `list`, `export` and `import`, `PUT /api/v1/records/{tenant}`" + `
 and in Go ` + "`hg.Policy().ChangeRecord`" + ` edit one; an edit is in force from the next job on, and in limiters, which have tokens on lease and remember refusals, half a second later where they are asked for others too, else a second. An edit may name the version of the record that it was
 made from (` + "`If-Match`" + `), and the audit has each, of an import one entry for all. A producer, a limiter or a worker knows the records of those tenants that it serves, 65,536 at most: one that it does not
 know costs the first call of its tenant another. A dry run of the policy
 counts tenants with a record by that, before and after. ` + "`headgate record set --dry-run`, `record delete --dry-run` and `POST /api/v1/records/{tenant}/dry-run`" + ` tell what an edit of a record would change, and would have made of the tenant's last hour. ` + "`policy diff`" + `
-and a roll-out are of the document: a roll-out goes from tenant to tenant, and a record is one tenant's alone, so its edit is a step of its own.
+and a roll-out are of the document. A file of records goes out in parts by ` + "`headgate record import FILE --percent 5`" + `: of it those records are stored whose tenants are in by the same hash as in a [roll-out](#rollout), so a higher percent adds tenants and takes none out;
+it tells how many were stored, were already as in the file and are left for later, and the audit has the percent behind the reason. ` + "`--dry-run`" + ` tells the same and stores nothing. ` + "`--id`" + ` is the salt, ` + "`records`" + ` unless it is said. ` + "`--undo before.jsonl`" + ` writes, before a record is stored, what its tenant had;
+` + "`headgate record import before.jsonl`" + ` then takes all back, also records that were edited since. The file is added to by further steps, and the first state of a tenant stays. An import that was ended goes on when it is made again.
 `
 
 // Reference writes the reference of the policy document in Markdown.
