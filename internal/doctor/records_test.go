@@ -32,7 +32,7 @@ func TestTiersOfRecordsThatAreNotInThePolicy(t *testing.T) {
 	put("ann", `{"tier":"premium"}`)
 	put("bob", `{"priority_weights":{"high":3}}`)
 	none("with tiers of the policy")
-	for _, tenant := range strings.Fields("a b c d e f g h") {
+	for tenant := range strings.FieldsSeq("a b c d e f g h") {
 		put(tenant, `{"tier":"lead"}`)
 	}
 	put("i", `{"tier":"bronze"}`)
@@ -41,7 +41,7 @@ func TestTiersOfRecordsThatAreNotInThePolicy(t *testing.T) {
 		t.Errorf("%+v", f)
 	}
 	put("i", "")
-	for _, tenant := range strings.Fields("a b c d e f g h") {
+	for tenant := range strings.FieldsSeq("a b c d e f g h") {
 		put(tenant, `{"tier":"basic"}`)
 	}
 	none("once they are mended")
