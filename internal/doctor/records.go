@@ -40,8 +40,8 @@ func recordsFindings[P Partition](ctx context.Context, parts []P, facts []partit
 	if err == nil {
 		compiled, err = document.Prepare()
 	}
-	if err != nil { //nolint:nilerr // that is the finding
-		return []Finding{{"records", HealthWarn, "the policy cannot be read, so nothing is known of the tiers that records of tenants name: " + err.Error(), "run the release that stored it, or headgate policy set FILE"}}, nil
+	if err != nil {
+		return []Finding{{"records", HealthWarn, "the policy cannot be read, so nothing is known of the tiers that records of tenants name: " + err.Error(), "run the release that stored it, or headgate policy set FILE"}}, nil //nolint:nilerr // That is the finding.
 	}
 	maps.DeleteFunc(named, func(tier string, _ int64) bool { return compiled.HasTier(tier) })
 	if len(named) == 0 {
