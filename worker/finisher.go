@@ -12,6 +12,7 @@ import (
 	"github.com/headgate/headgate/internal/outage"
 	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/worker/internal/fleet"
+	"github.com/headgate/headgate/worker/internal/inhand"
 )
 
 // finisher tells Redis how jobs ended. No timer is involved: what is submitted while one call is in flight goes with
@@ -27,6 +28,7 @@ type finisher struct {
 	promoting fleet.Nudge
 	work      fleet.Nudge
 	classes   *fleet.Classes
+	slots     *inhand.Slots
 	// worker is the name of the latest registration, for the jobs' histories.
 	worker atomic.Pointer[string]
 
@@ -45,6 +47,8 @@ type ending struct {
 	jobType string
 	// last says that a retry burns the last attempt.
 	last bool
+	// slotted says that the job holds a slot, left that it has left it: its end is on its way. left may be read once done is closed.
+	slotted, left bool
 	// ended may be read once done is closed. It is store.EndedLost too where the finisher had to stop first.
 	ended store.Ended
 	done  chan struct{}
@@ -53,13 +57,13 @@ type ending struct {
 // refusals is how often Redis may refuse one job's end with an error before it is given up.
 const refusals = 5
 
-func newFinisher(store store.Partition, pool string, logger zerolog.Logger, watch *outage.Watch, promoting fleet.Nudge, classes *fleet.Classes) *finisher {
-	return &finisher{store: store, pool: pool, logger: logger, watch: watch, promoting: promoting, work: fleet.NewNudge(), classes: classes}
+func newFinisher(store store.Partition, pool string, logger zerolog.Logger, watch *outage.Watch, promoting fleet.Nudge, classes *fleet.Classes, slots *inhand.Slots) *finisher {
+	return &finisher{store: store, pool: pool, logger: logger, watch: watch, promoting: promoting, work: fleet.NewNudge(), classes: classes, slots: slots}
 }
 
-// submit takes the end of a lease. The caller waits for done, which is closed whatever happens.
-func (f *finisher) submit(lease *store.Lease, a answer) *ending {
-	e := &ending{finish: finishOf(*lease, a), class: lease.Class, jobType: lease.Job.Type, last: lease.Attempts+1 >= lease.Job.MaxAttempts, ended: store.EndedLost, done: make(chan struct{})}
+// submit takes the end of a lease, which holds a slot if slotted. The caller waits for done, which is closed whatever happens.
+func (f *finisher) submit(lease *store.Lease, a answer, slotted bool) *ending {
+	e := &ending{slotted: slotted, finish: finishOf(*lease, a), class: lease.Class, jobType: lease.Job.Type, last: lease.Attempts+1 >= lease.Job.MaxAttempts, ended: store.EndedLost, done: make(chan struct{})}
 	f.mu.Lock()
 	stopped := f.mu.stopped
 	if !stopped {
@@ -123,6 +127,7 @@ func (f *finisher) stop() {
 func (f *finisher) send(ctx context.Context, batch []*ending) {
 	finishes, stale := make([]store.Finish, len(batch)), 0
 	f.fill(finishes, batch)
+	f.leave(batch)
 	trouble := f.watch.Trouble("finish", fleet.FirstPause, fleet.LastPause)
 	defer trouble.Leave()
 	doubt := false
@@ -162,6 +167,19 @@ func (f *finisher) send(ctx context.Context, batch []*ending) {
 	for _, e := range batch {
 		close(e.done)
 	}
+}
+
+// leave leaves the slots of a batch that is to be sent: by the time that a read for them has come to Redis the call has made room there, and a slot is
+// idle for one round trip less. No more jobs can come than Redis has slots for, whose entries leave the stream by the call alone.
+func (f *finisher) leave(batch []*ending) {
+	n := 0
+	for _, e := range batch {
+		if e.slotted && !e.left {
+			e.left = true
+			n++
+		}
+	}
+	f.slots.Leave(n)
 }
 
 // stales is how many policies may be found stale one after the other before the costs that go by them are given up.

@@ -86,7 +86,7 @@ func (s *shared) took(w *Worker) {
 	if s == nil {
 		return
 	}
-	if _, free, _ := w.slots.Count(); free <= 0 {
+	if w.slots.Full() {
 		s.full.Give()
 	}
 }
@@ -171,7 +171,7 @@ func (w *Worker) shareSlots(ctx context.Context, shares *share.Ledger) {
 // crowded reports whether a partition has no free slot.
 func (w *Worker) crowded() bool {
 	for _, part := range w.parts {
-		if _, free, _ := part.slots.Count(); free <= 0 {
+		if part.slots.Full() {
 			return true
 		}
 	}
@@ -194,7 +194,7 @@ func (w *Worker) look(ctx context.Context) []share.Place {
 	asking.Wait()
 	places := make([]share.Place, len(w.parts))
 	for i, part := range share.Parts(w.pool, demands) {
-		_, _, taken := w.parts[i].slots.Count()
+		_, taken := w.parts[i].slots.Count()
 		places[i] = share.Place{Part: part, Used: w.used(w.parts[i]), Taken: taken, Lost: demands[i] == nil}
 	}
 	return places
@@ -202,7 +202,7 @@ func (w *Worker) look(ctx context.Context) []share.Place {
 
 // used returns how many of the slots a partition keeps from the others.
 func (w *Worker) used(part *Worker) int {
-	size, _, taken := part.slots.Count()
+	size, taken := part.slots.Count()
 	return max(size, taken, w.shared.of(part))
 }
 
@@ -211,14 +211,14 @@ func (w *Worker) used(part *Worker) int {
 func (w *Worker) resize(targets []int) {
 	free := w.config.Concurrency
 	for i, part := range w.parts {
-		if size, _, _ := part.slots.Count(); targets[i] < size {
+		if size, _ := part.slots.Count(); targets[i] < size {
 			part.slots.Resize(targets[i])
 			part.resized.Give()
 		}
 		free -= w.used(part)
 	}
 	for i, part := range w.parts {
-		size, _, _ := part.slots.Count()
+		size, _ := part.slots.Count()
 		if more := min(targets[i], size+max(free, 0)); more > size {
 			before := w.used(part)
 			part.slots.Resize(more)

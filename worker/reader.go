@@ -63,8 +63,8 @@ func (s *session) take(ctx context.Context, count int, history bool) ([]store.Le
 		return s.w.store.Read(ctx, s.name, s.w.pool.ID(), count, blockTime, false)
 	}
 	s.held.BeginHistory()
-	// What this consumer holds, running jobs included: with a slot free, one that is not known is among so many.
-	return s.w.store.Read(ctx, s.name, s.w.pool.ID(), s.w.config.Concurrency, blockTime, true)
+	// What this consumer holds, with those whose ends are on their way: one that is not known is among so many.
+	return s.w.store.Read(ctx, s.name, s.w.pool.ID(), s.w.config.Concurrency+s.w.slots.InHand(), blockTime, true)
 }
 
 // tooLate are jobs that were read and are not to be started: because a drain has begun, or because the guard has shut the slots.

@@ -32,17 +32,19 @@ type answer struct {
 	spent *store.Spent
 }
 
-// handle takes a job from its start to the end that Redis takes note of. It holds a slot meanwhile.
+// handle takes a job from its start to the end that Redis takes note of. It holds a slot meanwhile, and leaves it when the finisher tells Redis.
 func (s *session) handle(jobs context.Context, lease store.Lease) {
-	defer s.w.giveSlot()
+	left := false
+	defer func() { s.w.giveSlot(left) }()
 	defer s.held.Remove(lease.Token)
 	own, cancel := context.WithCancelCause(jobs)
 	defer cancel(nil)
 	s.held.Watch(lease.Token, cancel)
-	defer s.w.shared.begin(own)()
+	end := s.w.shared.begin(own)
 	event := s.event(lease)
 	own, ended := s.w.taken(own, event, lease.Job.Headers)
 	a := s.decide(own, lease, &event)
+	end()
 	event.Reason, event.Err = a.reason, a.err
 	if a.outcome == store.Complete || !errors.Is(context.Cause(jobs), admission.ErrLeaseLost) {
 		if !s.held.Claim(lease.Token) {
@@ -50,8 +52,9 @@ func (s *session) handle(jobs context.Context, lease store.Lease) {
 			ended.call(event)
 			return // A drain has handed it back, and says so.
 		}
-		e := s.w.finisher.submit(&lease, a)
+		e := s.w.finisher.submit(&lease, a, true)
 		<-e.done
+		left = e.left
 		event.Outcome = outcomeOf(e.ended)
 		if learn := s.w.config.Learn; learn != nil && a.spent != nil && (event.Outcome == Completed || event.Outcome == Dead) {
 			learn(lease.Job.Tenant, lease.Job.Queue, lease.Job.Type, a.spent.Cost)
@@ -69,8 +72,8 @@ func (s *session) handle(jobs context.Context, lease store.Lease) {
 }
 
 // giveSlot gives the slot of a job back. While the guard keeps new jobs away Redis has one less to fill.
-func (w *Worker) giveSlot() {
-	w.slots.Give()
+func (w *Worker) giveSlot(left bool) {
+	w.slots.Give(left)
 	if w.guard != nil && w.slots.IsShut() {
 		w.resized.Give()
 	}

@@ -167,7 +167,7 @@ func (s *session) isLost() bool {
 func (s *session) release(jobs []store.Lease, reason string) {
 	endings := make([]*ending, len(jobs))
 	for i := range jobs {
-		endings[i] = s.w.finisher.submit(&jobs[i], answer{outcome: store.Release})
+		endings[i] = s.w.finisher.submit(&jobs[i], answer{outcome: store.Release}, false)
 	}
 	for i, e := range endings {
 		event := s.event(jobs[i])

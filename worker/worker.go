@@ -143,7 +143,7 @@ func newWorker(of store.Deployment, partition int, config Config) (*Worker, erro
 		promoting: fleet.NewNudge(), slots: inhand.NewSlots(config.Concurrency), suspects: &suspects{}, resized: fleet.NewNudge(), failures: newFailures(),
 		watch: outage.NewWatch(config.Logger), telling: loads.New(config.Logger, config.Queues, config.sampler), index: partition,
 	}
-	w.finisher = newFinisher(s, w.pool.ID(), config.Logger, w.watch, w.promoting, names)
+	w.finisher = newFinisher(s, w.pool.ID(), config.Logger, w.watch, w.promoting, names, w.slots)
 	w.breakers = fleet.NewBreakers(of, partition, config.setupOf(), names, w.promoting)
 	w.breakers.Watch = w.watch
 	return w, nil
@@ -204,7 +204,7 @@ func (w *Worker) run(ctx context.Context) error {
 	end()
 	support.Wait()
 	w.await(w.slots.AllFree(), endGrace)
-	if left := w.slots.InUse(); left > 0 {
+	if left := w.slots.InHand(); left > 0 {
 		return fmt.Errorf("run worker: %d handlers ignored the end of their ctx and were left running", left)
 	}
 	return nil

@@ -5,32 +5,32 @@ import (
 	"sync"
 )
 
-// Slots counts the jobs that may be in hand at a time. One goroutine waits, many give back.
+// Slots counts the jobs that may run at a time. One goroutine waits, many give back. A slot is taken from when a job is in hand until Redis knows
+// how it ended; another job may come for it as soon as the call that tells Redis is under way.
 type Slots struct {
-	// freed holds a token when a slot was given back since the last look.
+	// freed holds a token when a slot was left or given back since the last look.
 	freed chan struct{}
 
 	mu struct {
 		sync.Mutex
 		size  int
 		shut  bool
-		free  int // below 0 while more are taken than there are
 		taken int
-		empty chan struct{} // closed when nothing is taken any more; nil if nobody waits for it
+		left  int           // jobs whose ends are on their way: another may have the slot
+		empty chan struct{} // closed when no job is in hand any more; nil if nobody waits for it
 	}
 }
 
 // NewSlots returns n that are free.
 func NewSlots(n int) *Slots {
 	s := &Slots{freed: make(chan struct{}, 1)}
-	s.mu.size, s.mu.free = n, n
+	s.mu.size = n
 	return s
 }
 
 // Resize changes how many there are. Those that are taken stay so.
 func (s *Slots) Resize(n int) {
 	s.mu.Lock()
-	s.mu.free += n - s.mu.size
 	s.mu.size = n
 	s.mu.Unlock()
 	select {
@@ -39,11 +39,17 @@ func (s *Slots) Resize(n int) {
 	}
 }
 
-// Count returns how many there are, how many of them are free, and how many are taken.
-func (s *Slots) Count() (size, free, taken int) {
+// Count returns how many there are, and how many are taken, which may be more.
+func (s *Slots) Count() (size, taken int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.mu.size, s.mu.free, s.mu.taken
+	return s.mu.size, s.mu.taken
+}
+
+// Full reports whether all are taken.
+func (s *Slots) Full() bool {
+	size, taken := s.Count()
+	return taken >= size
 }
 
 // Shut has Wait wait, whatever is free, or ends that.
@@ -74,11 +80,11 @@ func (s *Slots) Open() int {
 	return s.mu.size
 }
 
-// Wait returns the number of free slots as soon as there is one; false when ctx ended first.
+// Wait returns for how many slots a job may come as soon as there is one; false when ctx ended first.
 func (s *Slots) Wait(ctx context.Context) (int, bool) {
 	for {
 		s.mu.Lock()
-		free, shut := s.mu.free, s.mu.shut
+		free, shut := s.mu.size-s.mu.taken, s.mu.shut
 		s.mu.Unlock()
 		if free > 0 && !shut {
 			return free, ctx.Err() == nil
@@ -95,16 +101,30 @@ func (s *Slots) Wait(ctx context.Context) (int, bool) {
 func (s *Slots) Take() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.mu.free--
 	s.mu.taken++
 }
 
-// Give gives one back.
-func (s *Slots) Give() {
+// Leave says that the ends of so many jobs are on their way.
+func (s *Slots) Leave(n int) {
 	s.mu.Lock()
-	s.mu.free++
-	s.mu.taken--
-	if s.mu.taken == 0 && s.mu.empty != nil {
+	s.mu.taken -= n
+	s.mu.left += n
+	s.mu.Unlock()
+	select {
+	case s.freed <- struct{}{}:
+	default:
+	}
+}
+
+// Give gives one back; left says that it was left before.
+func (s *Slots) Give(left bool) {
+	s.mu.Lock()
+	if left {
+		s.mu.left--
+	} else {
+		s.mu.taken--
+	}
+	if s.mu.taken+s.mu.left == 0 && s.mu.empty != nil {
 		close(s.mu.empty)
 		s.mu.empty = nil
 	}
@@ -115,11 +135,11 @@ func (s *Slots) Give() {
 	}
 }
 
-// AllFree returns a channel that is closed once no slot is taken.
+// AllFree returns a channel that is closed once no job is in hand.
 func (s *Slots) AllFree() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.mu.taken == 0 {
+	if s.mu.taken+s.mu.left == 0 {
 		done := make(chan struct{})
 		close(done)
 		return done
@@ -130,9 +150,9 @@ func (s *Slots) AllFree() <-chan struct{} {
 	return s.mu.empty
 }
 
-// InUse returns the number of slots that are taken.
-func (s *Slots) InUse() int {
+// InHand returns the number of jobs in hand, those whose ends are on their way too.
+func (s *Slots) InHand() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.mu.taken
+	return s.mu.taken + s.mu.left
 }
