@@ -24,6 +24,12 @@
 // What a handler of a lost session has completed is still reported: the token in the report fences it, so Redis takes
 // it if the job is still this worker's, and refuses it if not.
 //
+// # Slots
+//
+// A slot is taken until its job's end goes out to Redis, not until that is answered: the read of the next job reaches Redis while the call that makes room
+// for it is carried out. So no more handlers run than there are slots, while up to as many jobs again are held whose ends are not answered yet. Redis
+// hands out no more than it has slots for: an entry leaves the ready stream by the call that ends its job alone.
+//
 // # Lost replies
 //
 // Redis takes a job for held once it has answered a read, whether the answer arrived or not. So after a read that

@@ -256,7 +256,9 @@ func (r *rig) launch(s store.Deployment, logger zerolog.Logger, config worker.Co
 	if config.Concurrency == 0 {
 		config.Concurrency = 4
 	}
-	config.Observer, config.Logger = a.observer(), logger
+	if config.Logger = logger; config.Observer.Finished == nil {
+		config.Observer = a.observer()
+	}
 	w, err := worker.New(s, config)
 	if err != nil {
 		r.tb.Fatal(err)
