@@ -165,6 +165,9 @@ func (s *share) noteValues(ctx context.Context, made *Together) {
 
 // noteAll counts a check that all of its ways have decided by themselves.
 func (l *Limiter) noteAll(ctx context.Context, ways []*way, one uint64, cost admission.Tokens) {
+	if !l.config.Minutes {
+		return
+	}
 	l.note(ctx, ways[0], one, cost)
 	for _, w := range ways[1:] {
 		if w.warned() {
@@ -248,11 +251,8 @@ func (l *Limiter) takeEach(ctx context.Context, inForce *policy.Compiled, questi
 	return true, answers, back, nil
 }
 
-// checkAlso is Check of a request with dimensions: all of its ways have the tokens, or none.
-func (l *Limiter) checkAlso(ctx context.Context, r *Request) (v Verdict, err error) {
-	if l.parts == nil && l.alsoLocally(ctx, r, &v) {
-		return v, nil
-	}
+// checkAlso is Check of a request with dimensions that alsoLocally has left: all of its ways have the tokens, or none.
+func (l *Limiter) checkAlso(ctx context.Context, r *Request) (Verdict, error) {
 	requests, err := l.spreadAll(ctx, []Request{*r})
 	switch {
 	case err != nil && isAway(err):
@@ -265,7 +265,8 @@ func (l *Limiter) checkAlso(ctx context.Context, r *Request) (v Verdict, err err
 	if err != nil {
 		return Verdict{}, err
 	}
-	if v = made.verdict(len(l.store.Partitions())); v.Admitted && !r.Remaining {
+	v := made.verdict(len(l.store.Partitions()))
+	if v.Admitted && !r.Remaining {
 		v = Verdict{Admitted: true, Source: v.Source}
 	}
 	return v, nil
@@ -301,53 +302,49 @@ func (l *Limiter) alsoLocally(ctx context.Context, r *Request, v *Verdict) bool 
 // after a count are lost, so only those do that somebody else was quicker to take.
 func (l *Limiter) takeAll(ctx context.Context, ways []*way, cost admission.Tokens, remaining bool, v *Verdict) bool {
 	now := l.clock.now()
+	var room [deepest]*scope
+	n := 0
 	for _, w := range ways {
-		if !l.holds(w, now, cost) {
-			return l.refusesAll(ctx, ways, now, cost, v)
-		}
-	}
-	var at [1 + MaxAlso]epochs
-	var low [1 + MaxAlso]bool
-	for i, w := range ways {
-		var ok bool
-		if low[i], ok = w.take(now, cost, &at[i]); !ok {
-			for j := range i {
-				ways[j].putBack(cost, 0, &at[j])
+		for _, s := range w.scopes {
+			if !s.has(now, cost) {
+				return l.refusesAll(ctx, ways, now, cost, v)
 			}
-			return false
+			room[n] = s
+			n++
 		}
 	}
-	for i, w := range ways {
-		if low[i] && w.refill() || l.unheard(now) {
-			l.fetch(ctx, w)
-		}
+	all := row(room[:n])
+	if !l.spends(all, now) {
+		return l.refusesAll(ctx, ways, now, cost, v)
+	}
+	var at epochs
+	low, ok := all.take(now, cost, &at)
+	if !ok {
+		return false
+	}
+	if low || l.beatDue(now) {
+		l.fetchAll(ctx, ways, now, low)
 	}
 	if l.counts.byLease != nil {
 		l.counts.byLease.Add(1)
 	}
 	l.noteAll(ctx, ways, oneAdmitted, cost)
 	v.Admitted, v.Source = true, Leased
+	if remaining {
+		least(ways, v)
+	}
+	return true
+}
+
+// least tells what is on lease of the limit with the smallest burst on all ways.
+func least(ways []*way, v *Verdict) {
 	for _, w := range ways {
 		var one Verdict
-		if !remaining {
-			break
-		}
 		if w.remaining(&one); one.Burst > 0 && (v.Burst == 0 || one.Burst < v.Burst) {
 			one.Admitted, one.Source = true, Leased
 			*v = one
 		}
 	}
-	return true
-}
-
-// holds reports whether a way has cost on lease at every scope, as take would find it.
-func (l *Limiter) holds(w *way, now breaker.Instant, cost admission.Tokens) bool {
-	for _, s := range w.scopes {
-		if int64(now) >= l.heardUntil.Load() || !s.has(now, cost) {
-			return false
-		}
-	}
-	return true
 }
 
 // refusesAll answers by a denial on one of the ways, the first that has one, and reports whether there is one.

@@ -210,8 +210,11 @@ func (l *Limiter) hear(sent breaker.Instant, granted *store.Granted) {
 
 // unheard reports whether the caller is the one to send for what a beat is told: of a new policy, or of limits that are scaled.
 func (l *Limiter) unheard(now breaker.Instant) bool {
-	return int64(now) >= l.beatAt.Load() && l.hearing.CompareAndSwap(false, true)
+	return l.beatDue(now) && l.hearing.CompareAndSwap(false, true)
 }
+
+// beatDue reports whether the next call says that the limiter lives.
+func (l *Limiter) beatDue(now breaker.Instant) bool { return int64(now) >= l.beatAt.Load() }
 
 // stocks is among how many limiters stocks are divided; zero where there are none.
 func (l *Limiter) stocks(now breaker.Instant) admission.Tokens {

@@ -111,6 +111,9 @@ func (l *Limiter) prepare(parts int) (err error) {
 // the ctx's own, or what Redis said that is no answer. It returns within Config.Timeout, or when ctx ends.
 func (l *Limiter) Check(ctx context.Context, r Request) (v Verdict, err error) {
 	if len(r.Also) > 0 || r.beside() {
+		if l.parts == nil && l.alsoLocally(ctx, &r, &v) {
+			return v, nil
+		}
 		return l.checkAlso(ctx, &r)
 	}
 	if r.Cost == 0 {
@@ -156,13 +159,18 @@ func (l *Limiter) Check(ctx context.Context, r Request) (v Verdict, err error) {
 	return v, nil
 }
 
-// try takes cost of what is held here, if it is known since less than a second that the limits are what they were; else it tells of a denial alone.
+// try takes cost of what is held here, or tells of a denial.
 func (l *Limiter) try(w *way, now breaker.Instant, cost admission.Tokens, at *epochs, a *answer) {
-	if int64(now) < l.heardUntil.Load() || len(w.scopes) == 0 {
+	if l.spends(w.scopes, now) {
 		w.try(now, cost, at, a)
 	} else {
 		w.deniedBy(now, cost, a)
 	}
+}
+
+// spends reports whether what is held of some scopes may be spent: it is known since less than a second that limits are what they were.
+func (l *Limiter) spends(scopes row, now breaker.Instant) bool {
+	return int64(now) < l.heardUntil.Load() || len(scopes) == 0
 }
 
 // first returns a way that is not known, nil where the policy was never read. It finds bad input.

@@ -193,6 +193,15 @@ func (l *Limiter) fetch(ctx context.Context, w *way) {
 	}
 }
 
+// fetchAll asks for more tokens of those ways of which something is to be filled, where low says that there are some, and for what a beat is told.
+func (l *Limiter) fetchAll(ctx context.Context, ways []*way, now breaker.Instant, low bool) {
+	for _, w := range ways {
+		if low && w.refill() || l.unheard(now) {
+			l.fetch(ctx, w)
+		}
+	}
+}
+
 // send puts a ticket into the line, with a pilot where there is a place. A pilot flies for whoever waits, so the end of this
 // caller's ctx is not its own.
 func (l *Limiter) send(ctx context.Context, t *ticket) error {

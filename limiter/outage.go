@@ -194,7 +194,8 @@ func (b *blind) answerLocked(w *way, cost admission.Tokens, now breaker.Instant,
 	if !b.mu.away {
 		b.mu.since = now // One answer was late, so far.
 	}
-	leased, decided := way{}, Outage("")
+	var leased row
+	decided := Outage("")
 	var steps [admission.Levels + 1]buckets.LevelLimit
 	shared, owing := steps[:0], make([]*scope, 0, admission.Levels)
 	for _, s := range w.scopes {
@@ -204,7 +205,7 @@ func (b *blind) answerLocked(w *way, cost admission.Tokens, now breaker.Instant,
 		}
 		switch {
 		case has || s.mode == OutageGrace && s.held.tokens() >= cost:
-			leased.scopes = append(leased.scopes, s)
+			leased = append(leased, s)
 			continue
 		case s.mode == OutageClosed || s.mode == OutageGrace || b.mu.shares.Len() >= maxShares:
 			return Verdict{Reason: admission.ReasonUnavailable, Scope: s.told()}, s.mode, nil

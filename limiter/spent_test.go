@@ -47,10 +47,10 @@ func TestALeaseEndsASecondAfterItWasAskedFor(t *testing.T) {
 	w := &way{scopes: []*scope{s}}
 	var at epochs
 	last, end := sent.Add(leaseLife-1), sent.Add(leaseLife)
-	if _, ok := w.take(last, 1, &at); !ok || s.count(last) != 9 {
+	if _, ok := w.scopes.take(last, 1, &at); !ok || s.count(last) != 9 {
 		t.Errorf("at its last moment %d tokens are held", s.count(last))
 	}
-	if _, ok := w.take(end, 1, &at); ok || s.has(end, 1) || s.count(end) != 0 {
+	if _, ok := w.scopes.take(end, 1, &at); ok || s.has(end, 1) || s.count(end) != 0 {
 		t.Errorf("after its end a lease is spent, %t, or told as held, %d", ok, s.count(end))
 	}
 }
@@ -169,13 +169,13 @@ func TestWhatCannotBePutBackIsTold(t *testing.T) {
 	w := &way{scopes: []*scope{s}}
 	var at epochs
 	for _, counted := range []bool{false, true} {
-		if _, ok := w.take(0, 3, &at); !ok {
+		if _, ok := w.scopes.take(0, 3, &at); !ok {
 			t.Fatal("nothing was taken")
 		}
 		if counted {
 			s.held.count()
 		}
-		w.putBack(3, 0, &at)
+		w.scopes.putBack(3, 0, &at)
 	}
 	if left, lost := s.held.tokens(), s.lent.lost.Load(); left != 7 || lost != 3 {
 		t.Errorf("%d are left and %d lost, want 7 and 3", left, lost)

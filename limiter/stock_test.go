@@ -266,7 +266,7 @@ func TestAStockThatIsNotUsedIsForgotten(t *testing.T) {
 	var at epochs
 	for range 5 {
 		now = now.Add(idleAfter + 1)
-		used.take(now, 1, &at)
+		used.scopes.take(now, 1, &at)
 		m.sweep(now)
 	}
 	if used.isGone() || m.find(&Request{Tenant: "used"}) != used || used.scopes[0].held.tokens() != 25 {
@@ -276,7 +276,7 @@ func TestAStockThatIsNotUsedIsForgotten(t *testing.T) {
 		t.Error("what is not used is not forgotten")
 	}
 	unused.scopes[0].lease(now, store.Leased{Tokens: 30}, true)
-	if _, ok := unused.take(now, 1, &at); ok {
+	if _, ok := unused.scopes.take(now, 1, &at); ok {
 		t.Error("what was fetched for a scope that is forgotten is spent")
 	}
 }

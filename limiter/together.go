@@ -135,7 +135,7 @@ func (l *Limiter) locally(ctx context.Context, ways []*way, requests []Request, 
 	}
 	at, low := make([]epochs, len(ways)), false
 	for i, w := range ways {
-		lower, ok := w.take(now, requests[i].Cost, &at[i])
+		lower, ok := w.scopes.take(now, requests[i].Cost, &at[i])
 		if low = low || lower; !ok {
 			l.putBackAll(ways[:i], requests, at)
 			return made, false
@@ -144,11 +144,7 @@ func (l *Limiter) locally(ctx context.Context, ways []*way, requests []Request, 
 	made.Together = togetherOf(Leased, ways, requests)
 	made.Admitted = true
 	made.back = func(context.Context) { l.putBackAll(ways, requests, at) }
-	for _, w := range ways {
-		if low && w.refill() || l.unheard(now) {
-			l.fetch(ctx, w)
-		}
-	}
+	l.fetchAll(ctx, ways, now, low)
 	l.countTogether(ctx, &made.Together, ways, as)
 	return made, true
 }
@@ -166,7 +162,7 @@ const (
 func (l *Limiter) standing(ways []*way, requests []Request, now breaker.Instant) (all standing, a answer, of int) {
 	all = onHand
 	for i, w := range ways {
-		if w != nil && w.policy == l.policy.Load() && l.holds(w, now, requests[i].Cost) {
+		if w != nil && w.policy == l.policy.Load() && l.spends(w.scopes, now) && w.scopes.has(now, requests[i].Cost) {
 			continue
 		}
 		all = unknown
@@ -200,7 +196,7 @@ func (l *Limiter) deniedTogether(ctx context.Context, ways []*way, requests []Re
 
 func (l *Limiter) putBackAll(ways []*way, requests []Request, at []epochs) {
 	for i, w := range ways {
-		w.putBack(requests[i].Cost, 0, &at[i])
+		w.scopes.putBack(requests[i].Cost, 0, &at[i])
 	}
 }
 

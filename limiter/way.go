@@ -18,7 +18,7 @@ type way struct {
 	// asked is the route as it is asked for; route has the name of the class, where asked may have a number.
 	asked route
 	// scopes are those with a limit, outermost first, in four: all that most checks look at stands together.
-	scopes []*scope
+	scopes row
 	four   [admission.Levels]*scope
 	route  route
 	// limits are by level; where the leases are strict, the bursts are smaller than the policy's. The global one is that of all
@@ -104,7 +104,7 @@ type answer struct {
 // a lease.
 func (w *way) try(now breaker.Instant, cost admission.Tokens, at *epochs, a *answer) {
 	var ok bool
-	if a.low, ok = w.take(now, cost, at); ok {
+	if a.low, ok = w.scopes.take(now, cost, at); ok {
 		return
 	}
 	w.deniedBy(now, cost, a)
@@ -124,23 +124,39 @@ func (w *way) deniedBy(now breaker.Instant, cost admission.Tokens, a *answer) {
 	}
 }
 
-// epochs are those in which tokens were taken, by the scopes of a way.
-type epochs [admission.Levels]uint64
+// row is scopes that give as much of what is on lease, or nothing: those of a way, the innermost last, or of several.
+type row []*scope
+
+// deepest is how many a request may name: a scope for each level, that of the others at the global limit, and one for each dimension.
+const deepest = int(admission.Levels) + 1 + MaxAlso
+
+// epochs are those in which tokens were taken, by the scopes of a row.
+type epochs [deepest]uint64
 
 // anyLease as the time of a take spends leases that have ended, too.
 const anyLease breaker.Instant = math.MinInt64
 
+// has reports whether each scope has as much on lease.
+func (r row) has(now breaker.Instant, cost admission.Tokens) bool {
+	for _, s := range r {
+		if !s.has(now, cost) {
+			return false
+		}
+	}
+	return true
+}
+
 // take spends cost of every scope's lease that has not ended, or of none; low says that one of them is to be filled. The
 // innermost scope comes first: it is the shortest of tokens. The epochs of what was taken go to at.
-func (w *way) take(now breaker.Instant, cost admission.Tokens, at *epochs) (low, ok bool) {
-	for i := len(w.scopes) - 1; i >= 0; i-- {
-		s := w.scopes[i]
+func (r row) take(now breaker.Instant, cost admission.Tokens, at *epochs) (low, ok bool) {
+	for i := len(r) - 1; i >= 0; i-- {
+		s := r[i]
 		left, epoch, ok := admission.Tokens(0), uint64(0), false
 		if !s.ended(now) {
 			left, epoch, ok = s.held.take(cost)
 		}
 		if !ok {
-			w.putBack(cost, i+1, at)
+			r.putBack(cost, i+1, at)
 			return false, false
 		}
 		at[i] = epoch
@@ -149,10 +165,10 @@ func (w *way) take(now breaker.Instant, cost admission.Tokens, at *epochs) (low,
 	return low, true
 }
 
-// putBack undoes a take from a scope inwards. What Redis was told meanwhile that it is gone is lost: too few are admitted for it, never too many.
-func (w *way) putBack(cost admission.Tokens, from int, at *epochs) {
-	for i := from; i < len(w.scopes); i++ {
-		if s := w.scopes[i]; !s.held.putBack(cost, at[i]) {
+// putBack undoes a take, from a scope inwards. What Redis was told meanwhile that it is gone is lost: too few are admitted for it, never too many.
+func (r row) putBack(cost admission.Tokens, from int, at *epochs) {
+	for i := from; i < len(r); i++ {
+		if s := r[i]; !s.held.putBack(cost, at[i]) {
 			s.lent.lost.Add(int64(cost))
 		}
 	}

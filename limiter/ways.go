@@ -66,7 +66,12 @@ func (m *ways) at(tenant, queue string, class admission.Priority) *way {
 	if w := place.Load(); w != nil && w.asked.tenant == tenant && w.asked.queue == queue && w.asked.class == class {
 		return w
 	}
-	w, _ := m.known.Load(route{tenant, queue, class})
+	return m.move(place, route{tenant, queue, class})
+}
+
+// move returns the way of a route, or nil, and has it stand in a place of the front.
+func (m *ways) move(place *atomic.Pointer[way], at route) *way {
+	w, _ := m.known.Load(at)
 	if w != nil {
 		place.Store(w)
 	}
@@ -83,6 +88,11 @@ func (m *ways) beside(inForce *policy.Compiled, d *Dimension, tenant string) *wa
 	if a := place.Load(); a != nil && a.way.policy == inForce && a.of == *d {
 		return a.way
 	}
+	return m.name(place, inForce, d, tenant)
+}
+
+// name is beside of what does not stand in its place of the table.
+func (m *ways) name(place *atomic.Pointer[namedWay], inForce *policy.Compiled, d *Dimension, tenant string) *way {
 	owner, key, err := inForce.Dimension(d.Name, d.Value, tenant)
 	if err != nil {
 		return nil
