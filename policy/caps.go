@@ -60,6 +60,8 @@ type Cap struct {
 	Least, Most int
 	// Loop is the name of what moves it.
 	Loop string
+	// ByTier says that it is that of the tenant's tier: one whose record names another tier has that one's.
+	ByTier bool
 }
 
 // DispatchRate is how many jobs of a tenant or of a downstream are dispatched a time.
@@ -86,8 +88,10 @@ func (c *Compiled) Caps() []Cap {
 	}
 	add(Cap{Tenant: Every, MaxRunning: c.standard.maxRunning})
 	for _, name := range c.ranked {
-		if own := c.tenants[name].maxRunning; own != c.standard.maxRunning {
-			add(Cap{Tenant: name, MaxRunning: cmp.Or(own, MaxMaxRunning)}) // no cap, where others have one
+		own := c.tenants[name].maxRunning
+		byTier := c.records != nil && c.sideOf(name).Tenants[name].MaxRunning == 0
+		if own != c.standard.maxRunning || c.records != nil && !byTier {
+			add(Cap{Tenant: name, MaxRunning: cmp.Or(own, MaxMaxRunning), ByTier: byTier}) // no cap, where others have one
 		}
 	}
 	for _, scope := range sortedKeys(c.maxRunning) {
@@ -379,34 +383,32 @@ func (p Policy) validateSemaphores(bad *problems) {
 	}
 }
 
-// checkTier checks the tier of a record; empty is none. Caps of tiers are gates that an edit of the policy makes for each tenant that it names, so a tier
-// that differs in its cap from others is no record's to give.
+// checkTier checks the tier of a record; empty is none.
 func (c *Compiled) checkTier(tier string) error {
-	if tier == "" {
+	if tier == "" || c.HasTier(tier) {
 		return nil
 	}
-	if !c.HasTier(tier) {
-		return &admission.FieldError{Field: "tier", Value: strconv.Quote(tier), Allowed: "one of " + quoteNames(sortedKeys(c.base.Tiers))}
-	}
-	if field, why := c.CappedTier(); field != "" {
-		return &admission.FieldError{
-			Field: "tier", Value: strconv.Quote(tier),
-			Allowed: "none while " + field + " is " + why + ": records give no caps. Give all tiers the same max_running, and caps to single tenants by tenants.NAME.max_running",
-		}
-	}
-	return nil
+	return &admission.FieldError{Field: "tier", Value: strconv.Quote(tier), Allowed: "one of " + quoteNames(sortedKeys(c.base.Tiers))}
 }
 
-// CappedTier returns the first field "tiers.NAME.max_running" that differs from that of StandardTier, and how; empty for none. While there is one a
-// record can give no tier.
-func (c *Compiled) CappedTier() (field, why string) {
-	standard := c.base.Tiers[StandardTier].MaxRunning
-	for _, of := range [...]*side{&c.base, &c.promoted} {
-		for _, name := range sortedKeys(of.Tiers) {
-			if most := of.Tiers[name].MaxRunning; most != standard {
-				return "tiers." + name + ".max_running", strconv.Itoa(most) + " and that of " + StandardTier + " " + strconv.Itoa(standard)
-			}
-		}
+// TierCaps returns how many jobs of each tenant of a tier workers hold at a time, for tenants whose records name it, where that differs from what
+// StandardTier has: MaxMaxRunning for no bound. It is nil where tenants have no records.
+func (c *Compiled) TierCaps() (by map[string]int) {
+	if c.records == nil {
+		return nil
 	}
-	return "", ""
+	for name, tier := range c.base.Tiers {
+		if tier.MaxRunning == c.standard.maxRunning {
+			continue
+		}
+		if by == nil {
+			by = map[string]int{}
+		}
+		by[name] = cmp.Or(tier.MaxRunning, MaxMaxRunning)
+	}
+	return by
 }
+
+// MaxRunningOf returns how many jobs of a tenant workers hold at a time, over all queues, zero for no bound: by its record as far as that is known, else by
+// what the policy has for it alone, else by its record's tier, else by its tier. It does not allocate.
+func (c *Compiled) MaxRunningOf(tenant string) int { return c.viewOf(tenant).maxRunning }

@@ -14,8 +14,8 @@ import (
 	"github.com/headgate/headgate/admission"
 )
 
-// OwnLimits is what one tenant has of its own beside the policy, where that has TenantRecords: its tier, its weights, and limits, each in the place of what
-// the policy has of that tenant or at that scope. It is stored by itself, so that to change one costs the same whatever number of tenants have theirs.
+// OwnLimits is what one tenant has of its own beside the policy, where that has TenantRecords: its tier, its weights, its cap, and limits, each in the place of
+// what the policy has of that tenant or at that scope. It is stored by itself, so that to change one costs the same whatever number of tenants have theirs.
 //
 //nolint:recvcheck // It is a plain value; what is asked often spares the copy.
 type OwnLimits struct {
@@ -23,6 +23,8 @@ type OwnLimits struct {
 	Tier string
 	// Weights are its own, class by class, before those that the policy has for it and those of its tier.
 	Weights Weights
+	// MaxRunning is how many of its jobs workers hold at a time, 1 to MaxMaxRunning, before the policy's own of it and that of its tier; zero says nothing.
+	MaxRunning int
 	// Limit is that of the tenant; nil says nothing, a Disabled one that there is none.
 	Limit *admission.Limit
 	// Queues are its limits in single queues, by name, up to MaxRecordQueues.
@@ -42,17 +44,18 @@ const NoRecord int64 = 1
 // mostRecords is how many records a Compiled remembers. One that is forgotten is read again when its tenant comes.
 const mostRecords = 1 << 16
 
-// recordJSON begins with tier and weights: scripts read them there (fragments/weight.lua).
+// recordJSON begins with tier, weights and cap: scripts read them there (fragments/weight.lua).
 type recordJSON struct {
-	Tier    string                    `json:"tier,omitempty"`
-	Weights Weights                   `json:"priority_weights,omitempty"`
-	Limit   *limitJSON                `json:"limit,omitempty"`
-	Queues  map[string]eachTenantJSON `json:"queues,omitempty"`
+	Tier       string                    `json:"tier,omitempty"`
+	Weights    Weights                   `json:"priority_weights,omitempty"`
+	MaxRunning int                       `json:"max_running,omitempty"`
+	Limit      *limitJSON                `json:"limit,omitempty"`
+	Queues     map[string]eachTenantJSON `json:"queues,omitempty"`
 }
 
 // Empty reports whether the record says nothing.
 func (r OwnLimits) Empty() bool {
-	return r.Tier == "" && len(r.Weights) == 0 && r.Limit == nil && len(r.Queues) == 0
+	return r.Tier == "" && len(r.Weights) == 0 && r.MaxRunning == 0 && r.Limit == nil && len(r.Queues) == 0
 }
 
 // LimitAt returns what the record says of a level on a way, and whether it says anything. It does not allocate.
@@ -150,7 +153,7 @@ func MarshalRecord(r OwnLimits) ([]byte, error) {
 	if r.Empty() {
 		return nil, nil
 	}
-	wire := recordJSON{Tier: r.Tier, Weights: r.Weights, Queues: convert(r.Queues, func(_ string, in EachTenant) eachTenantJSON {
+	wire := recordJSON{Tier: r.Tier, Weights: r.Weights, MaxRunning: r.MaxRunning, Queues: convert(r.Queues, func(_ string, in EachTenant) eachTenantJSON {
 		return in.withDefaults().wire()
 	})}
 	if own := ownBurst(r.Limit); own != nil {
@@ -170,7 +173,7 @@ func checkRecordSize(text []byte) error {
 	return &admission.FieldError{Field: "record", Value: fmt.Sprintf("%d bytes", len(text)), Allowed: fmt.Sprintf("JSON of up to %d bytes", MaxRecordBytes)}
 }
 
-// UnmarshalRecord reads a record: {"tier": "premium", "priority_weights": {"high": 3}, "limit": {"tokens": 50}, "queues": {"mail": {"limit": {…},
+// UnmarshalRecord reads a record: {"tier": "premium", "priority_weights": {"high": 3}, "max_running": 5, "limit": {"tokens": 50}, "queues": {"mail": {"limit": {…},
 // "priority_limits": {"low": {…}}, "type_limits": {"report": {…}}}}}, all written as in a policy. An empty text is the record that says nothing. Unknown and repeated names are refused. Every error matches headgate.ErrInvalid.
 func UnmarshalRecord(text []byte) (OwnLimits, error) {
 	if len(text) == 0 {
@@ -187,7 +190,7 @@ func UnmarshalRecord(text []byte) (OwnLimits, error) {
 		return OwnLimits{}, decodeError(err)
 	}
 	var bad problems
-	r := OwnLimits{Tier: wire.Tier, Weights: wire.Weights, Limit: ownBurst(bad.limit("limit", wire.Limit)), Queues: convert(wire.Queues, func(queue string, in eachTenantJSON) EachTenant {
+	r := OwnLimits{Tier: wire.Tier, Weights: wire.Weights, MaxRunning: wire.MaxRunning, Limit: ownBurst(bad.limit("limit", wire.Limit)), Queues: convert(wire.Queues, func(queue string, in eachTenantJSON) EachTenant {
 		return in.eachTenant("queues."+queue+".", &bad).withDefaults()
 	})}
 	if err := errors.Join(bad...); err != nil {
@@ -203,6 +206,7 @@ func (r OwnLimits) validate() error {
 		bad.add(admission.ValidateName("tier", r.Tier, true))
 	}
 	bad.weights("", r.Weights)
+	bad.bound("max_running", r.MaxRunning, MaxMaxRunning)
 	if r.Limit != nil {
 		bad.add(r.Limit.Validate("limit"))
 	}
@@ -412,7 +416,7 @@ func (c *Compiled) ShedAnyway(tenant, queue string, class admission.Priority) (f
 // viewWith returns what applies to a tenant that has a record.
 func (c *Compiled) viewWith(tenant string, r *OwnLimits) *tenantView {
 	by := c.documentView(tenant)
-	if r.Tier == "" && len(r.Weights) == 0 {
+	if r.Tier == "" && len(r.Weights) == 0 && r.MaxRunning == 0 {
 		return by
 	}
 	of := c.sideOf(tenant)
@@ -421,10 +425,10 @@ func (c *Compiled) viewWith(tenant string, r *OwnLimits) *tenantView {
 	if !hasKey(of.Tiers, tier) {
 		tier = StandardTier
 	}
-	if c.tenants[tenant] == nil && len(r.Weights) == 0 {
+	if c.tenants[tenant] == nil && len(r.Weights) == 0 && r.MaxRunning == 0 {
 		return of.ofTier[tier]
 	}
-	own.Tier, own.Weights = tier, overlay(own.Weights, r.Weights)
+	own.Tier, own.Weights, own.MaxRunning = tier, overlay(own.Weights, r.Weights), cmp.Or(r.MaxRunning, own.MaxRunning)
 	view := of.viewOf(own)
 	view.queues = by.queues
 	return &view

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -22,7 +23,10 @@ func TestATierByARecordIsATierByTheDocument(t *testing.T) {
 			p.Rollout.Shadow = rapid.Bool().Draw(t, "shadow")
 		}
 		tenant := rapid.SampledFrom(append([]string{"stranger"}, someTenants...)).Draw(t, "tenant")
-		record := OwnLimits{Tier: rapid.SampledFrom([]string{"", "standard", "premium", "basic", "gone"}).Draw(t, "record's tier"), Weights: drawWeights(t)}
+		record := OwnLimits{
+			Tier: rapid.SampledFrom([]string{"", "standard", "premium", "basic", "gone"}).Draw(t, "record's tier"), Weights: drawWeights(t),
+			MaxRunning: rapid.SampledFrom([]int{0, 0, 1, 7, MaxMaxRunning}).Draw(t, "record's cap"),
+		}
 		by, err := p.Prepare()
 		if err != nil {
 			t.Skip(err)
@@ -49,6 +53,7 @@ func TestATierByARecordIsATierByTheDocument(t *testing.T) {
 				}
 			}
 			own.Weights = overlay(own.Weights, record.Weights)
+			own.MaxRunning = cmp.Or(record.MaxRunning, own.MaxRunning)
 			return overlay(tenants, map[string]Tenant{tenant: own})
 		}
 		named.Tenants = entry(p.Tenants)
@@ -67,6 +72,7 @@ func TestATierByARecordIsATierByTheDocument(t *testing.T) {
 				t.Fatalf("%s of %s with %s: %+v, by the document %+v", what, tenant, text, got, want)
 			}
 		}
+		same("cap", by.MaxRunningOf(tenant), want.MaxRunningOf(tenant))
 		same("tier", by.TierOf(tenant), want.TierOf(tenant))
 		same("tier for people", p.WithRecord(tenant, record).TierOf(tenant), named.TierOf(tenant))
 		for _, queue := range append([]string{"", "other"}, someQueues...) {
@@ -89,6 +95,28 @@ func TestATierByARecordIsATierByTheDocument(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestCapsByRecordsAreToldByTier: a store is told the caps of tiers, and of those of tenants which are their own, also where these are what everybody has; where
+// tenants have no records it is told neither.
+func TestCapsByRecordsAreToldByTier(t *testing.T) {
+	t.Parallel()
+	const tiers = `"tiers": {"gold": {"limit": {"enabled": false}, "max_running": 9}, "tin": {"limit": {"enabled": false}}, "lead": {"limit": {"enabled": false}, "max_running": 2},
+		"standard": {"limit": {"enabled": false}, "max_running": 2}},
+		"tenants": {"acme": {"tier": "gold", "max_running": 2}, "bolt": {"tier": "gold"}, "core": {"tier": "lead"}, "dust": {"tier": "tin"}}`
+	told := func(c *Compiled) string {
+		var all []string
+		for _, of := range c.Caps() {
+			all = append(all, fmt.Sprintf("%s=%d %t", of.Tenant, of.MaxRunning, of.ByTier))
+		}
+		return strings.Join(all, ", ") + fmt.Sprint(" ", c.TierCaps())
+	}
+	if got, want := told(compiledWith(t, `{"tenant_records": true, `+tiers+`}`)), "*=2 false, acme=2 false, bolt=9 true, dust=1000000 true map[gold:9 tin:1000000]"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if got, want := told(compiledWith(t, `{`+tiers+`}`)), "*=2 false, bolt=9 false, dust=1000000 false map[]"; got != want {
+		t.Errorf("without records %s, want %s", got, want)
+	}
 }
 
 // TestWeightsByRecordsAreToldByTier: a store is told the weights of tiers, and of those of tenants which are their own; where tenants have no records it is
@@ -125,11 +153,8 @@ func TestATierThatARecordMayNotName(t *testing.T) {
 	for _, row := range []struct{ gold, rest, tier, want string }{
 		{``, ``, "gold", ""},
 		{``, ``, "lead", `invalid tier "lead": allowed is one of "gold", "standard", "tin"`},
-		{
-			`, "max_running": 5`, ``, "tin",
-			`invalid tier "tin": allowed is none while tiers.gold.max_running is 5 and that of standard 0: records give no caps. Give all tiers the same max_running, and caps to single tenants by tenants.NAME.max_running`,
-		},
-		{``, `, "rollout": {"id": "a", "percent": 5, "rules": {"tiers": {"tin": {"limit": {"enabled": false}, "max_running": 5}}}}`, "gold", `tiers.tin.max_running is 5`},
+		{`, "max_running": 5`, ``, "gold", ""},
+		{``, `, "rollout": {"id": "a", "percent": 5, "rules": {"tiers": {"lead": {"limit": {"enabled": false}, "max_running": 5}}}}`, "lead", `invalid tier "lead"`},
 		{``, `, "tenants": {"acme": {"max_running": 5}}`, "gold", ""},
 	} {
 		c := compiledWith(t, `{`+fmt.Sprintf(records, row.gold)+row.rest+`}`)
@@ -141,8 +166,33 @@ func TestATierThatARecordMayNotName(t *testing.T) {
 			t.Errorf("weights alone: %v", err)
 		}
 	}
-	_, err := Unmarshal([]byte(`{"tenant_records": true, "rollout": {"id": "a", "percent": 5, "rules": {"tiers": {"premium": {"limit": {"enabled": false}, "priority_weights": {"high": 900}}}}}}`))
-	if err == nil || !strings.Contains(err.Error(), "rollout.rules.tiers.premium.priority_weights.high 900") {
-		t.Errorf("a candidate with other weights of a tier: %v", err)
+	for _, row := range [][2]string{{`"priority_weights": {"high": 900}`, "rollout.rules.tiers.premium.priority_weights.high 900"}, {`"max_running": 900`, "rollout.rules.tiers.premium.max_running 900"}} {
+		_, err := Unmarshal([]byte(`{"tenant_records": true, "rollout": {"id": "a", "percent": 5, "rules": {"tiers": {"premium": {"limit": {"enabled": false}, ` + row[0] + `}}}}}`))
+		if err == nil || !strings.Contains(err.Error(), row[1]) {
+			t.Errorf("a candidate by whose tier records would have %s: %v", row[0], err)
+		}
+	}
+}
+
+// TestACapOfARecordIsOneThatAPolicyMayHave, or the error says what is allowed, where it is written and where it is checked.
+func TestACapOfARecordIsOneThatAPolicyMayHave(t *testing.T) {
+	t.Parallel()
+	for most, allowed := range map[int]bool{-1: false, 0: true, 1: true, MaxMaxRunning: true, MaxMaxRunning + 1: false} {
+		_, written := UnmarshalRecord(fmt.Appendf(nil, `{"max_running": %d}`, most))
+		checked := compiledWith(t, `{"tenant_records": true}`).CheckRecord(OwnLimits{MaxRunning: most})
+		for _, err := range []error{written, checked} {
+			if want := fmt.Sprintf("invalid max_running %d: allowed is 1 to 1000000, or 0 for none", most); allowed && err != nil || !allowed && (err == nil || err.Error() != want || !errors.Is(err, admission.ErrInvalid)) {
+				t.Errorf("%d: %v", most, err)
+			}
+		}
+	}
+	for _, text := range []string{`{"max_running": "5"}`, `{"max_running": 1.5}`, `{"max_running": 5, "max_running": 5}`} {
+		if _, err := UnmarshalRecord([]byte(text)); !errors.Is(err, admission.ErrInvalid) || !strings.Contains(err.Error(), "max_running") {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	text, err := MarshalRecord(OwnLimits{Tier: "gold", Weights: Weights{"high": 3}, MaxRunning: 5, Limit: &admission.Limit{Disabled: true}})
+	if want := `{"tier":"gold","priority_weights":{"high":3},"max_running":5,"limit":`; err != nil || !strings.HasPrefix(string(text), want) {
+		t.Errorf("%s begins otherwise than with %s, as scripts read it: %v", text, want, err)
 	}
 }

@@ -211,7 +211,7 @@ func (p Policy) validateRollout(bad *problems) {
 		}
 	}
 	if p.TenantRecords {
-		p.validateTierWeights(bad)
+		p.validateTiersOfRecords(bad)
 	}
 	before, after := p.Tiers[StandardTier], candidate.Tiers[StandardTier]
 	if before.MaxRunning != after.MaxRunning {
@@ -231,16 +231,23 @@ func (p Policy) validateRollout(bad *problems) {
 	}
 }
 
-// validateTierWeights refuses other weights of a tier than those in force where records of tenants name tiers.
-func (p Policy) validateTierWeights(bad *problems) {
+// validateTiersOfRecords refuses other weights and another cap of a tier than those in force where records of tenants name tiers.
+func (p Policy) validateTiersOfRecords(bad *problems) {
 	for _, name := range sortedKeys(p.Rollout.Rules.Tiers) {
-		before, after := p.Tiers[name].Weights, p.Rollout.Rules.Tiers[name].Weights
-		for _, class := range sortedKeys(overlay(before, after)) {
-			if was, is := weightIn(before, class), weightIn(after, class); was != is && name != StandardTier && hasKey(p.Tiers, name) {
-				bad.field("rollout.rules.tiers."+name+".priority_weights."+string(class), strconv.FormatInt(int64(is), 10),
-					strconv.FormatInt(int64(was), 10)+" as in force while tenant_records is true: Redis knows tenants whose records name a tier only together")
+		if name == StandardTier || !hasKey(p.Tiers, name) {
+			continue
+		}
+		differs := func(field string, was, is int64) {
+			if was != is {
+				bad.field("rollout.rules.tiers."+name+"."+field, strconv.FormatInt(is, 10),
+					strconv.FormatInt(was, 10)+" as in force while tenant_records is true: Redis knows tenants whose records name a tier only together")
 			}
 		}
+		before, after := p.Tiers[name], p.Rollout.Rules.Tiers[name]
+		for _, class := range sortedKeys(overlay(before.Weights, after.Weights)) {
+			differs("priority_weights."+string(class), int64(weightIn(before.Weights, class)), int64(weightIn(after.Weights, class)))
+		}
+		differs("max_running", int64(before.MaxRunning), int64(after.MaxRunning))
 	}
 }
 

@@ -93,6 +93,8 @@ type Cap struct {
 	Least, Most int `json:",omitempty"`
 	// Loop is the name of what moves it.
 	Loop string `json:",omitempty"`
+	// ByTier says of a TenantGate that it is the cap of the tenant's tier: one whose record names another has that one's.
+	ByTier bool `json:",omitempty"`
 
 	// parts is how many partitions divide Limit, or Rate but for its Burst, among them; 0 where it is one's alone.
 	Parts int `json:"-"`
@@ -143,6 +145,12 @@ type TierWeight struct {
 	Weight admission.Weight
 }
 
+// TierCap is how many jobs of each tenant of a tier workers hold at a time, for tenants whose records name it.
+type TierCap struct {
+	Tier  string
+	Limit int
+}
+
 // PolicyUpdate is a new version of the policy.
 type PolicyUpdate struct {
 	Expected, Version int64
@@ -159,6 +167,8 @@ type PolicyUpdate struct {
 	Weights []TenantWeight
 	// TierWeights are those that differ from everybody else's, where tenants have records.
 	TierWeights []TierWeight `json:",omitempty"`
+	// TierCaps are those that differ from that of each tenant, where tenants have records.
+	TierCaps []TierCap `json:",omitempty"`
 	// Caps replaces every cap and rate that is in force. A pause goes on, and leaves the new cap behind.
 	Caps []Cap
 	// MaxParked is how many jobs may wait for a downstream whose breaker is not closed before others are refused; an empty

@@ -86,16 +86,28 @@ type RecordEdit struct {
 	By      Intervention
 }
 
-// RecordShares returns what the JSON of a record says of its tenant's tier and weights; empty for nothing.
-func RecordShares(text []byte) (tier string, weights map[admission.Priority]admission.Weight) {
-	var said struct {
-		Tier    string                                  `json:"tier"`
-		Weights map[admission.Priority]admission.Weight `json:"priority_weights"`
-	}
+// RecordShares is what a record says of its tenant's tier, weights and cap; the zero value is nothing.
+type RecordShares struct {
+	Tier       string                                  `json:"tier"`
+	Weights    map[admission.Priority]admission.Weight `json:"priority_weights"`
+	MaxRunning int                                     `json:"max_running"`
+}
+
+// SharesOf returns what the JSON of a record says.
+func SharesOf(text []byte) (said RecordShares) {
 	if json.Unmarshal(text, &said) != nil {
-		return "", nil // It is what a release to come has written.
+		return RecordShares{} // It is what a release to come has written.
 	}
-	return said.Tier, said.Weights
+	return said
+}
+
+// Cap returns how many jobs of a tenant workers may hold at a time by its record: its own, or that of its tier, by the caps of tiers, where the policy has none for the
+// tenant alone (alone is false). Without said the policy alone decides, and with zero each tenant's cap is in force.
+func (r RecordShares) Cap(tiers map[string]int, alone bool) (limit int, said bool) {
+	if r.MaxRunning > 0 || r.Tier == "" || alone {
+		return r.MaxRunning, r.MaxRunning > 0
+	}
+	return tiers[r.Tier], true
 }
 
 // Validate checks an edit. The error is one or several *headgate.FieldError.

@@ -111,8 +111,8 @@ func DryRun(ctx context.Context, store store.Deployment, document policy.Policy)
 	return p.Result, nil
 }
 
-// keepsRecords refuses a policy without records of tenants while there are some, and one by which a tier that they name would be gone or have a cap of its
-// own: they would hold no more, and nobody would be told.
+// keepsRecords refuses a policy without records of tenants while there are some, and one by which a tier that they name would be gone: they would hold no
+// more, and nobody would be told.
 func (p plan) keepsRecords(ctx context.Context, store store.Deployment) error {
 	if !p.base.TenantRecords {
 		return nil
@@ -130,15 +130,14 @@ func (p plan) keepsRecords(ctx context.Context, store store.Deployment) error {
 	}
 }
 
-// keepsTiers asks which tiers records name where the new policy has one less, or one that differs in its cap.
+// keepsTiers asks which tiers records name where the new policy has one less.
 func (p plan) keepsTiers(ctx context.Context, store store.Deployment) error {
 	next, err := p.next.Prepare()
 	if err != nil {
 		return err
 	}
-	field, why := next.CappedTier()
 	gone := slices.DeleteFunc(slices.Sorted(maps.Keys(p.base.Tiers)), next.HasTier)
-	if field == "" && len(gone) == 0 {
+	if len(gone) == 0 {
 		return nil
 	}
 	tiers, err := store.RecordTiers(ctx)
@@ -153,20 +152,7 @@ func (p plan) keepsTiers(ctx context.Context, store store.Deployment) error {
 			}
 		}
 	}
-	if n := total(tiers); field != "" && n > 0 {
-		return &admission.FieldError{
-			Field: field, Value: why,
-			Allowed: fmt.Sprintf("the same of all tiers while the records of %d tenants name one, for records give no caps: give caps to single tenants by tenants.NAME.max_running", n),
-		}
-	}
 	return nil
-}
-
-func total(tiers map[string]int64) (n int64) {
-	for _, of := range tiers {
-		n += of
-	}
-	return n
 }
 
 // Rollback stores the document of a version that is kept as the next version, to the byte but for its version. One that

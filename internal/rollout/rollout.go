@@ -81,6 +81,9 @@ func newUpdate(expected int64, document policy.Policy, text []byte) (store.Polic
 			update.TierWeights = append(update.TierWeights, store.TierWeight{Class: class, Tier: tier, Weight: weight})
 		}
 	}
+	for tier, limit := range compiled.TierCaps() {
+		update.TierCaps = append(update.TierCaps, store.TierCap{Tier: tier, Limit: limit})
+	}
 	for _, r := range compiled.Reserved() {
 		update.Reserves = append(update.Reserves, store.Reserve{Queue: r.Queue, Classes: r.Classes, Slots: r.Slots, Percent: r.Percent, Lends: r.Lend})
 	}
@@ -107,7 +110,7 @@ func caps(compiled *policy.Compiled) []store.Cap {
 		case c.Queue != "":
 			gate = store.QueueGate(c.Queue)
 		}
-		all = append(all, store.Cap{Gate: gate, Limit: c.MaxRunning, Least: c.Least, Most: c.Most, Loop: c.Loop})
+		all = append(all, store.Cap{Gate: gate, Limit: c.MaxRunning, Least: c.Least, Most: c.Most, Loop: c.Loop, ByTier: c.ByTier})
 	}
 	for _, r := range compiled.DispatchRates() {
 		gate := store.DownstreamRateGate(r.Downstream)

@@ -132,8 +132,7 @@ func (v *Tenants) ofPolicy(ctx context.Context, s store.Deployment, current poli
 			}
 		}
 		for i, p := range some {
-			tier, _ := store.RecordShares(records[i].Text)
-			tier = cmp.Or(tier, current.Tenants[p.Name].Tier, policy.StandardTier)
+			tier := cmp.Or(store.SharesOf(records[i].Text).Tier, current.Tenants[p.Name].Tier, policy.StandardTier)
 			if q.Tier != "" && q.Tier != tier {
 				continue
 			}
@@ -167,7 +166,7 @@ func (v *Tenants) ofRecords(ctx context.Context, s store.Deployment, current pol
 		}
 		for _, r := range page.Records {
 			_, named := current.Tenants[r.Tenant]
-			if tier, _ := store.RecordShares(r.Text); tier == q.Tier && !named {
+			if tier := store.SharesOf(r.Text).Tier; tier == q.Tier && !named {
 				v.Tenants = append(v.Tenants, TenantSettings{r.Tenant, tier, json.RawMessage("{}"), r.Text})
 			}
 		}
