@@ -31,6 +31,9 @@ func (r *Room) Lines() []string {
 		switch {
 		case g.Kept != nil:
 			add("gate %s held %d", name, g.Held)
+		case g.Default:
+			limit, _ := r.LimitOf(name)
+			add("gate %s limit %d held %d", name, limit, g.Held)
 		case g.Rate == nil:
 			add("gate %s limit %d held %d", name, g.Limit, g.Held)
 		default:

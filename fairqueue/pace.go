@@ -62,7 +62,7 @@ func (t *tenant) only() *lane {
 	return t.head()
 }
 
-func (r *Room) gatesAny() bool { return len(r.Gates)+len(r.Defaults) > 0 }
+func (r *Room) gatesAny() bool { return len(r.Gates)+len(r.Defaults) > 0 || r.Recorded != nil }
 
 // Tally ends a call: it folds what queues did in it into their paces.
 func (c *Pass) Tally() {

@@ -88,7 +88,7 @@ type Gate struct {
 	Rate Meter
 	// Kept makes it the gate of slots that are kept for some classes of a queue; Limit is not used then.
 	Kept *Kept
-	// Default says that the Limit is that of Room.Defaults. Such a gate is there only while it holds something.
+	// Default says that it has no Limit of its own, but that of Room.Defaults or Room.Recorded (LimitOf). Such a gate is there only while it holds something.
 	Default bool
 }
 
@@ -130,6 +130,8 @@ type Room struct {
 	// Defaults are limits of those that have no gate of their own: t:* of each tenant, u:*:QUEUE of each tenant in the
 	// queue, d:* of each service, d:SERVICE+* of each of its accounts.
 	Defaults map[string]int
+	// Recorded is nil where no tenant has anything beside Gates.
+	Recorded RecordFunc
 	Pools    map[string]*Pool
 	Weight   WeightFunc
 	queues   map[string]*queue
@@ -295,7 +297,14 @@ func (r *Room) Closed(gate string) bool { return r.closed(gate) }
 
 // units returns how many more may pass a gate.
 func (r *Room) units(gate string) int {
-	if g := r.Gates[gate]; g != nil {
+	g := r.Gates[gate]
+	if limit, said := r.recorded(gate, g); said {
+		if g == nil {
+			return limit
+		}
+		return limit - g.Held
+	}
+	if g != nil {
 		return g.units()
 	}
 	of := DefaultOf(gate)
@@ -334,34 +343,13 @@ func (r *Room) gate(name string) *Gate {
 		return g
 	}
 	of := DefaultOf(name)
-	if limit, ok := r.Defaults[of]; ok {
+	if limit, ok := r.LimitOf(name); ok {
 		g = &Gate{Limit: limit, Default: true}
 		r.Gates[name] = g
 	} else if m := r.accountRate(name, of); m != nil {
 		g = &Gate{Rate: m, Default: true} // What is left of it is kept by the Each.
 	}
 	return g
-}
-
-// DefaultOf names the default of a gate, empty for none.
-func DefaultOf(gate string) string {
-	kind, guarded, _ := strings.Cut(gate, ":")
-	service, _, account := strings.Cut(guarded, accountSign)
-	switch kind {
-	case "d", "s":
-		if account {
-			return kind + ":" + service + accountSign + "*"
-		}
-		if kind == "d" {
-			return "d:*"
-		}
-	case "t":
-		return "t:*"
-	case "u":
-		_, queue, _ := strings.Cut(guarded, ":")
-		return "u:*:" + queue
-	}
-	return ""
 }
 
 // tenantGates and laneGates name what stands before a tenant in a queue, and before a lane, in the order in which they

@@ -94,6 +94,9 @@ type GateState struct {
 	Shares []float64
 }
 
+// NoCap is the limit of a cap of one who has none where others have one: policy.MaxMaxRunning.
+const NoCap = 1_000_000
+
 // Shut reports whether nothing passes now.
 func (g GateState) Shut() bool {
 	if g.Burst > 0 {

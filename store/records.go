@@ -93,8 +93,8 @@ type RecordShares struct {
 	MaxRunning int                                     `json:"max_running"`
 }
 
-// SharesOf returns what the JSON of a record says.
-func SharesOf(text []byte) (said RecordShares) {
+// RecordSharesOf returns what the JSON of a record says.
+func RecordSharesOf(text []byte) (said RecordShares) {
 	if json.Unmarshal(text, &said) != nil {
 		return RecordShares{} // It is what a release to come has written.
 	}

@@ -33,6 +33,8 @@ func checkRows() []row {
 		{"an edit of a record, beside 10,000", "tenant_record", 1, func(s *site) func() func() { return s.edits(10_000, `{"limit":{"tokens":%d}}`) }},
 		{"an edit of the tier of a record, beside 10", "tenant_record", 1, func(s *site) func() func() { return s.edits(10, tieredRecord) }},
 		{"an edit of the tier of a record, beside 10,000", "tenant_record", 1, func(s *site) func() func() { return s.edits(10_000, tieredRecord) }},
+		{"an edit of the cap of a record, beside 10", "tenant_record: gate_recapped", 1, func(s *site) func() func() { return s.edits(10, cappedRecord) }},
+		{"an edit of the cap of a record, beside 10,000", "tenant_record: gate_recapped", 1, func(s *site) func() func() { return s.edits(10_000, cappedRecord) }},
 		{"an edit of a limit by type of a record, beside 10", "tenant_record", 1, func(s *site) func() func() { return s.edits(10, typedRecord) }},
 		{"the same beside 10,000", "tenant_record", 1, func(s *site) func() func() { return s.edits(10_000, typedRecord) }},
 	}
@@ -114,6 +116,9 @@ const typedRecord = `{"queues":{"mail":{"type_limits":{"report":{"tokens":%d,"pe
 
 // tieredRecord is a record with a tier and a weight.
 const tieredRecord = `{"tier":"tier-%d","priority_weights":{"medium":3}}`
+
+// cappedRecord is a record with a cap.
+const cappedRecord = `{"max_running":%d}`
 
 // edits changes the record of one tenant, whose bucket is there, beside those of others. Each is a number in text.
 func (s *site) edits(others int, text string) func() func() {

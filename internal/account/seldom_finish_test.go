@@ -25,6 +25,20 @@ func seldomFinishRows() []row {
 			}
 			return s.finishes(1, 2*tenants, completed, store.EndedDone)
 		}},
+		{"finish of a job, one of a tenant whose record has a cap is dispatched", "finish: any_capped, fill, recorded_cap", 1, func(s *site) func() func() {
+			s.putPolicy(store.PolicyUpdate{})
+			for i := range tenants {
+				_, err := s.store.PutRecord(s.Context(), store.RecordEdit{Tenant: tenantName(i), Policy: 1, Text: []byte(`{"max_running":1000}`)})
+				s.check(err)
+			}
+			return s.finishes(1, 2*tenants, completed, store.EndedDone)
+		}},
+		{"finish of a job beside records with caps, one of a tenant without is dispatched", "finish: any_capped, fill, tenants_gates", 1, func(s *site) func() func() {
+			s.putPolicy(store.PolicyUpdate{})
+			_, err := s.store.PutRecord(s.Context(), store.RecordEdit{Tenant: "another", Policy: 1, Text: []byte(`{"max_running":1000}`)})
+			s.check(err)
+			return s.finishes(1, 2*tenants, completed, store.EndedDone)
+		}},
 		{"finish of a job, one under a rate is dispatched", "finish: fill, gate_pass, gate_wake", 1, func(s *site) func() func() {
 			caps := make([]store.Cap, tenants)
 			for i := range caps {

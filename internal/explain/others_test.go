@@ -72,6 +72,46 @@ func TestExplainTellsWhatMayGoBesideLimits(t *testing.T) {
 	}
 }
 
+// TestExplainTellsWhoseCapAJobWaitsFor: the record's, or that of the tier which the record names.
+func TestExplainTellsWhoseCapAJobWaitsFor(t *testing.T) {
+	t.Parallel()
+	for what, row := range map[string]struct {
+		record          policy.OwnLimits
+		of, path, value string
+		change          string
+		shown           int
+	}{
+		"its own":     {policy.OwnLimits{Tier: "gold", MaxRunning: 1}, "record of tenant acme", "/max_running", "1", "record", 1},
+		"its tier's":  {policy.OwnLimits{Tier: "gold"}, "default of tier gold", "/tiers/gold/max_running", "2", "tenant", 2},
+		"the other's": {policy.OwnLimits{Tier: "tin"}, "default of tier tin", "/tiers/tin/max_running", "3", "tenant", 3},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			s.put(`{"tenant_records": true, "tenants": {"acme": {"tier": "standard"}}, "tiers": {"standard": {"limit": {"enabled": false}}, "tin": {"limit": {"enabled": false}, "max_running": 3},
+				"gold": {"limit": {"enabled": false}, "max_running": 2}}}`, "tiers")
+			read := func(ctx context.Context) (rollout.Rules, error) { return rollout.ReadRules(ctx, s.store) }
+			_, err := rollout.EditRecord(t.Context(), s.store, read, "acme", rollout.Edit{Expected: rollout.AnyVersion}, func(policy.OwnLimits) (policy.OwnLimits, error) { return row.record, nil })
+			must(t, err)
+			s.work(9, 0, "")
+			for _, id := range []string{"a", "b", "c", "d"} {
+				s.enqueue(id)
+			}
+			e, err := explain.New(t.Context(), s.store, explain.Job, "acme:d", shown.Everything)
+			must(t, err)
+			i := slices.IndexFunc(e.Reasons, func(r explain.Reason) bool { return r.Rule != nil && r.Rule.Of == row.of })
+			if i < 0 || e.Reasons[i].Rule.Path != row.path || string(e.Reasons[i].Rule.Value) != row.value || e.Reasons[i].Change != "jobs that end, or headgate "+row.change+" set acme --max-running NUMBER" {
+				t.Errorf("%+v, want %s of %s at %s", e.Reasons, row.value, row.of, row.path)
+			}
+			current, err := rollout.Current(t.Context(), s.store)
+			must(t, err)
+			if v, err := shown.ReadTenant(t.Context(), s.store, current, "acme"); err != nil || v.MaxRunning != row.shown {
+				t.Errorf("the tenant is shown with %d at a time, want %d: %v", v.MaxRunning, row.shown, err)
+			}
+		})
+	}
+}
+
 // TestExplainGoesByTheTierOfARecord: of the tenant, of the turn of its jobs and of the bound of their depth, and names the record or the tier that decides.
 func TestExplainGoesByTheTierOfARecord(t *testing.T) {
 	t.Parallel()

@@ -199,13 +199,16 @@ func (r *rules) ofLimit(level admission.Level, tenant, queue string, class admis
 	return r.decided(none, r.asOf(tenant).LimitClause(level, tenant, queue, class))
 }
 
+// recordOf says of a rule that it is of a tenant's record.
+func recordOf(tenant string) string { return "record of tenant " + tenant }
+
 // recorded returns a part of the record of a tenant as the rule that decides; its path is in that.
 func (r *rules) recorded(tenant string, own policy.OwnLimits, path []string) (*Rule, error) {
 	changes, err := policy.DiffRecords(policy.OwnLimits{}, own)
 	if err != nil {
 		return nil, err
 	}
-	rule, at := &Rule{Of: "record of tenant " + tenant, Path: policy.Clause{Path: path}.Pointer()}, map[string]json.RawMessage{}
+	rule, at := &Rule{Of: recordOf(tenant), Path: policy.Clause{Path: path}.Pointer()}, map[string]json.RawMessage{}
 	for _, c := range changes {
 		if c.Path == rule.Path {
 			rule.Value = c.After
@@ -252,6 +255,9 @@ func (r *rules) ofGate(name store.GateName, tenant, queue, downstream string) (*
 	case store.QueueGate(queue):
 		return r.first(none, candidate{"queue " + queue, []string{"queues", queue, "max_running"}})
 	case store.TenantGate(tenant):
+		if own := r.compiled.RecordOf(tenant); own.MaxRunning > 0 {
+			return r.recorded(tenant, own, []string{"max_running"})
+		}
 		return r.ofTenant(none, tenant, "max_running")
 	case store.TenantQueueGate(tenant, queue):
 		scope := tenant + ":" + queue

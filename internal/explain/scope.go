@@ -156,6 +156,9 @@ func higher(name store.GateName, flag string, rule *Rule, job *admission.Job) st
 		what = "queue set " + job.Queue
 	case store.TenantGate(job.Tenant), store.TenantRateGate(job.Tenant):
 		what = "tenant set " + job.Tenant
+		if rule != nil && rule.Of == recordOf(job.Tenant) {
+			what = "record set " + job.Tenant
+		}
 	case store.TenantQueueGate(job.Tenant, job.Queue):
 		if own := job.Tenant + ":" + job.Queue; rule != nil && rule.Path == pointer([]string{"max_running", own}) {
 			return fmt.Sprintf(`headgate policy merge FILE, with {"max_running": {"%s": NUMBER}}`, own)

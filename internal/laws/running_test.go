@@ -15,6 +15,8 @@ import (
 type running struct {
 	*site
 	caps map[store.GateName]int
+	// recorded is nil where tenants have no records.
+	*recorded
 	// leases are what each worker has read.
 	leases map[string][]store.Lease
 	// held is how many entries each cap covered when it was last looked at.
@@ -58,6 +60,12 @@ func TestCapsAreNeverPassed(t *testing.T) {
 	}
 	r.change()
 	r.putPolicy(store.PolicyUpdate{})
+	r.drainAll()
+}
+
+// drainAll ends all jobs.
+func (r *running) drainAll() {
+	r.Helper()
 	left := func() int64 {
 		c := r.census()
 		if redistest.Steps() { // Retries wait by the clock of Redis, which may be ten minutes behind.
@@ -67,7 +75,7 @@ func TestCapsAreNeverPassed(t *testing.T) {
 	}
 	for rounds := 0; left() > 0; rounds++ {
 		if rounds == 2000 {
-			t.Fatalf("jobs are left over that nothing holds: %+v", r.census())
+			r.Fatalf("jobs are left over that nothing holds: %+v", r.census())
 		}
 		for i := range runningWorkers {
 			r.register(runningWorker(i), mailPool, runningSlots, longLease)
@@ -199,6 +207,9 @@ func (r *running) change() {
 	for name, limit := range r.caps {
 		u.Caps = append(u.Caps, store.Cap{Gate: name, Limit: limit})
 	}
+	if r.recorded != nil {
+		r.draw(r.site, &u)
+	}
 	r.putPolicy(u)
 }
 
@@ -213,7 +224,9 @@ func (r *running) capsOf(tenant, downstream string) map[store.GateName]int {
 		}
 	}
 	add(store.QueueGate("mail"), "")
-	add(store.TenantGate(tenant), store.TenantGate(store.Every))
+	if limit, capped := r.tenantCap(tenant); capped {
+		found[store.TenantGate(tenant)] = limit
+	}
 	add(store.TenantQueueGate(tenant, "mail"), store.TenantQueueGate(store.Every, "mail"))
 	if downstream != "" {
 		add(store.DownstreamGate(downstream), store.DownstreamGate(store.Every))

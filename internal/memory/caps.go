@@ -70,7 +70,7 @@ func (m *model) standingCap(name string, limit int) bound {
 	if a := m.adaptive[name]; a != nil && a.Limit == limit {
 		return bound{limit: a.Own, least: a.Least, most: a.Most, loop: a.Name}
 	}
-	return bound{limit: limit}
+	return bound{limit: limit, byTier: m.byTier[name]}
 }
 
 // setCaps makes gates what the policy says: first those of all that have none of their own.
@@ -102,6 +102,7 @@ func (m *model) setCaps(c *fairqueue.Pass, names []string, now int64) {
 				_, defaults[name] = m.room.Defaults[name]
 			}
 			m.setCap(name, m.moved(name, wanted), ok)
+			m.markTier(name, wanted.byTier)
 		}
 		c.Freed(name)
 	}
@@ -154,6 +155,7 @@ func (m *model) setCap(name string, limit int, wanted bool) {
 // removeGate leaves what all have that have no gate of their own.
 func (m *model) removeGate(name string) {
 	delete(m.gateNotes, name)
+	delete(m.byTier, name)
 	if ofAll(name) {
 		delete(m.room.Defaults, name)
 		m.followDefault(name)
@@ -163,12 +165,11 @@ func (m *model) removeGate(name string) {
 	if g == nil {
 		return
 	}
-	limit, ok := m.room.Defaults[fairqueue.DefaultOf(name)]
-	if !ok || g.Held == 0 {
-		delete(m.room.Gates, name)
-		return
+	delete(m.room.Gates, name)
+	if limit, ok := m.room.LimitOf(name); ok && g.Held > 0 {
+		g.Limit, g.Default = limit, true
+		m.room.Gates[name] = g
 	}
-	g.Limit, g.Default = limit, true
 }
 
 // followDefault gives those that have no gate of their own the limit of all, or none.
@@ -180,9 +181,33 @@ func (m *model) followDefault(name string) {
 		case ok:
 			g.Limit = limit
 		default:
-			delete(m.room.Gates, covered)
+			if _, capped := m.room.LimitOf(covered); !capped {
+				delete(m.room.Gates, covered)
+			}
 		}
 	}
+}
+
+// recordedCap is what the record of a tenant makes of its cap, fairqueue.Room.Recorded: neither of a pause nor of a limit for a time.
+func (m *model) recordedCap(tenant string, own *fairqueue.Gate) (limit int, said bool) {
+	name := string(store.TenantGate(tenant))
+	if own != nil && (own.Limit == 0 || m.gateNotes[name].until != 0) {
+		return 0, false
+	}
+	limit, said = m.shares[tenant].Cap(m.tierCaps, own != nil && !m.byTier[name])
+	if !said || limit > 0 {
+		return limit, said
+	}
+	if each, is := m.room.Defaults[fairqueue.DefaultOf(name)]; is || own == nil {
+		return each, is
+	}
+	return store.NoCap, true // That of the record's tier, which has none.
+}
+
+// recaps reports whether a record may change its tenant's cap.
+func (m *model) recaps(tenant string, text []byte) bool {
+	was, is := m.shares[tenant], store.RecordSharesOf(text)
+	return was.MaxRunning != is.MaxRunning || was.Tier != is.Tier && len(m.tierCaps) > 0
 }
 
 // cover frees what runs under defaults that an edit writes, and counts what there is before one that is new.

@@ -166,6 +166,12 @@ func (d *dump) limits() {
 	if counts := d.sharesCounted(); counts != "" {
 		d.add("records by tier %s", counts)
 	}
+	if d.capped > 0 {
+		d.add("records with a cap %d", d.capped)
+	}
+	for name := range d.byTier {
+		d.add("gate %s is of a tier", name)
+	}
 	d.lines = append(d.lines, d.leases.Lines()...)
 }
 
@@ -173,7 +179,9 @@ func (d *dump) limits() {
 func (d *dump) sharesCounted() string {
 	counts := map[string]int{}
 	for _, of := range d.shares {
-		counts[of.tier]++
+		if of.Tier != "" || len(of.Weights) > 0 {
+			counts[of.Tier]++
+		}
 	}
 	var all []string
 	for _, tier := range slices.Sorted(maps.Keys(counts)) {

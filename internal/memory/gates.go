@@ -5,6 +5,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/headgate/headgate/buckets"
@@ -297,6 +298,9 @@ func (m *model) gateState(name string, g *fairqueue.Gate) store.GateState {
 		return state
 	}
 	state.Limit, state.Held = g.Limit, g.Held
+	if name[0] == store.KindTenant {
+		state.Limit, _ = m.room.LimitOf(name)
+	}
 	note, noted := m.gateNotes[name]
 	if !noted || g.Default {
 		return state
@@ -345,6 +349,7 @@ func (p *Partition) SetGate(_ context.Context, g store.Gate) (held int, more boo
 	p.write(func(m *model, now int64) {
 		c := m.begin(now)
 		m.obeyed = false
+		delete(m.byTier, string(g.Name))
 		held = m.limited(c, string(g.Name), g.Limit, g.For, max(g.Then, store.Unlimited), g.By, now)
 		m.record(now, g.By, store.AuditGate, string(g.Name), held, g.For)
 		c.WakeFreed()
@@ -355,6 +360,51 @@ func (p *Partition) SetGate(_ context.Context, g store.Gate) (held int, more boo
 		}
 	})
 	return held, more, nil
+}
+
+// recapped follows what a record says of caps from now on, at the gate of its tenant; had says whether that was there before.
+func (m *model) recapped(c *fairqueue.Pass, name string, had bool) {
+	m.follow()
+	limit, has := m.room.LimitOf(name)
+	switch held := m.heldUnder(name); {
+	case has && !had && held > 0:
+		m.room.Gates[name] = &fairqueue.Gate{Limit: limit, Held: held, Default: true}
+	case had && !has:
+		delete(m.room.Gates, name)
+	}
+	c.Freed(name)
+}
+
+// follow has the room ask for what records say of caps, while they say something.
+func (m *model) follow() {
+	if m.room.Recorded = nil; m.capped > 0 || m.tiered > 0 && len(m.tierCaps) > 0 {
+		m.room.Recorded = m.recordedCap
+	}
+}
+
+// recapTiers puts the caps of tiers in force for tenants whose records name them, and wakes those of them that have jobs in ready streams.
+func (m *model) recapTiers(c *fairqueue.Pass, wanted settings) {
+	if maps.Equal(wanted.tierCaps, m.tierCaps) {
+		return
+	}
+	had := map[string]bool{}
+	for name := range m.entriesUnder() {
+		if _, recorded := m.records[strings.TrimPrefix(name, "t:")]; recorded && m.tiered > 0 && name[0] == store.KindTenant {
+			_, had[name] = m.room.LimitOf(name)
+		}
+	}
+	m.tierCaps = wanted.tierCaps
+	for name, was := range had {
+		m.recapped(c, name, was)
+	}
+	m.follow()
+}
+
+// markTier notes of a cap that it is that of its tenant's tier, or is not.
+func (m *model) markTier(name string, byTier bool) {
+	if delete(m.byTier, name); byTier {
+		m.byTier[name] = true
+	}
 }
 
 // setReserves keeps slots of queues for some of their classes, as the policy says. Who is another may have changed, so they are counted anew.

@@ -88,7 +88,8 @@ func (m *model) shutGate(name string, now int64) store.GateState {
 		g = &fairqueue.Gate{Rate: rate}
 	}
 	if g == nil { // That of all, which nothing stands under yet.
-		return store.GateState{Name: store.GateName(name), Limit: m.room.Defaults[fairqueue.DefaultOf(name)], Then: store.Unlimited}
+		limit, _ := m.room.LimitOf(name)
+		return store.GateState{Name: store.GateName(name), Limit: limit, Then: store.Unlimited}
 	}
 	state := m.gateState(name, g)
 	if g.Rate != nil {

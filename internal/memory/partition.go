@@ -248,6 +248,8 @@ func (p *Partition) PutRecord(_ context.Context, e store.RecordEdit) (version in
 			return
 		}
 		m.advance(now)
+		recaps, name := m.recaps(e.Tenant, e.Text), string(store.TenantGate(e.Tenant))
+		_, had := m.room.LimitOf(name)
 		m.recorded = max(m.filled, m.recorded+1)
 		action := store.AuditTenantRecord
 		if len(e.Text) == 0 {
@@ -266,23 +268,29 @@ func (p *Partition) PutRecord(_ context.Context, e store.RecordEdit) (version in
 		m.bank.Forget(m.over(now))
 		m.bank.LimitsChanged(e.Tenant, buckets.Instant(m.filled), (2*e.LongestFill + recordSlack).Microseconds(), now)
 		m.recordEdit(now, &e, action, was.Version, version)
+		if recaps {
+			c := m.begin(now)
+			m.recapped(c, name, had)
+			c.WakeFreed()
+			m.fill(c, now)
+		}
 	})
 	return version, err
 }
 
-// share notes what a record says of tier and weights, and reports whether its tier is another.
+// share notes what a record says of tier, weights and cap, and reports whether its tier is another.
 func (m *model) share(tenant string, text []byte) bool {
-	was := m.shares[tenant].tier
-	tier, weights := store.RecordShares(text)
-	if tier == "" && len(weights) == 0 {
-		delete(m.shares, tenant)
-	} else {
+	was, is := m.shares[tenant], store.RecordSharesOf(text)
+	if delete(m.shares, tenant); is.Tier != "" || len(is.Weights) > 0 || is.MaxRunning > 0 {
 		if m.shares == nil {
-			m.shares = map[string]shares{}
+			m.shares = map[string]store.RecordShares{}
 		}
-		m.shares[tenant] = shares{tier, weights}
+		m.shares[tenant] = is
 	}
-	return tier != was
+	one := map[bool]int{true: 1}
+	m.tiered += one[is.Tier != ""] - one[was.Tier != ""]
+	m.capped += one[is.MaxRunning > 0] - one[was.MaxRunning > 0]
+	return is.Tier != was.Tier
 }
 
 // RecordTiers returns how many records name each tier.
@@ -290,8 +298,8 @@ func (p *Partition) RecordTiers(context.Context) (map[string]int64, error) {
 	tiers := map[string]int64{}
 	p.read(func(m *model, _ int64) {
 		for _, of := range m.shares {
-			if of.tier != "" {
-				tiers[of.tier]++
+			if of.Tier != "" {
+				tiers[of.Tier]++
 			}
 		}
 	})

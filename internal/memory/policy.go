@@ -26,6 +26,7 @@ type settings struct {
 	maxParked map[string]int                 // by downstream, "" for every other
 	weights   map[classTenant]store.TenantWeight
 	ofTiers   map[classTenant]admission.Weight // by class and tier
+	tierCaps  map[string]int                   // of tenants whose records name a tier, by that
 	caps      map[string]bound
 	pressured map[string]bool
 	load      time.Duration // how often workers tell how busy they are
@@ -47,6 +48,8 @@ type bound struct {
 	// least and most are the bounds between which a loop moves what is in force of a cap; zero where none does.
 	least, most int
 	loop        string
+	// byTier says that it is the cap of its tenant's tier.
+	byTier bool
 }
 
 // settingsIn returns those of an update, defaults filled in.
@@ -55,7 +58,7 @@ func settingsIn(u *store.PolicyUpdate) settings {
 		tiers: maps.Clone(u.Tiers), queues: make(map[string]store.QueueSettings, len(u.Queues)), overflows: make(map[string]store.Overflow, len(u.Overflows)),
 		maxParked: make(map[string]int, len(u.MaxParked)), weights: make(map[classTenant]store.TenantWeight, len(u.Weights)), ofTiers: make(map[classTenant]admission.Weight, len(u.TierWeights)),
 		caps: make(map[string]bound, len(u.Caps)), pressured: make(map[string]bool, len(u.Pressured)),
-		load:     u.Load.Truncate(time.Microsecond),
+		load: u.Load.Truncate(time.Microsecond), tierCaps: make(map[string]int, len(u.TierCaps)),
 		reserves: make(map[string]store.Reserve, len(u.Reserves)),
 	}
 	for _, q := range u.Queues {
@@ -81,7 +84,7 @@ func settingsIn(u *store.PolicyUpdate) settings {
 		if isRate(string(c.Gate)) {
 			s.caps[string(c.Gate)] = bound{rate: buckets.LimitOf(c.Rate), limit: c.Limit, least: c.Least, most: c.Most, loop: c.Loop}
 		} else {
-			s.caps[string(c.Gate)] = bound{limit: c.Limit, least: c.Least, most: c.Most, loop: c.Loop}
+			s.caps[string(c.Gate)] = bound{limit: c.Limit, least: c.Least, most: c.Most, loop: c.Loop, byTier: c.ByTier}
 		}
 	}
 	maps.Copy(s.maxParked, u.MaxParked)
@@ -98,6 +101,9 @@ func settingsIn(u *store.PolicyUpdate) settings {
 	}
 	for _, w := range u.TierWeights {
 		s.ofTiers[classTenant{w.Class, w.Tier}] = w.Weight
+	}
+	for _, of := range u.TierCaps {
+		s.tierCaps[of.Tier] = of.Limit
 	}
 	return s
 }
@@ -127,25 +133,19 @@ func (m *model) weight(class admission.Priority, tenant string) admission.Weight
 		return 1
 	}
 	record := m.shares[tenant]
-	if w := record.weights[class]; w > 0 {
+	if w := record.Weights[class]; w > 0 {
 		return w
 	}
 	every := cmp.Or(m.weights[classTenant{class, ""}].Weight, 1)
 	own := m.weights[classTenant{class, tenant}]
-	if record.tier != "" && (own.Weight == 0 || own.ByTier) {
-		return cmp.Or(m.ofTiers[classTenant{class, record.tier}], every)
+	if record.Tier != "" && (own.Weight == 0 || own.ByTier) {
+		return cmp.Or(m.ofTiers[classTenant{class, record.Tier}], every)
 	}
 	return cmp.Or(own.Weight, every)
 }
 
-// shares are what a record says of its tenant's tier and weights.
-type shares struct {
-	tier    string
-	weights map[admission.Priority]admission.Weight
-}
-
 // tierOf returns the tier of a tenant by which bounds differ, empty for none.
-func (m *model) tierOf(tenant string) string { return cmp.Or(m.shares[tenant].tier, m.tiers[tenant]) }
+func (m *model) tierOf(tenant string) string { return cmp.Or(m.shares[tenant].Tier, m.tiers[tenant]) }
 
 // policy is the version in force, and those before it that are kept.
 type policy struct {
@@ -265,6 +265,7 @@ func (m *model) putPolicy(now int64, u *store.PolicyUpdate) error {
 	counts := m.boundsAdded(wanted)
 	m.setQueues(wanted, now)
 	m.setReserves(c, wanted.reserves)
+	m.recapTiers(c, wanted)
 	m.settings = wanted
 	if !wanted.usage {
 		m.usedFrom = -1

@@ -33,7 +33,9 @@ type model struct {
 	scales    map[store.GateName]scale
 	records   map[string]store.TenantRecord // what tenants have beside the policy, and recorded the latest version of any
 	recorded  int64
-	shares    map[string]shares // what those of them say of tier and weights that say something
+	shares    map[string]store.RecordShares // what those of them say of tier, weights and cap that say something, of which
+	tiered    int                           // so many name a tier, and
+	capped    int                           // so many have a cap of their own
 	refunds   int64
 	refunded  *times.Times
 	parts     map[string]admission.Tokens  // what work that goes on has told so far, by the same names as refunded
@@ -94,6 +96,7 @@ type model struct {
 	log audit.Log // what operators did
 
 	gateNotes map[string]gateNote
+	byTier    map[string]bool             // gates whose limit, or the one that a pause leaves behind, is that of their tenant's tier
 	adaptive  map[string]*adaptive        // limits that move by themselves, by their gates
 	accounts  map[string]*modelRate       // what is left of the rates of accounts that have none of their own, by their gates
 	suspended map[string]suspension       // by name
@@ -215,7 +218,7 @@ func newModel() *model {
 		ahead: map[string]*times.Times{}, made: names.NewQueues(), results: names.NewResults(), left: map[string]int64{}, died: map[string]int64{},
 		unknownTypes: map[string]store.Unknown{}, workers: map[string]modelWorker{}, schedulers: map[string]int64{},
 		rights: names.Rights{}, semaphores: names.NewSemaphores(), told: map[string]string{}, followed: map[string]store.Death{}, ticks: map[string]int64{},
-		policy: policy{versions: map[int64][]byte{}}, settings: settingsIn(&store.PolicyUpdate{}), gateNotes: map[string]gateNote{}, adaptive: map[string]*adaptive{}, accounts: map[string]*modelRate{}, suspended: map[string]suspension{}, pressures: map[string]*pressure{}, loads: map[string]store.WorkerLoad{}, triggers: map[string]store.TriggerState{},
+		policy: policy{versions: map[int64][]byte{}}, settings: settingsIn(&store.PolicyUpdate{}), gateNotes: map[string]gateNote{}, byTier: map[string]bool{}, adaptive: map[string]*adaptive{}, accounts: map[string]*modelRate{}, suspended: map[string]suspension{}, pressures: map[string]*pressure{}, loads: map[string]store.WorkerLoad{}, triggers: map[string]store.TriggerState{},
 		breakers: map[string]*modelBreaker{}, quiet: breaker.Quiet, dedup: defaultDedup,
 		depthFreed: map[tenantQueue]bool{}, happened: map[string]bool{}, moves: fairqueue.Moves, deadCap: mostLetters,
 	}

@@ -187,7 +187,7 @@ func recordsOf(ctx context.Context, t *testing.T, s store.Deployment) (lines []s
 		check(t, err)
 		tiers := map[string]int64{}
 		for _, r := range page.Records {
-			tier := store.SharesOf(r.Text).Tier
+			tier := store.RecordSharesOf(r.Text).Tier
 			tiers[tier]++
 			lines = append(lines, fmt.Sprintf("record %s %d %s", r.Tenant, r.Version, r.Text))
 			if s.PartitionOf(r.Tenant) != i {

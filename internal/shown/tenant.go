@@ -18,6 +18,8 @@ type Tenant struct {
 	// Tier and Limit are those in force, its record counted.
 	Tier  string `json:"tier"`
 	Limit *Limit `json:"limit,omitempty"`
+	// MaxRunning is how many of its jobs workers hold at a time, absent for no bound; its record counted.
+	MaxRunning int `json:"max_running,omitempty"`
 	// Own is what the policy has for the tenant alone, as it is put.
 	Own json.RawMessage `json:"own,omitempty"`
 	// Record is what it has beside the policy, before what that says.
@@ -46,7 +48,7 @@ func ReadTenant(ctx context.Context, s store.Deployment, current policy.Policy, 
 	if err != nil {
 		return v, err
 	}
-	v.Limit, v.Tier = config.InForce, compiled.TierOf(tenant)
+	v.Limit, v.Tier, v.MaxRunning = config.InForce, compiled.TierOf(tenant), compiled.MaxRunningOf(tenant)
 	if own := compiled.RecordOf(tenant); !own.Empty() {
 		if v.Record, err = policy.MarshalRecord(own); err != nil {
 			return v, err
@@ -132,7 +134,7 @@ func (v *Tenants) ofPolicy(ctx context.Context, s store.Deployment, current poli
 			}
 		}
 		for i, p := range some {
-			tier := cmp.Or(store.SharesOf(records[i].Text).Tier, current.Tenants[p.Name].Tier, policy.StandardTier)
+			tier := cmp.Or(store.RecordSharesOf(records[i].Text).Tier, current.Tenants[p.Name].Tier, policy.StandardTier)
 			if q.Tier != "" && q.Tier != tier {
 				continue
 			}
@@ -166,7 +168,7 @@ func (v *Tenants) ofRecords(ctx context.Context, s store.Deployment, current pol
 		}
 		for _, r := range page.Records {
 			_, named := current.Tenants[r.Tenant]
-			if tier := store.SharesOf(r.Text).Tier; tier == q.Tier && !named {
+			if tier := store.RecordSharesOf(r.Text).Tier; tier == q.Tier && !named {
 				v.Tenants = append(v.Tenants, TenantSettings{r.Tenant, tier, json.RawMessage("{}"), r.Text})
 			}
 		}

@@ -199,11 +199,12 @@ var walkThemes = map[string][]string{
 	"limits":     {"scale", "record", "check", "take", "grant", "refund", "record", "reserve", "admit", "scale", "read", "finish", "promote", "policy", "shadow"},
 	"algorithms": {"take", "refund", "policy", "grant", "refund", "take", "admit", "read", "finish", "check", "scale", "record", "reserve"},
 	"bypass":     {"admit", "read", "finish", "admit", "scale", "check", "finish", "admit", "record", "promote", "policy", "register"},
-	"alone":      {"admit", "admit", "gate", "read", "finish", "admit", "finish", "promote", "register", "cancel"},
+	"alone":      {"admit", "admit", "gate", "record", "read", "finish", "admit", "finish", "promote", "register", "cancel"},
 	"loads":      {"loads", "heartbeat", "rates", "heartbeat", "promote", "policy", "register", "reclaim"},
 	"semaphores": {"semaphore", "semaphore", "semaphore", "policy", "admit"},
 	"shares":     {"admit", "record", "read", "admit", "finish", "admit", "record", "read", "finish", "policy", "register", "promote"},
 	"accounts":   {"admit", "read", "finish", "policy", "admit", "read", "promote", "gate", "report", "force", "look", "register", "cancel"},
+	"capped":     {"record", "admit", "policy", "read", "admit", "record", "finish", "admit", "gate", "read", "finish", "register", "promote"},
 	"breakers":   {"report", "probe", "admit", "promote", "read", "finish", "register", "force"},
 }
 
@@ -225,13 +226,13 @@ func (w *walk) begin(bounds memory.Bounds) {
 		w.themes = []string{"", "losses", "letters", "spills", "breakers", "", "spills", "adaptive", "semaphores", "pressed", "loads", "limits", "algorithms"}
 	}
 	if w.theme = pick(w, "theme", w.themes); w.theme != "" {
-		w.gates, w.pools = cmp.Or(map[string]string{"breakers": "breakers", "adaptive": "all", "alone": "all", "accounts": "all"}[w.theme], "none"), walkPools[:1]
+		w.gates, w.pools = cmp.Or(map[string]string{"breakers": "breakers", "adaptive": "all", "alone": "all", "accounts": "all", "capped": "all"}[w.theme], "none"), walkPools[:1]
 	}
 	if w.theme == "alone" {
 		w.pools = walkPools[2:]
 	}
 	w.drawLimits()
-	if w.number("records", 0, 2) == 0 || w.theme == "shares" || (w.theme == "limits" || w.theme == "algorithms") && w.number("records of limits", 0, 1) == 0 {
+	if w.number("records", 0, 2) == 0 || w.theme == "shares" || w.theme == "capped" || (w.theme == "limits" || w.theme == "algorithms") && w.number("records of limits", 0, 1) == 0 {
 		w.owned = map[string]owned{}
 	}
 	w.store.SetTime(time.UnixMicro(w.now))
@@ -239,7 +240,7 @@ func (w *walk) begin(bounds memory.Bounds) {
 		w.register()
 		w.promote()
 	}
-	if w.theme == "spills" || w.theme == "letters" || w.theme == "adaptive" || w.theme == "accounts" || w.theme == "pressed" || w.theme == "loads" || w.theme == "shares" || w.gates != "lone" && w.number("governed", 0, 1) == 1 {
+	if w.theme == "spills" || w.theme == "letters" || w.theme == "adaptive" || w.theme == "accounts" || w.theme == "pressed" || w.theme == "loads" || w.theme == "shares" || w.theme == "capped" || w.gates != "lone" && w.number("governed", 0, 1) == 1 {
 		w.policy()
 	}
 }

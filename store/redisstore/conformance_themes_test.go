@@ -1,6 +1,8 @@
 package redisstore_test
 
 import (
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -25,6 +27,23 @@ func TestLoneJobsEqualTheModel(t *testing.T) {
 func TestSharesOfRecordsEqualTheModel(t *testing.T) {
 	t.Parallel()
 	conform(t, redistest.Shared(t), "", conformanceSteps, false, "shares")
+}
+
+// TestCapsOfRecordsEqualTheModel is about tenants whose records have caps, or name tiers that have some, which both change while their jobs run and wait.
+func TestCapsOfRecordsEqualTheModel(t *testing.T) {
+	t.Parallel()
+	conformHalves(t, redistest.Shared(t), "", conformanceSteps, "capped")
+}
+
+// recordedCaps tells what records say of caps, and whether scripts know that they say something.
+func (d *redisDump) recordedCaps() {
+	if d.state["rm"] != "" {
+		d.add("records with a cap %s", d.state["rm"])
+	}
+	named := slices.ContainsFunc(strings.Split(d.state["rt"], ";"), func(one string) bool { return one != "" && one[0] != '=' })
+	if counts, _, _ := strings.Cut(d.state["ng"], "|"); strings.Contains(counts, "c1") != (d.state["rm"] != "" || d.state["tc"] != "" && named) {
+		d.add("BROKEN ng %q beside %s records with a cap, records by tier %q and caps of tiers %q", d.state["ng"], d.state["rm"], d.state["rt"], d.state["tc"])
+	}
 }
 
 // TestBypassesEqualTheModel is about jobs of which some go beside the limits of their queue and class, and tell another cost than they had reserved.

@@ -245,6 +245,7 @@ func isRate(name string) bool {
 
 func (d *redisDump) gates() {
 	limits := looking.DefaultLimits(d.hash("gates"))
+	caps := codec.RecordedCaps{Tiers: codec.ParseTierCaps(d.state["tc"]), Each: limits["t:*"]}
 	for name, value := range d.hash("gates") {
 		parts := strings.SplitN(value, "|", 3)
 		switch {
@@ -254,9 +255,17 @@ func (d *redisDump) gates() {
 			d.add("gate %s held %s", name, parts[1])
 			d.add("reserve %s %s", name[2:], parts[0])
 		case parts[0] == "*":
-			d.add("gate %s limit %d held %s", name, limits[store.DefaultGate(store.GateName(name))], parts[1])
+			g := store.GateState{Name: store.GateName(name), Limit: limits[store.DefaultGate(store.GateName(name))]}
+			if name[0] == store.KindTenant {
+				caps.Put(&g, value, d.hash("records")[name[2:]])
+			}
+			d.add("gate %s limit %d held %s", name, g.Limit, parts[1])
 		default:
-			d.add("gate %s limit %s held %s", name, parts[0], parts[1])
+			limit, byTier := strings.CutSuffix(parts[0], codec.ByTier)
+			if byTier || limit == "0" && name[0] == store.KindTenant && strings.HasSuffix(strings.SplitN(value, "|", 5)[3], codec.ByTier) {
+				d.add("gate %s is of a tier", name)
+			}
+			d.add("gate %s limit %s held %s", name, limit, parts[1])
 		}
 	}
 	d.accounts()
@@ -399,6 +408,7 @@ func (d *redisDump) buckets() {
 	if d.state["rt"] != "" {
 		d.add("records by tier %s", d.state["rt"])
 	}
+	d.recordedCaps()
 	if n := number(d.tb, "0"+d.state["nw"]); (n >= 1<<24) != (d.state["rt"] != "") || n%(1<<24) != len(d.hash("weights")) {
 		d.add("BROKEN nw %d beside records by tier %q", n, d.state["rt"])
 	}

@@ -108,7 +108,7 @@ func (w *walk) drawWeights(u *store.PolicyUpdate) {
 	}
 }
 
-// drawShares draws what a record says of tier and weights, as its JSON begins with it.
+// drawShares draws what a record says of tier, weights and cap, as its JSON begins with it.
 func (w *walk) drawShares() (text string) {
 	if tier := pick(w, "record's tier", []string{"", "gold", "tin.1", "gone"}); tier != "" && w.theme != "spills" {
 		text = fmt.Sprintf("%q:%q,", "tier", tier)
@@ -116,7 +116,27 @@ func (w *walk) drawShares() (text string) {
 	if class := pick(w, "weighed class", []admission.Priority{"", admission.High, admission.Low}); class != "" {
 		text += fmt.Sprintf("%q:{%q:%d},", "priority_weights", class, w.number("own weight", 1, 1000))
 	}
+	if w.gates != "none" && w.number("own cap", 0, 1) == 0 {
+		text += fmt.Sprintf("%q:%d,", "max_running", w.number("max running", 1, 3))
+	}
 	return text
+}
+
+// drawTierCaps draws caps of tiers that records of tenants name, and says of caps of tenants whether they are those of their tiers.
+func (w *walk) drawTierCaps(u *store.PolicyUpdate) {
+	if w.owned == nil || w.gates == "none" {
+		return
+	}
+	for i, c := range u.Caps {
+		if kind, _ := c.Gate.Split(); kind == store.KindTenant && !c.Gate.OfEach() {
+			u.Caps[i].ByTier = w.number("cap by its tier", 0, 1) == 1
+		}
+	}
+	for _, tier := range []string{"tin.1", "gold"} {
+		if w.number("cap of "+tier, 0, 2) > 0 {
+			u.TierCaps = append(u.TierCaps, store.TierCap{Tier: tier, Limit: pick(w, "cap of "+tier, []int{1, 2, 3, store.NoCap})})
+		}
+	}
 }
 
 // record gives a tenant limits of its own, its tier and weights, others or none.

@@ -149,6 +149,7 @@ func (w *walk) policy() {
 		w.drawTotals(&u)
 	}
 	w.drawWeights(&u)
+	w.drawTierCaps(&u)
 	for _, downstream := range []string{"", "api"} {
 		if w.number("parked cap", 0, 2) == 2 {
 			u.MaxParked[downstream] = w.number("most parked", 1, 3)

@@ -16,7 +16,8 @@ local function tenants_gates(of, queue)
     if k.u then names[n + 1], n = 'u:' .. tenant .. ':' .. queue, n + 1 end
     if k.r then names[n + 1], n = 'r:' .. tenant, n + 1 end
   end
-  local values, any = redis.call('HMGET', keys.gates, unpack(names)), false
+  local values, any = redis.call('HMGET', keys.gates, unpack(names)), k.c
+  if k.c then records_read(of) end
   for i = 1, n do
     if values[i] or call.gates[names[i]] then any = true end
   end

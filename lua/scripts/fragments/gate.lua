@@ -20,7 +20,8 @@ end
 --   q:QUEUE, t:TENANT, u:TENANT:QUEUE, d:SERVICE, d:SERVICE+ACCOUNT   "limit|held|until|then|reason": at most `limit` jobs in ready
 --                   streams, 0 is a pause, NO_SHARE shut too (share.lua); `until` (microseconds, 0 for ever) `then` is the
 --                   limit, empty for none
---   t:*, u:*:QUEUE, d:*, d:SERVICE+*   the same for each that has none of its own, whose held is kept as "*|held"
+--   t:*, u:*:QUEUE, d:*, d:SERVICE+*   the same for each that has none of its own, whose held is kept as "*|held"; so is that of a tenant whose record
+--                   alone has a cap. A t:TENANT whose limit is that of its tier has .0 behind it (weight.lua)
 --   b:SERVICE                   "limit|held|period": a breaker; only jobs dispatched in the period count
 --   o:QUEUE         "SLOTS:CLASSES|held", SLOTS%:CLASSES of as many percent: slots that only the classes of these places, from 0, by
 --                   commas, may take; with ~ before the colon others do while none of those waits. held are the jobs of the others
@@ -98,11 +99,25 @@ local function account_write(name, g)
     format('%d', ceil(span / 1000) + ACCOUNT_KEPT))
 end
 
--- gate_parse returns the gate of a value, false for none: that of all where there is no value.
+-- gate_limited gives a cap the limit of a text.
+local function gate_limited(g, limit)
+  g.limit, g.by_tier = tonumber(limit), sub(limit, -2) == '.0'
+end
+
+-- gate_recorded returns what a record makes of the cap of a gate, nil for nothing.
+local function gate_recorded(name, alone)
+  if byte(name) ~= 116 or name == 't:*' or not gate_kinds().c then return nil end
+  return recorded_cap(sub(name, 3), alone)
+end
+
+-- gate_parse returns the gate of a value, false for none: that of all where there is no value, or that of a record.
+local NO_CAP = 1000000
 local function gate_parse(name, v)
   local limit, held, rest = '*', 0, nil
   if v then limit, held, rest = match(v, '^([^|]*)|([^|]*)|?(.*)$') end
   if limit == '*' then
+    local recorded = gate_recorded(name, false)
+    if recorded and recorded > 0 then return { limit = recorded, held = tonumber(held), default = true } end
     local default = gate_default(name)
     local g = default and default ~= name and gate(default)
     if g and g.burst then return account_rate(name, g) end
@@ -114,7 +129,16 @@ local function gate_parse(name, v)
     local level, stamp = bucket_settle(rest ~= '' and rest, rate, burst, 0, state_num('bt'))
     return { rate = rate, burst = burst, level = level, stamp = stamp }
   end
-  return { limit = tonumber(limit), held = tonumber(held), rest = rest }
+  local g = { held = tonumber(held), rest = rest }
+  gate_limited(g, limit)
+  if sub(rest, 1, 2) == '0|' and g.limit > 0 then -- Neither a pause nor for a time.
+    g.over = gate_recorded(name, not g.by_tier)
+    if g.over == 0 then
+      local all = gate('t:*')
+      g.over = all and all.limit or NO_CAP
+    end
+  end
+  return g
 end
 
 -- gate returns a gate, false for none.
@@ -142,7 +166,7 @@ end
 -- gate_units returns how many more may pass.
 local function gate_units(g)
   if g.burst then return floor(g.level / DISPATCH) end
-  return g.limit - g.held
+  return (g.over or g.limit) - g.held
 end
 
 local function gate_closed(name)
@@ -199,7 +223,13 @@ local function gate_text(g)
   if g.default and not g.burst then return format('*|%d', g.held) end
   if g.spec then return format('%s|%d', g.spec, g.held) end
   if g.burst then return format('%.17g|%d|%s', g.rate, g.burst, bucket_text(g.level, g.stamp, (g.burst - g.level) / g.rate, g.rate)) end
-  return format('%d|%d|%s', g.limit, g.held, g.rest)
+  return format('%d%s|%d|%s', g.limit, g.by_tier and '.0' or '', g.held, g.rest)
+end
+
+-- gate_again has a gate of its own go by what its record makes of it now.
+local function gate_again(name)
+  local g = call.gates[name]
+  g.over = gate_parse(name, gate_text(g)).over
 end
 
 local function gates_write()
@@ -243,7 +273,15 @@ local function gate_tidy(name, line)
   end
 end
 
--- gatesload: gates_load reads gates in one call.
+-- gatesload: gates_load reads gates in one call, and what is stored of their tenants in another where records give caps.
+local function tenants_recorded(names)
+  local whose = {}
+  for _, name in ipairs(names) do
+    if byte(name) == 116 and name ~= 't:*' then whose[#whose + 1] = sub(name, 3) end
+  end
+  if whose[1] then records_read(whose) end
+end
+
 local function gates_load(names)
   local k, fields, n = gate_kinds(), {}, 0
   for _, name in ipairs(names) do
@@ -254,11 +292,12 @@ local function gates_load(names)
   end
   if n == 0 then return end
   local values = redis.call('HMGET', keys.gates, unpack(fields))
+  if k.c then tenants_recorded(fields) end
   for i, name in ipairs(fields) do call.gates[name] = gate_parse(name, values[i]) end
 end
 
 -- gateset: gates come and go.
--- gate_count needs `ng` loaded. It names at most NAMED downstreams with a b:.
+-- gate_count needs `ng` loaded. It names at most NAMED downstreams with a b:. Of the kind v it says that a cap is new which is no gate's own.
 local NAMED = 8
 local function gate_count(name, n)
   local kind, parts, names = sub(name, 1, 1), {}, {}
@@ -290,7 +329,7 @@ local function gate_remove(name)
   if all and all.burst then
     call.gates[name] = { rate = all.rate, burst = all.burst, level = math.min(g.level, all.burst), stamp = state_num('bt'), default = true, was_own = true }
   else
-    call.gates[name] = all and { limit = all.limit, held = g.held, default = true } or false
+    call.gates[name] = g.held and gate_parse(name, format('*|%d', g.held)) or false
   end
   call.gates_dirty[name] = true
 end
@@ -357,3 +396,58 @@ end
 
 -- suspended: names under which nothing is admitted, HASH name → until|reason, microseconds, 0 for ever. Names are those of
 -- the gates of a queue, a tenant, a tenant in a queue. `np` counts them.
+
+-- recapped: what becomes of gates where records, or the caps of tiers, say something else of caps from now on (weight.lua). Who has a cap since has held what is in
+-- ready streams; that is counted, so what was dispatched without counting counts from now on, too. Nobody else's gate is looked at.
+
+-- tiers_named reports whether records name tiers.
+local function tiers_named() return match(state_get('rt') or '', '[^;]=') ~= nil end
+
+-- caps_recorded has `ng` say whether records give caps.
+local function caps_recorded()
+  local gives, told = tonumber(state_get('rm') or 0) > 0 or state_get('tc') and tiers_named(), gate_kinds().c
+  if not gives == not told then return end
+  gate_count('c', gives and 1 or -1)
+  gate_count('t', gives and 1 or -1)
+end
+
+-- entries_of counts the entries of a tenant in all ready streams.
+local function entries_of(name)
+  local own, n = sub(name, 3) .. ':', 0
+  for id in string.gmatch(state_get('pools') or '', '%S+') do
+    for _, e in ipairs(redis.call('XRANGE', call.prefix .. 'ready:' .. id, '-', '+')) do
+      if sub(e[2][2], 1, #own) == own then n = n + 1 end
+    end
+  end
+  return n
+end
+
+-- gate_recapped brings a gate t:TENANT, which was another before, false for none, to what is so now. counts has how many entries of ready streams are under
+-- each, where somebody has counted them.
+local function gate_recapped(name, before, counts)
+  local after = gate_kinds().t and gate_parse(name, before and gate_text(before)) or false
+  if after and not before then
+    after.held = counts and counts[name] or not counts and entries_of(name) or 0
+    if after.held > 0 then gate_count('v', 1) end
+  end
+  call.gates[name] = after
+  if before or after and after.held > 0 then call.gates_dirty[name] = true end
+end
+
+-- record_caps reports whether a record that takes the place of another, both by their JSON, empty for none, may change its tenant's cap.
+local function record_caps(before, after)
+  local tier_before, _, cap_before = record_shares(before, 1)
+  local tier, _, cap = record_shares(after, 1)
+  return cap ~= cap_before or tier ~= tier_before and state_get('tc') and true
+end
+
+-- record_recapped follows such a change, which has been made and counted (weight.lua). It needs `ng` loaded, and the gate as it was before.
+local function record_recapped(tenant, gate_before, before, after)
+  local had, has = select(3, record_shares(before, 1)), select(3, record_shares(after, 1))
+  if not had ~= not has then
+    local n = state_num('rm') + (has and 1 or -1)
+    state_set('rm', n > 0 and n)
+  end
+  caps_recorded()
+  gate_recapped('t:' .. tenant, gate_before)
+end

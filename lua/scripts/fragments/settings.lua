@@ -44,6 +44,7 @@ end
 --   d                 that rates are watched (anomaly.lua)
 --   w CLASS:TENANT    weight; an empty tenant is everybody else
 --   t CLASS           weights by tier, of tenants whose records name one (weight.lua)
+--   c                 caps by tier, likewise
 -- `nb`, `nk` and `nw` count the bounds, the p and the weights; `pr` names the edit whose bounds have to be counted (recount.lua), `ps`
 -- the settings as they are, by version and digest, where that is known (settings.go).
 local SETTINGS = { b = { 'bounds', 'nb' }, p = { 'maxparked', 'nk' }, w = { 'weights', 'nw' } }
@@ -78,9 +79,9 @@ local function cap_want(name, limit, known)
     gate_remove(name)
   elseif not g or g.default then
     gate_count(name, 1)
-    call.gates[name] = { limit = tonumber(limit), held = g and known and g.held or entries_by_cap()[name] or 0, rest = '0||' }
+    call.gates[name] = gate_parse(name, format('%s|%d|0||', limit, g and known and g.held or entries_by_cap()[name] or 0))
   else
-    g.limit, g.rest = tonumber(limit), '0||'
+    call.gates[name] = gate_parse(name, format('%s|%d|0||', limit, g.held))
   end
 end
 
@@ -126,11 +127,11 @@ local function default_changed(name, was)
   for covered, n in pairs(entries_by_cap()) do
     if covered ~= name and gate_default(covered) == name then
       local own = gate(covered)
-      if g and not was and (not own or own.default) then
-        call.gates[covered] = { limit = g.limit, held = n, default = true }
+      if not own or own.default then
+        call.gates[covered] = gate_parse(covered, format('*|%d', n))
         call.gates_dirty[covered] = true
-      elseif not g and (not own or own.default) then
-        call.gates[covered], call.gates_dirty[covered] = false, true
+      elseif own.over then
+        gate_again(covered)
       end
       call.freed[covered] = true
     end
@@ -189,6 +190,27 @@ local function caps_apply(wanted, names, now)
   end
   for name, was in pairs(before) do
     if was or wanted[name] then default_changed(name, was) end
+  end
+end
+
+-- tiers_want puts caps of tiers in force for tenants whose records name them. Of these it looks at those that have jobs in ready streams: nobody else holds a unit,
+-- and so nobody else waits for one.
+local function tiers_want(text)
+  local names, before = {}, {}
+  for name in pairs(tiers_named() and entries_by_cap() or {}) do
+    if byte(name) == 116 then names[#names + 1] = name end
+  end
+  table.sort(names)
+  for i = 1, #names, GATES_AT_ONCE do gates_load({ unpack(names, i, math.min(#names, i + GATES_AT_ONCE - 1)) }) end
+  for _, name in ipairs(names) do before[name] = gate(name) end
+  state_set('tc', text)
+  caps_recorded()
+  for i = 1, #names, GATES_AT_ONCE do tenants_recorded({ unpack(names, i, math.min(#names, i + GATES_AT_ONCE - 1)) }) end
+  for _, name in ipairs(names) do
+    if call.own_records[sub(name, 3)] then
+      gate_recapped(name, before[name], entries_by_cap())
+      call.freed[name] = true
+    end
   end
 end
 
@@ -286,6 +308,8 @@ local function settings_apply(list, edit, now)
       state_set('anom', value ~= '' and value)
     elseif kind == 't' then
       state_set('tw:' .. name, value ~= '' and value)
+    elseif kind == 'c' then
+      tiers_want(value ~= '' and value)
     elseif kind == 'u' then
       usage_want(value ~= '', now)
     else

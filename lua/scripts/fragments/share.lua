@@ -35,10 +35,11 @@ local function share_cap(s)
   return units > 0 and units or NO_SHARE
 end
 
--- share_in_force returns the limit of the gate of a cap, under a pause the one that it leaves behind; nothing where there is none.
+-- share_in_force returns the limit of the gate of a cap, under a pause the one that it leaves behind, and that as it is stored; nothing where there is none.
 local function share_in_force(g)
   if not g or g.default then return nil end
-  return g.limit ~= 0 and g.limit or tonumber((match(g.rest, '^%d+|(%-?%d*)|')))
+  local limit = g.limit ~= 0 and match(gate_text(g), '^[^|]*') or match(g.rest, '^%d+|([^|]*)|')
+  return tonumber(limit), limit
 end
 
 -- share_rate returns this partition's part of a rate.

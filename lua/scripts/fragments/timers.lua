@@ -38,7 +38,9 @@ local function gate_due(name, now)
       if after == '' then
         gate_remove(name)
       else
-        g.limit, g.rest = tonumber(after), '0||' .. reason
+        gate_limited(g, after)
+        g.rest = '0||' .. reason
+        gate_again(name)
         call.gates_dirty[name] = true
       end
     elseif until_us > now then

@@ -7,10 +7,31 @@
 local RECORDED = 16777216
 local function records_weigh() return state_num('nw') >= RECORDED end
 
--- record_shares returns the tier and the weights that the JSON of a record has from a place on, nil for none.
+-- record_shares returns the tier, the weights and the cap that the JSON of a record has from a place on, nil for none.
 local function record_shares(text, from)
   local tier, at = match(text, '^{"tier":"([^"]*)"()', from)
-  return tier, match(text, '^[{,]"priority_weights":(%b{})', at or from)
+  local weights, to = match(text, '^[{,]"priority_weights":(%b{})()', at or from)
+  return tier, weights, tonumber((match(text, '^[{,]"max_running":(%d+)', to or at or from)))
+end
+
+-- records_read returns what is stored of tenants by their names, false for nothing. It asks once a call for each.
+function reset.weight() call.own_records = {} end
+local function records_read(whose)
+  local known, asked = call.own_records, {}
+  for _, tenant in ipairs(whose) do
+    if known[tenant] == nil then known[tenant], asked[#asked + 1] = false, tenant end
+  end
+  if asked[1] then
+    for i, stored in ipairs(redis.call('HMGET', keys.records, unpack(asked))) do known[asked[i]] = stored end
+  end
+  return known
+end
+
+-- of_tier returns what a text ;TIER=N;TIER=N has of a tier, nil for nothing.
+local function of_tier(text, tier)
+  local name = ';' .. tier .. '='
+  local at = string.find(text, name, 1, true)
+  return at and tonumber(match(text, '^%d+', at + #name))
 end
 
 -- weight_of returns the weight of a tenant: by what is stored of its record, false for none, of what the policy has for it, and of everybody else's.
@@ -21,10 +42,7 @@ local function weight_of(stored, class, own, every)
   local at = weights and string.find(weights, name, 1, true)
   if at then return tonumber(match(weights, '^%d+', at + #name)) end
   if tier and not (own and match(own, '^%d+$')) then
-    local tiers = state_get('tw:' .. class) or ''
-    name = ';' .. tier .. '='
-    at = string.find(tiers, name, 1, true)
-    return at and tonumber(match(tiers, '^%d+', at + #name)) or every
+    return of_tier(state_get('tw:' .. class) or '', tier) or every
   end
   return tonumber(own or every) or 1
 end
@@ -35,9 +53,9 @@ local function weights_of(class, whose)
   for i = 1, n do fields[i] = class .. ':' .. whose[i] end
   fields[n + 1] = class .. ':'
   local stored = redis.call('HMGET', keys.weights, unpack(fields))
-  local records = records_weigh() and redis.call('HMGET', keys.records, unpack(whose))
+  local records = records_weigh() and records_read(whose)
   local every = tonumber(stored[n + 1] or 1) or 1
-  for i = 1, n do weights[i] = weight_of(records and records[i], class, stored[i], every) end
+  for i = 1, n do weights[i] = weight_of(records and records[whose[i]], class, stored[i], every) end
   return weights, every
 end
 
@@ -69,4 +87,19 @@ local function record_counted(before, after)
   state_set('rt', #all > 0 and table.concat(all, ';'))
   state_set('nw', state_num('nw') % RECORDED + (#all > 0 and RECORDED or 0))
   return (from or '') ~= (to or '')
+end
+
+-- caps: what records of tenants say of caps (gate.lua). A record's max_running goes before the policy's own cap of its tenant, that before the cap
+-- of the record's tier, and that before the cap of the policy's tier, which a gate t:TENANT has with .0 behind it, and before t:*. `tc` of the state has
+-- the caps of tiers that differ from t:*, ;TIER=CAP;TIER=CAP, and `rm` counts records that have a cap of their own. While one of them
+-- says something `ng` counts that as c1, and as one gate t: else nobody asks for a record. An edit of a tier writes `tc` alone, whatever the number of records.
+
+-- recorded_cap returns what the record of a tenant makes of its cap, nil where it says nothing, 0 for what t:* says. alone says that the policy has a cap for
+-- the tenant alone.
+local function recorded_cap(tenant, alone)
+  local stored = records_read({ tenant })[tenant]
+  if not stored then return nil end
+  local tier, _, cap = record_shares(stored, 8)
+  if cap or alone or not tier then return cap end
+  return of_tier(state_get('tc') or '', tier) or 0
 end

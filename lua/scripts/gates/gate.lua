@@ -39,8 +39,8 @@ function scripts.gate(KEYS, ARGV)
     redis.call('HDEL', STATE, 'ps') -- The gate is not what the policy says any more: the next edit looks.
   end
   if LIMIT == 'pause' then
-    local left = own and share_in_force(g) or nil
-    LIMIT, THEN = '0', left and left > 0 and format('%d', left) or ''
+    local left, text = share_in_force(own and g)
+    LIMIT, THEN = '0', left and left > 0 and text or ''
   elseif LIMIT == 'resume' then
     if not own or g.limit ~= 0 or hold_others(by, before) then return { 'none', g and format('%d', g.held) or '0' } end
     LIMIT, THEN = match(g.rest, '^%d+|([^|]*)|'), ''
@@ -64,8 +64,9 @@ function scripts.gate(KEYS, ARGV)
       call.gates[NAME] = g
     end
     local until_us = DURATION > 0 and now + DURATION or 0
-    g.limit = tonumber(LIMIT)
+    gate_limited(g, LIMIT)
     g.rest = format('%d|%s|', until_us, THEN) .. (LIMIT == '0' and hold_reason(by, now) or by.reason)
+    gate_again(NAME)
     call.gates_dirty[NAME] = true
     if until_us > 0 then due_add(keys.due, until_us, 'g' .. NAME) end
   end

@@ -38,7 +38,7 @@ end
 -- gate_line is the text of a closed gate, of a rate with the time of the next dispatch instead of the bucket.
 local function gate_line(g)
   if g.burst then return format('%.17g|%d|%d', g.rate, g.burst, call.now + bucket_wait(g.level, g.stamp, g.rate, DISPATCH, state_num('bt'))) end
-  return g.default and format('%d|%d|0||', g.limit, g.held) or gate_text(g)
+  return (g.default or g.over) and format('%d|%d|0||', g.over or g.limit, g.held) or gate_text(g)
 end
 
 -- lane_tell tells of a job in a lane, given its position there.

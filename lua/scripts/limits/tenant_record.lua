@@ -11,7 +11,7 @@
 -- ARGV[9] bounded  "1" where bounds differ by tier: jobs that entered before their tenant had another are then to be counted (recount.lua)
 -- Reply {"stale", version of the policy}, {"conflict", version of the record} or {"stored" | "removed" | "kept", version of the record}; kept is
 --   one that says the same already
--- Never takes away what a job has: a weight counts from the tenant's next dispatch, a bound from its next job on. Never changes what a bucket holds: time until now counts as a change of the policy has it, by what was and what is.
+-- Never takes away what a job has: a weight and a cap count from the tenant's next dispatch, a bound from its next job on. Never changes what a bucket holds: time until now counts as a change of the policy has it, by what was and what is.
 -- @flag allow-oom
 -- @relief
 function scripts.tenant_record(KEYS, ARGV)
@@ -19,7 +19,7 @@ function scripts.tenant_record(KEYS, ARGV)
   local FULL, CHANGES, BY, BOUNDED = ARGV[6], ARGV[7], ARGV[8], ARGV[9]
   local now, by = now_us(NOW), by_read(BY)
 
-  clock_begin(now, { 'pv', 'rv', 'rt' })
+  clock_begin(now, { 'pv', 'rv', 'rt', 'tc' })
   local stale = stale_reply(VERSION)
   if stale then return stale end
   local stored = redis.call('HGET', keys.records, TENANT)
@@ -27,13 +27,21 @@ function scripts.tenant_record(KEYS, ARGV)
   if EXPECTED > 0 and EXPECTED ~= was then return { 'conflict', format('%d', was) } end
   local before = stored and sub(stored, 8) or ''
   if before == RECORD then return { 'kept', format('%d', was) } end
+  local recaps, gate_before = record_caps(before, RECORD), nil
+  if recaps then
+    state_get('ng')
+    state_get('cfg:*')
+    gate_before = gate('t:' .. TENANT)
+  end
   local edit = math.max(floor(state_num('bt')), state_num('rv') + 1) -- That of no other partition either, from where a tenant may move.
   state_set('rv', edit)
   if RECORD == '' then
     redis.call('HDEL', keys.records, TENANT)
+    call.own_records[TENANT] = false
   else
     version = edit
-    redis.call('HSET', keys.records, TENANT, struct_pack(RECORD_VERSION, version) .. RECORD)
+    call.own_records[TENANT] = struct_pack(RECORD_VERSION, version) .. RECORD
+    redis.call('HSET', keys.records, TENANT, call.own_records[TENANT])
   end
   if record_counted(before, RECORD) and BOUNDED == '1' then state_set('pr', format('record %d', edit)) end
   local key = call.prefix .. 'b:' .. TENANT
@@ -49,6 +57,13 @@ function scripts.tenant_record(KEYS, ARGV)
       'act', by.act, 'from', format('%d', was), 'to', format('%d', version), 'changes', CHANGES,
     })
   end
-  state_write()
+  if recaps then
+    record_recapped(TENANT, gate_before, before, RECORD)
+    call.freed['t:' .. TENANT] = true
+    freed_wake(now)
+    fill(now)
+  else
+    state_write()
+  end
   return { RECORD == '' and 'removed' or 'stored', format('%d', version) }
 end

@@ -2,23 +2,35 @@
 -- KEYS[1] state  hash; the partition's other keys share its hash tag and are named after it
 -- ARGV[1] ...  tenant, then what is stored of its record, "" to take it away
 -- Reply {"carried"}
--- Never counts a record twice: one that is there already is taken for the one before it.
+-- Never counts a record twice: one that is there already is taken for the one before it. Never wakes who waits for another cap itself: that is a timer's, which is due.
 -- @flag allow-oom
 -- @relief
 function scripts.records(KEYS, ARGV)
   local STATE, TENANTS_AT = KEYS[1], 1
 
-  state_load({ 'rt' })
+  state_load({ 'rt', 'tc' })
   for i = TENANTS_AT, #ARGV, 2 do
     local tenant, stored = ARGV[i], ARGV[i + 1]
     local was = redis.call('HGET', keys.records, tenant) or ''
+    local before, after = sub(was, 8), sub(stored, 8)
+    local recaps, name, gate_before = record_caps(before, after), 't:' .. tenant, nil
+    if recaps then
+      state_get('ng')
+      gate_before = gate(name)
+    end
     record_counted(sub(was, 8), sub(stored, 8))
+    call.own_records[tenant] = stored ~= '' and stored
     if stored == '' then
       redis.call('HDEL', keys.records, tenant)
     else
       redis.call('HSET', keys.records, tenant, stored)
     end
+    if recaps then
+      record_recapped(tenant, gate_before, before, after)
+      if redis.call('EXISTS', call.prefix .. 'gq:' .. name) == 1 then due_add(keys.due, state_num('t'), 'g' .. name) end
+    end
   end
+  gates_write()
   state_write()
   return { 'carried' }
 end

@@ -28,8 +28,8 @@ import (
 // NewRecord returns the command headgate record.
 func NewRecord() *cobra.Command {
 	var o cli.Operator
-	c := cli.Parent("record", "Show or change what single tenants have beside the policy", `A tenant's record has its tier, weights of its own, and limits of its own at any of its scopes, before what
-the policy says of them. It is stored by itself: to change one costs the same with ten tenants and with a
+	c := cli.Parent("record", "Show or change what single tenants have beside the policy", `A tenant's record has its tier, weights and a cap of its own, and limits of its own at any of its scopes, before
+what the policy says of them. It is stored by itself: to change one costs the same with ten tenants and with a
 million, where an entry of the policy is an edit of the whole document. The policy allows records by
 "tenant_records": true, once every process is of a release that has them. An edit is in force from the next
 job on, and in limiters half a second later where they are asked for others too, else a second.
@@ -80,16 +80,17 @@ func newRecordSet(o *cli.Operator) *cobra.Command {
 	var shares shareFlags
 	var none, dry bool
 	c := &cobra.Command{
-		Use: "set SCOPE (--tokens NUMBER | --off | --none) [--tier TIER] [--weight WEIGHTS]", Short: "Set a limit, the tier or weights of a tenant's record", Args: cli.OneArg("SCOPE"),
+		Use: "set SCOPE (--tokens NUMBER | --off | --none) [--tier TIER] [--weight WEIGHTS] [--max-running NUMBER]", Short: "Set a limit, the tier, weights or the cap of a tenant's record", Args: cli.OneArg("SCOPE"),
 		Long: `Sets the limit of a tenant, of tenant:queue, of tenant:queue:priority or of tenant:queue:type=TYPE in the
 tenant's record, and leaves the others there as they are. TYPE is a type of job, or * for each type of which
-the record says nothing there. Of a tenant it sets the tier, and weights class by class, with a limit or
-without one: --tier '' and a weight of 0 take them out. A tier is one of the policy's that has no other
-max_running than the others: records give no caps. --dry-run makes all checks, tells what would change in
-the record and, as headgate policy dry-run does, what would have become of what the tenant asked for in the
-last hour, and stores nothing.`,
+the record says nothing there. Of a tenant it sets the tier, weights class by class, and how many of its
+jobs workers hold at a time, with a limit or without one: --tier '' and a weight or a --max-running of 0 take
+them out. A tier is one of the policy's, whose max_running the tenant has unless it has one of its own.
+--dry-run makes all checks, tells what would change in the record and, as headgate policy dry-run does, what
+would have become of what the tenant asked for in the last hour, and stores nothing.`,
 		Example: `  headgate record set acme --tokens 100 --per 1s --burst 200 --reason "new contract" --redis localhost:6379
   headgate record set acme --tier premium --weight high=5,low=1 --redis localhost:6379
+  headgate record set acme --max-running 5 --redis localhost:6379
   headgate record set acme:mail --off --redis localhost:6379
   headgate record set acme:mail:type=report --tokens 5 --redis localhost:6379
   headgate record set acme --tokens 50 --per 1s --dry-run --redis localhost:6379
@@ -132,22 +133,24 @@ last hour, and stores nothing.`,
 	return c
 }
 
-// shareFlags are the tier and the weights of a record.
+// shareFlags are the tier, the weights and the cap of a record.
 type shareFlags struct {
-	tier    string
-	weights map[string]int
+	tier       string
+	weights    map[string]int
+	maxRunning int
 }
 
 func (s *shareFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&s.tier, "tier", "", "`TIER` of the policy that the tenant has, such as premium; '' takes it out of the record")
 	flags.StringToIntVar(&s.weights, "weight", nil, "`WEIGHTS` of the tenant by class, high=5,low=1, each 1 to 1000, or 0 to take it out of the record")
+	flags.IntVar(&s.maxRunning, "max-running", 0, fmt.Sprintf("`NUMBER` of the tenant's jobs that workers hold at a time, 1 to %d, or 0 to take it out of the record", policy.MaxMaxRunning))
 }
 
 // change returns what the flags make of a record.
 func (s *shareFlags) change(flags *pflag.FlagSet, scope admission.Scope, f *limitFlags, none bool) (func(policy.OwnLimits) (policy.OwnLimits, error), error) {
-	shares := flags.Changed("tier") || flags.Changed("weight")
+	shares := flags.Changed("tier") || flags.Changed("weight") || flags.Changed("max-running")
 	if shares && scope.Level() != admission.LevelTenant {
-		return nil, cli.FieldError("scope", string(scope), "a tenant with --tier or --weight: a tenant has them in all its queues")
+		return nil, cli.FieldError("scope", string(scope), "a tenant with --tier, --weight or --max-running: a tenant has them in all its queues")
 	}
 	if shares && !none && !f.off && f.tokens == 0 {
 		return func(r policy.OwnLimits) (policy.OwnLimits, error) { return s.put(flags, r), nil }, nil
@@ -163,6 +166,9 @@ func (s *shareFlags) change(flags *pflag.FlagSet, scope admission.Scope, f *limi
 func (s *shareFlags) put(flags *pflag.FlagSet, r policy.OwnLimits) policy.OwnLimits {
 	if flags.Changed("tier") {
 		r.Tier = s.tier
+	}
+	if flags.Changed("max-running") {
+		r.MaxRunning = s.maxRunning
 	}
 	r.Weights = maps.Clone(r.Weights)
 	for class, weight := range s.weights {

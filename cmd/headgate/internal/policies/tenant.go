@@ -160,12 +160,16 @@ func writeTenant(to io.Writer, v shown.Tenant) {
 	if v.Limit != nil {
 		limit = fmt.Sprintf("%s, at most %d at once", v.Limit.Words(), v.Limit.Burst)
 	}
+	running := "no bound"
+	if v.MaxRunning > 0 {
+		running = fmt.Sprintf("at most %d", v.MaxRunning)
+	}
 	own := "nothing"
 	if v.Own != nil {
 		own = spaced(v.Own)
 	}
 	t := report.NewTable(to, 2, "field", "value")
-	t.AppendRows([]table.Row{{"tenant", v.Tenant}, {"tier", v.Tier}, {"limit in force", limit}, {"its own", own}})
+	t.AppendRows([]table.Row{{"tenant", v.Tenant}, {"tier", v.Tier}, {"limit in force", limit}, {"jobs at a time", running}, {"its own", own}})
 	for _, g := range v.Gates {
 		t.AppendRow(table.Row{g.Name.Words(), cli.GateWords(g)})
 	}

@@ -50,17 +50,18 @@ how large it is. The depth of a tenant over all its queues is bounded by ` + "`o
 The policy is one document: to change a tenant's entry is to store and to compare all of it. With ` + "`\"tenant_records\": true`" + ` a tenant may have a record beside it, which is
 stored by itself, so an edit costs nine commands of Redis with ten tenants and with a million:
 
-` + "```json\n" + `{"tier": "premium", "priority_weights": {"high": 3}, "limit": {"tokens": 100, "per": "1s", "burst": 200},
+` + "```json\n" + `{"tier": "premium", "priority_weights": {"high": 3}, "max_running": 5, "limit": {"tokens": 100, "per": "1s", "burst": 200},
  "queues": {"mail": {"limit": {"tokens": 20, "per": "1s"}, "priority_limits": {"low": {"enabled": false}}}}}
 ` + "```" + `
 
-It has the tenant's tier, weights, and limits, written [as in the policy](#limit), of the tenant, of 64 queues at most and of their classes and types of jobs, in 8 KiB; each takes the place of whatever the policy says there, also where
-that says nothing, and what the record leaves out is as the policy says. Caps, rates of dispatches and bounds of single tenants stay in the policy.
+It has the tenant's tier, weights, how many of its jobs workers hold at a time, and limits, written [as in the policy](#limit), of the tenant, of 64 queues at most and of their classes and types of jobs, in 8 KiB; each takes the place of whatever the policy says there, also where
+that says nothing, and what the record leaves out is as the policy says. Caps of a tenant in single queues, rates of dispatches and bounds of single tenants stay in the policy.
 
 With its **tier** the tenant has all that the policy says of that tier: limits, weights, bounds of its depth, its place among those that are shed or cut last, limits of dimensions (a limiter that does not know the record yet goes by the policy's tier there, for one check). An edit of the tier holds for it as for a tenant that the policy names.
 Of weights the record's own goes first, then that of ` + "`tenants.NAME.priority_weights`" + `, then that of the record's tier, then that of the policy's tier; a new one counts from the tenant's next dispatch on. A new bound counts what is in within seconds.
-A record gives no cap: while one tier has another ` + "`max_running`" + ` than the others, no record may name a tier, and while records name tiers the policy cannot get such a one; a single tenant's is ` + "`tenants.NAME.max_running`" + `. A tier that records name cannot go:
-the edit is refused, and says how many name it. Should a record name one all the same that the policy does not have, ` + "`standard`" + ` counts, and ` + "`headgate explain tenant`" + ` and ` + "`headgate doctor`" + ` say so; ` + "`headgate tenant list --tier NAME`" + ` lists who has a tier by the policy or by a record. With ` + "`tenant_records`" + ` a roll-out leaves weights of tiers as they are.
+So it is with ` + "`max_running`" + `: the record's own (1 to 1,000,000; 0 says nothing) goes first, then ` + "`tenants.NAME.max_running`" + `, then that of the record's tier, then that of the policy's tier. An edit of a record or of a tier's cap is in force for the next dispatch. Raised, it wakes who waits for it in the same script; lowered, it takes nothing
+back, and lets nothing more through until fewer run. A tier's costs as many commands with one record as with a million: of the tenants it looks at those that have jobs in workers' hands. A tier that records name cannot go:
+the edit is refused, and says how many name it. Should a record name one all the same that the policy does not have, ` + "`standard`" + ` counts, and ` + "`headgate explain tenant`" + ` and ` + "`headgate doctor`" + ` say so; ` + "`headgate tenant list --tier NAME`" + ` lists who has a tier by the policy or by a record. With ` + "`tenant_records`" + ` a roll-out leaves weights and caps of tiers as they are.
 
 ` + "`headgate record set`, `get`, `list`, `export` and `import`, `PUT /api/v1/records/{tenant}`" + `
 and in Go ` + "`hg.Policy().ChangeRecord`" + ` edit one; an edit is in force from the next job on, and in limiters, which have tokens on lease and remember refusals, half a second later where they are asked for others too, else a second. An edit may name the version of the record that it was

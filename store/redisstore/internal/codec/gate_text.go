@@ -11,6 +11,9 @@ import (
 	"github.com/headgate/headgate/store"
 )
 
+// ByTier is behind a weight or a cap of a tenant that is that of its tier.
+const ByTier = ".0"
+
 // ParseGate reads what gate.lua describes. limits are those of the gates of all that have none of their own.
 func ParseGate(name, value string, limits map[string]int) (store.GateState, error) {
 	g := store.GateState{Name: store.GateName(name), Then: store.Unlimited}
@@ -28,7 +31,7 @@ func ParseGate(name, value string, limits map[string]int) (store.GateState, erro
 	case parts[0] == "*":
 		g.Limit = limits[store.DefaultGate(g.Name)]
 	default:
-		g.Limit, err = strconv.Atoi(parts[0])
+		g.Limit, err = strconv.Atoi(strings.TrimSuffix(parts[0], ByTier))
 		g.NoShare, g.Limit = g.Limit < 0, max(0, g.Limit)
 	}
 	if err != nil {
@@ -41,7 +44,7 @@ func ParseGate(name, value string, limits map[string]int) (store.GateState, erro
 		return bad(err)
 	}
 	if parts[3] != "" {
-		if g.Then, err = strconv.Atoi(parts[3]); err != nil {
+		if g.Then, err = strconv.Atoi(strings.TrimSuffix(parts[3], ByTier)); err != nil {
 			return bad(err)
 		}
 	}
@@ -50,6 +53,43 @@ func ParseGate(name, value string, limits map[string]int) (store.GateState, erro
 		g.Author, g.Since = "", time.Time{}
 	}
 	return g, nil
+}
+
+// RecordedCaps are what records of tenants go by that say something of caps (fragments/weight.lua).
+type RecordedCaps struct {
+	// Tiers are the caps of tiers that differ from that of each tenant.
+	Tiers map[string]int
+	// Each is that of each tenant, zero for none.
+	Each int
+}
+
+// ParseTierCaps reads ;TIER=CAP;TIER=CAP.
+func ParseTierCaps(text string) map[string]int {
+	tiers := map[string]int{}
+	for one := range strings.SplitSeq(text, ";") {
+		if tier, limit, is := strings.Cut(one, "="); is {
+			tiers[tier], _ = strconv.Atoi(limit)
+		}
+	}
+	return tiers
+}
+
+// Put gives the gate of a tenant, which was read from a value, the limit that is in force by the tenant's record, as it is stored.
+func (c RecordedCaps) Put(g *store.GateState, value, record string) {
+	own := !strings.HasPrefix(value, "*")
+	limit, _, _ := strings.Cut(value, "|")
+	if own && (g.Limit <= 0 || !g.Until.IsZero()) || len(record) < recordPrefix {
+		return // It is a pause, or for a time.
+	}
+	switch limit, said := store.RecordSharesOf([]byte(record[recordPrefix:])).Cap(c.Tiers, own && !strings.HasSuffix(limit, ByTier)); {
+	case !said:
+	case limit == 0 && own:
+		g.Limit = cmp.Or(c.Each, store.NoCap)
+	case limit == 0:
+		g.Limit = c.Each
+	default:
+		g.Limit = limit
+	}
 }
 
 // parseRate reads rate|burst and what follows: a bucket, or from a Sighting the time until the next token.

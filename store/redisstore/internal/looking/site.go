@@ -34,7 +34,42 @@ func (s *Looking) Gates(ctx context.Context) ([]store.GateState, error) {
 		}
 		gates = append(gates, g)
 	}
-	return gates, nil
+	return gates, s.putRecorded(ctx, gates, stored, limits)
+}
+
+// putRecorded gives gates of tenants the limits that their records say, where records give caps.
+func (s *Looking) putRecorded(ctx context.Context, gates []store.GateState, stored map[string]string, limits map[string]int) error {
+	var ofTenants []*store.GateState
+	for i := range gates {
+		if kind, _ := gates[i].Name.Split(); kind == store.KindTenant && !gates[i].Name.OfEach() {
+			ofTenants = append(ofTenants, &gates[i])
+		}
+	}
+	if len(ofTenants) == 0 {
+		return nil
+	}
+	state, err := redisconn.Client(s.conn).HMGet(ctx, s.conn.Partition.State(), "ng", "tc").Result()
+	if err != nil {
+		return fmt.Errorf("read caps: %w", redisconn.Unread(err))
+	}
+	if counts, _, _ := strings.Cut(redisconn.TextAt(state, 0), "|"); !strings.Contains(counts, "c") {
+		return nil
+	}
+	caps := codec.RecordedCaps{Tiers: codec.ParseTierCaps(redisconn.TextAt(state, 1)), Each: limits[string(store.TenantGate(store.Every))]}
+	for some := range slices.Chunk(ofTenants, store.ListPortion) {
+		tenants := make([]string, len(some))
+		for i, g := range some {
+			_, tenants[i] = g.Name.Split()
+		}
+		records, err := redisconn.Client(s.conn).HMGet(ctx, s.conn.Partition.Records(), tenants...).Result()
+		if err != nil {
+			return fmt.Errorf("read records of tenants: %w", redisconn.Unread(err))
+		}
+		for i, g := range some {
+			caps.Put(g, stored[string(g.Name)], redisconn.TextAt(records, i))
+		}
+	}
+	return nil
 }
 
 // DefaultLimits picks the gates of all that have none of their own out of what is stored.

@@ -52,6 +52,9 @@ func OverflowName(o store.TenantOverflow) string {
 
 func capText(c store.Cap) string {
 	text, burst := strconv.Itoa(c.Limit), ""
+	if c.ByTier {
+		text += codec.ByTier
+	}
 	if kind, _ := c.Gate.Split(); kind == store.KindTenantRate || kind == store.KindDownstreamRate {
 		burst = "|" + strconv.FormatInt(codec.Burst(c.Rate), 10)
 		if c.Least == 0 {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/headgate/headgate/internal/redisconn"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore/internal/codec"
 )
 
 // The kinds of settings, as fragments/settings.lua has them.
@@ -29,7 +30,11 @@ const (
 	settingReserve = "o"
 	SettingWeight  = "w"
 	settingTiers   = "t"
+	settingCaps    = "c"
 )
+
+// capsField is the field of the state that has the caps of tiers.
+const capsField = "tc"
 
 // usageField is the field of the state that is there while usage is kept.
 const usageField = "us"
@@ -76,12 +81,15 @@ func SettingsOf(u *store.PolicyUpdate) Settings {
 	for _, w := range u.Weights {
 		text := strconv.FormatInt(int64(w.Weight), 10)
 		if w.ByTier {
-			text += ".0"
+			text += codec.ByTier
 		}
 		all[SettingKey{SettingWeight, string(w.Class) + ":" + w.Tenant}] = text
 	}
 	for _, w := range slices.SortedFunc(slices.Values(u.TierWeights), func(a, b store.TierWeight) int { return strings.Compare(a.Tier, b.Tier) }) {
 		all[SettingKey{settingTiers, string(w.Class)}] += fmt.Sprintf(";%s=%d", w.Tier, w.Weight)
+	}
+	for _, c := range slices.SortedFunc(slices.Values(u.TierCaps), func(a, b store.TierCap) int { return strings.Compare(a.Tier, b.Tier) }) {
+		all[SettingKey{settingCaps, ""}] += fmt.Sprintf(";%s=%d", c.Tier, c.Limit)
 	}
 	return all
 }
@@ -111,7 +119,11 @@ func (s Settings) Instead(key SettingKey) string {
 	case SettingGate:
 		switch kind, _ := store.GateName(key.Name).Split(); kind {
 		case store.KindTenant, store.KindTenantQueue, store.KindDownstream, store.KindDownstreamRate:
-			return s[SettingKey{key.Kind, store.DefaultGate(store.GateName(key.Name))}]
+			all := s[SettingKey{key.Kind, store.DefaultGate(store.GateName(key.Name))}]
+			if kind == store.KindTenant && all != "" && s[SettingKey{settingCaps, ""}] != "" {
+				all += codec.ByTier // As each tenant's is: one whose record names a tier has that one's.
+			}
+			return all
 		}
 	case SettingBound:
 		if key.isTier() {
@@ -141,7 +153,7 @@ func (k SettingKey) isTier() bool { return k.Kind == SettingBound && strings.Has
 // IsGeneral reports whether a setting holds for those that have none of their own: it changes with the version.
 func (k SettingKey) IsGeneral() bool {
 	switch k.Kind {
-	case SettingQueue, settingPress, settingLoad, settingUsage, settingWatch, settingReserve, settingTiers:
+	case SettingQueue, settingPress, settingLoad, settingUsage, settingWatch, settingReserve, settingTiers, settingCaps:
 		return true
 	case SettingWeight:
 		return strings.HasSuffix(k.Name, ":")
@@ -299,11 +311,11 @@ func (s *Policies) Stored(ctx context.Context) (Settings, error) {
 	for name := range moving { // Also one whose gate somebody took away.
 		all[SettingKey{SettingGate, name}] = ""
 	}
-	single, err := redisconn.Client(s.conn).HMGet(ctx, s.conn.Partition.State(), "load", "anom").Result()
+	single, err := redisconn.Client(s.conn).HMGet(ctx, s.conn.Partition.State(), "load", "anom", capsField).Result()
 	if err != nil {
 		return nil, fmt.Errorf("read settings: %w", redisconn.Unread(err))
 	}
-	for i, kind := range []string{settingLoad, settingWatch} {
+	for i, kind := range []string{settingLoad, settingWatch, settingCaps} {
 		if value := redisconn.TextAt(single, i); value != "" {
 			all[SettingKey{kind, ""}] = value
 		}
