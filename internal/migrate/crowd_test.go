@@ -191,7 +191,7 @@ func newCrowd(t *testing.T, s store.Deployment, prefix string, seed uint64) *cro
 		check(t, err)
 	}
 	for i := range crowdTenants - 2 { // Two have none.
-		_, err := s.PutRecord(ctx, store.RecordEdit{Tenant: fmt.Sprintf("t%d", i), Policy: 1, Text: fmt.Appendf(nil, `{"tier":"tier-%d","limit":{"tokens":%d}}`, i%3, i+1)})
+		_, err := s.PutRecord(ctx, store.RecordEdit{Tenant: fmt.Sprintf("t%d", i), Policy: 1, Text: fmt.Appendf(nil, `{"tier":"tier-%d","max_running":%d,"limit":{"tokens":%d}}`, i%3, 1000+i, i+1)})
 		check(t, err)
 	}
 	c.work(3)

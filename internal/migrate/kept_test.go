@@ -185,10 +185,11 @@ func recordsOf(ctx context.Context, t *testing.T, s store.Deployment) (lines []s
 	for i, part := range s.Partitions() {
 		page, err := part.RecordsPage(ctx, store.RecordsQuery{})
 		check(t, err)
-		tiers := map[string]int64{}
+		tiers, capped := map[string]int64{}, 0
 		for _, r := range page.Records {
-			tier := store.RecordSharesOf(r.Text).Tier
-			tiers[tier]++
+			says := store.RecordSharesOf(r.Text)
+			tiers[says.Tier]++
+			capped += min(says.MaxRunning, 1)
 			lines = append(lines, fmt.Sprintf("record %s %d %s", r.Tenant, r.Version, r.Text))
 			if s.PartitionOf(r.Tenant) != i {
 				t.Errorf("partition %d has the record of %s", i, r.Tenant)
@@ -196,6 +197,10 @@ func recordsOf(ctx context.Context, t *testing.T, s store.Deployment) (lines []s
 		}
 		if counted, err := part.RecordTiers(ctx); err != nil || !maps.Equal(counted, tiers) {
 			t.Errorf("partition %d counts records by tier as %v, %v, and has %v", i, counted, err, tiers)
+		}
+		at := inRedis(s)[i].Conn()
+		if counted, err := redisconn.Client(at).HGet(ctx, at.Partition.State(), "rm").Int(); capped > 0 && err != nil || counted != capped {
+			t.Errorf("partition %d counts %d records with a cap, %v, and has %d", i, counted, err, capped)
 		}
 	}
 	if len(lines) == 0 {

@@ -256,9 +256,7 @@ func (d *redisDump) gates() {
 			d.add("reserve %s %s", name[2:], parts[0])
 		case parts[0] == "*":
 			g := store.GateState{Name: store.GateName(name), Limit: limits[store.DefaultGate(store.GateName(name))]}
-			if name[0] == store.KindTenant {
-				caps.Put(&g, value, d.hash("records")[name[2:]])
-			}
+			caps.Put(&g, value, d.hash("records")[name[2:]])
 			d.add("gate %s limit %d held %s", name, g.Limit, parts[1])
 		default:
 			limit, byTier := strings.CutSuffix(parts[0], codec.ByTier)
