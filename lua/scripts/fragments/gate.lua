@@ -431,7 +431,7 @@ local function gate_recapped(name, before, counts)
     if after.held > 0 then gate_count('v', 1) end
   end
   call.gates[name] = after
-  if before or after and after.held > 0 then call.gates_dirty[name] = true end
+  if before and not after or after and not before and after.held > 0 then call.gates_dirty[name] = true end
 end
 
 -- record_caps reports whether a record that takes the place of another, both by their JSON, empty for none, may change its tenant's cap.
