@@ -298,20 +298,16 @@ func (r *Room) Closed(gate string) bool { return r.closed(gate) }
 // units returns how many more may pass a gate.
 func (r *Room) units(gate string) int {
 	g := r.Gates[gate]
-	if limit, said := r.recorded(gate, g); said {
-		if g == nil {
-			return limit
-		}
-		return limit - g.Held
-	}
-	if g != nil {
+	if g != nil && (gate[0] != 't' || g.Rate != nil) {
 		return g.units()
 	}
-	of := DefaultOf(gate)
-	if limit, ok := r.Defaults[of]; ok {
+	if limit, is := r.LimitOf(gate); is {
+		if g != nil {
+			limit -= g.Held
+		}
 		return limit
 	}
-	if m := r.accountRate(gate, of); m != nil {
+	if m := r.accountRate(gate, DefaultOf(gate)); m != nil {
 		return m.Free()
 	}
 	return everyone

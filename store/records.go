@@ -101,10 +101,10 @@ func RecordSharesOf(text []byte) (said RecordShares) {
 	return said
 }
 
-// Cap returns how many jobs of a tenant workers may hold at a time by its record: its own, or that of its tier, by the caps of tiers, where the policy has none for the
-// tenant alone (alone is false). Without said the policy alone decides, and with zero each tenant's cap is in force.
+// Cap returns how many jobs of a tenant workers may hold at a time by its record: its own, or that of its tier, by the caps of tiers where these differ, where the policy has none
+// for the tenant alone (alone is false). Without said the policy alone decides, and with zero each tenant's cap is in force.
 func (r RecordShares) Cap(tiers map[string]int, alone bool) (limit int, said bool) {
-	if r.MaxRunning > 0 || r.Tier == "" || alone {
+	if r.MaxRunning > 0 || r.Tier == "" || alone || len(tiers) == 0 {
 		return r.MaxRunning, r.MaxRunning > 0
 	}
 	return tiers[r.Tier], true

@@ -163,7 +163,7 @@ func (r *running) tenantCap(tenant string) (limit int, capped bool) {
 		switch {
 		case record.most > 0:
 			return record.most, true
-		case named && !r.byTier[tenant], record.tier == "":
+		case named && !r.byTier[tenant], record.tier == "", len(r.tiers) == 0:
 		case differs:
 			return ofTier, true
 		default:

@@ -110,12 +110,15 @@ local function gate_recorded(name, alone)
   return recorded_cap(sub(name, 3), alone)
 end
 
--- gate_parse returns the gate of a value, false for none: that of all where there is no value, or that of a record.
+-- gate_parse returns the gate of a value, false for none: that of all where there is no value, or that of a record. late says that a record is to be asked when
+-- somebody has to know how many units there are (gate_units): whether there is a gate the value tells.
 local NO_CAP = 1000000
-local function gate_parse(name, v)
+local function gate_parse(name, v, late)
   local limit, held, rest = '*', 0, nil
+  late = late and v and byte(name) == 116 and name ~= 't:*' and gate_kinds().c and name or nil
   if v then limit, held, rest = match(v, '^([^|]*)|([^|]*)|?(.*)$') end
   if limit == '*' then
+    if late then return { held = tonumber(held), default = true, late = late } end
     local recorded = gate_recorded(name, false)
     if recorded and recorded > 0 then return { limit = recorded, held = tonumber(held), default = true } end
     local default = gate_default(name)
@@ -129,9 +132,9 @@ local function gate_parse(name, v)
     local level, stamp = bucket_settle(rest ~= '' and rest, rate, burst, 0, state_num('bt'))
     return { rate = rate, burst = burst, level = level, stamp = stamp }
   end
-  local g = { held = tonumber(held), rest = rest }
+  local g = { held = tonumber(held), rest = rest, late = late }
   gate_limited(g, limit)
-  if sub(rest, 1, 2) == '0|' and g.limit > 0 then -- Neither a pause nor for a time.
+  if not late and sub(rest, 1, 2) == '0|' and g.limit > 0 then -- Neither a pause nor for a time.
     g.over = gate_recorded(name, not g.by_tier)
     if g.over == 0 then
       local all = gate('t:*')
@@ -145,7 +148,7 @@ end
 function gate(name)
   local g = call.gates[name]
   if g == nil then
-    g = gate_kinds()[sub(name, 1, 1)] and gate_parse(name, redis.call('HGET', keys.gates, name)) or false
+    g = gate_kinds()[sub(name, 1, 1)] and gate_parse(name, redis.call('HGET', keys.gates, name), true) or false
     call.gates[name] = g
   end
   return g
@@ -164,7 +167,12 @@ local function gates_there(names)
 end
 
 -- gate_units returns how many more may pass.
+local gate_text
 local function gate_units(g)
+  if g.late then
+    local known = gate_parse(g.late, gate_text(g)) or { limit = NO_CAP } -- A release before caps by records leaves such a row.
+    g.limit, g.over, g.late = known.limit, known.over, nil
+  end
   if g.burst then return floor(g.level / DISPATCH) end
   return (g.over or g.limit) - g.held
 end
@@ -219,7 +227,7 @@ local function gate_pass(name)
   return byte(name) == 98 and g.rest or nil
 end
 
-local function gate_text(g)
+function gate_text(g)
   if g.default and not g.burst then return format('*|%d', g.held) end
   if g.spec then return format('%s|%d', g.spec, g.held) end
   if g.burst then return format('%.17g|%d|%s', g.rate, g.burst, bucket_text(g.level, g.stamp, (g.burst - g.level) / g.rate, g.rate)) end
@@ -229,7 +237,7 @@ end
 -- gate_again has a gate of its own go by what its record makes of it now.
 local function gate_again(name)
   local g = call.gates[name]
-  g.over = gate_parse(name, gate_text(g)).over
+  g.over, g.late = gate_parse(name, gate_text(g)).over, nil
 end
 
 local function gates_write()
@@ -273,7 +281,7 @@ local function gate_tidy(name, line)
   end
 end
 
--- gatesload: gates_load reads gates in one call, and what is stored of their tenants in another where records give caps.
+-- gatesload: gates_load reads gates in one call, and where records give caps in another those of the tenants of which there is no value.
 local function tenants_recorded(names)
   local whose = {}
   for _, name in ipairs(names) do
@@ -292,8 +300,14 @@ local function gates_load(names)
   end
   if n == 0 then return end
   local values = redis.call('HMGET', keys.gates, unpack(fields))
-  if k.c then tenants_recorded(fields) end
-  for i, name in ipairs(fields) do call.gates[name] = gate_parse(name, values[i]) end
+  if k.c then
+    local without = {}
+    for i, name in ipairs(fields) do
+      if not values[i] then without[#without + 1] = name end
+    end
+    tenants_recorded(without)
+  end
+  for i, name in ipairs(fields) do call.gates[name] = gate_parse(name, values[i], true) end
 end
 
 -- gateset: gates come and go.

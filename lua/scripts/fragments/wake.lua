@@ -73,14 +73,18 @@ local function gate_wake(name, now, most, only, from)
     call.refill[sub(name, 3)] = true
     return 0
   end
-  local g = gate(name)
+  local g, lines = gate(name), nil
+  if g and g.late then -- Before its record is asked for.
+    lines = redis.call('SMEMBERS', call.prefix .. 'gq:' .. name)
+    if #lines == 0 then return 0 end
+  end
   local units = math.min(g and gate_units(g) or math.huge, most or math.huge)
   if byte(name) == 113 then
     if units > 0 then call.refill[sub(name, 3)] = true end
     return 0
   end
   if units <= 0 and not g.burst then return 0 end
-  local lines = redis.call('SMEMBERS', call.prefix .. 'gq:' .. name)
+  lines = lines or redis.call('SMEMBERS', call.prefix .. 'gq:' .. name)
   if units <= 0 then
     if #lines > 0 then rate_arm(name, now) end
     return 0

@@ -101,5 +101,6 @@ local function recorded_cap(tenant, alone)
   if not stored then return nil end
   local tier, _, cap = record_shares(stored, 8)
   if cap or alone or not tier then return cap end
-  return of_tier(state_get('tc') or '', tier) or 0
+  local tiers = state_get('tc')
+  return tiers and (of_tier(tiers, tier) or 0) or nil
 end
