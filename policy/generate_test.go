@@ -186,8 +186,11 @@ func drawShedding(t *rapid.T, p *Policy, queues map[string]Queue) {
 	}
 	if rapid.Bool().Draw(t, "sheds") {
 		p.Shedding = &Shedding{
-			Order: []admission.Priority{admission.Low, admission.Medium, admission.High}, Reserve: []admission.Priority{admission.Critical},
-			At: map[string][]string{"HIGH": {"low"}, "CRITICAL": {"low", "medium"}},
+			Order: []admission.Priority{admission.Low, admission.Medium, admission.High},
+			At:    map[string][]string{"HIGH": {"low"}, "CRITICAL": {"low", "medium"}},
+		}
+		if len(queues) > 0 { // These have the class.
+			p.Shedding.Reserve = []admission.Priority{admission.Critical}
 		}
 		if rapid.Bool().Draw(t, "by tier") {
 			p.Shedding.Tiers = sortedKeys(p.Tiers)

@@ -353,6 +353,10 @@ func (p Policy) validateShedding(bad *problems) {
 	if !s.validateOrder(bad, p.Tiers) || !s.validateAt(bad) {
 		return
 	}
+	p.validateClasses(bad, "shedding.order", s.Order)
+	if len(s.Reserve) > 0 {
+		p.validateClasses(bad, "shedding.reserve", s.Reserve)
+	}
 	for _, name := range sortedKeys(p.Queues) {
 		if p.Queues[name].Pressure == nil {
 			continue

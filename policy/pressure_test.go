@@ -40,6 +40,8 @@ func TestBadPressureHasOneClearError(t *testing.T) {
 		`{"load":{"every":"500ms"}}`:                                                                                            `invalid load.every 500ms: allowed is 1s to 1m`,
 		sheds(`"order":[],"at":{"HIGH":["low"]}`):                                                                               `invalid shedding.order 0 classes: allowed is 1 to 128 classes, the one that is refused first first`,
 		sheds(`"order":["low","medium"],"at":{"HIGH":["low"]}`):                                                                 `invalid shedding.order "low", "medium": allowed is each class of queue mail that is not in reserve: "high" is missing`,
+		sheds(`"order":["urgent","low","medium","high"],"at":{"HIGH":["urgent"]}`):                                              `invalid shedding.order "urgent": allowed is a class of a queue: "high", "low", "medium"`,
+		sheds(`"order":["low","medium","high"],"reserve":["critical"],"at":{"HIGH":["low"]}`):                                   `invalid shedding.reserve "critical": allowed is a class of a queue: "high", "low", "medium"`,
 		sheds(`"order":["low","medium","high"],"reserve":["high"],"at":{"HIGH":["low"]}`):                                       `invalid shedding.order "high": allowed is each class once, in order or in reserve`,
 		sheds(`"order":["low","medium","high"],"at":{}`):                                                                        `invalid shedding.at {}: allowed is a level, LOW to CRITICAL, with what it refuses`,
 		sheds(`"order":["low","medium","high"],"at":{"SOON":["low"]}`):                                                          `invalid shedding.at "SOON": allowed is LOW, MEDIUM, HIGH and CRITICAL`,
