@@ -56,8 +56,8 @@ func (y *cappedYard) ends(n int) {
 
 const capSlots = 10
 
-func ofAnn(limit int, byTier bool) store.Cap {
-	return store.Cap{Gate: store.TenantGate("ann"), Limit: limit, ByTier: byTier}
+func ofAnn(byTier bool) store.Cap {
+	return store.Cap{Gate: store.TenantGate("ann"), Limit: 2, ByTier: byTier}
 }
 
 // TestTheNearestCapIsInForce: a record's own, then that which the policy has for the tenant alone, then that of the record's tier, then what the policy has by the
@@ -73,16 +73,16 @@ func TestTheNearestCapIsInForce(t *testing.T) {
 	}{
 		"a cap alone":                       {`{"max_running":4}`, nil, 4},
 		"before that of each":               {`{"max_running":8}`, []store.Cap{every}, 8},
-		"before the policy's own":           {`{"max_running":8,"limit":{"tokens":5}}`, []store.Cap{ofAnn(2, false)}, 8},
-		"below the policy's own":            {`{"priority_weights":{"high":3},"max_running":1}`, []store.Cap{every, ofAnn(2, false)}, 1},
-		"before that of its tier":           {`{"tier":"gold","max_running":5}`, []store.Cap{ofAnn(2, true)}, 5},
-		"the policy's own before a tier's":  {`{"tier":"gold"}`, []store.Cap{every, ofAnn(2, false)}, 2},
-		"that of the record's tier":         {`{"tier":"gold","priority_weights":{"max_running":9}}`, []store.Cap{every, ofAnn(2, true)}, 3},
+		"before the policy's own":           {`{"max_running":8,"limit":{"tokens":5}}`, []store.Cap{ofAnn(false)}, 8},
+		"below the policy's own":            {`{"priority_weights":{"high":3},"max_running":1}`, []store.Cap{every, ofAnn(false)}, 1},
+		"before that of its tier":           {`{"tier":"gold","max_running":5}`, []store.Cap{ofAnn(true)}, 5},
+		"the policy's own before a tier's":  {`{"tier":"gold"}`, []store.Cap{every, ofAnn(false)}, 2},
+		"that of the record's tier":         {`{"tier":"gold","priority_weights":{"max_running":9}}`, []store.Cap{every, ofAnn(true)}, 3},
 		"that of the tier alone":            {`{"tier":"gold"}`, nil, 3},
-		"a tier that has what each has":     {`{"tier":"tin"}`, []store.Cap{every, ofAnn(2, true)}, 6},
-		"a tier without one":                {`{"tier":"free"}`, []store.Cap{every, ofAnn(2, true)}, capSlots},
-		"a tier without one beside another": {`{"tier":"tin"}`, []store.Cap{ofAnn(2, true)}, capSlots},
-		"what the policy has by its tier":   {`{"limit":{"tokens":5}}`, []store.Cap{every, ofAnn(2, true)}, 2},
+		"a tier that has what each has":     {`{"tier":"tin"}`, []store.Cap{every, ofAnn(true)}, 6},
+		"a tier without one":                {`{"tier":"free"}`, []store.Cap{every, ofAnn(true)}, capSlots},
+		"a tier without one beside another": {`{"tier":"tin"}`, []store.Cap{ofAnn(true)}, capSlots},
+		"what the policy has by its tier":   {`{"limit":{"tokens":5}}`, []store.Cap{every, ofAnn(true)}, 2},
 		"a queue of an odd name":            {`{"queues":{"max_running":{"limit":{"tokens":5}}}}`, []store.Cap{every}, 6},
 	} {
 		t.Run(what, func(t *testing.T) {
