@@ -132,12 +132,16 @@ func OpenStore(s store.Deployment, config Config) (*Client, error) {
 	return c, nil
 }
 
-// Close ends what the client has begun, and the connections that Open made. Workers are ended by the ctx of their Run, before. What is
-// enqueued afterwards is ErrClosed.
+// Close ends what the client has begun, and the connections that Open made. What was counted in the last second is stored, in two seconds at most; of what
+// is not the log tells. Workers are ended by the ctx of their Run, limiters by their Close, before. What is enqueued afterwards is ErrClosed.
 func (c *Client) Close() error {
 	before := c.closed.Swap(true)
 	c.guests.close()
-	if before || !c.owns {
+	if before {
+		return nil
+	}
+	c.producer.FlushOrLog(context.Background()) //nolint:forbidigo // io.Closer has no ctx; the flush bounds itself.
+	if !c.owns {
 		return nil
 	}
 	return c.store.Close()

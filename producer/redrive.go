@@ -133,8 +133,20 @@ func (p *Producer) redrive(ctx context.Context, options RedriveOptions, letters 
 			}
 			p.decided(&letters[i].Record.Job, results[i].Verdict, results[i].Err)
 		}
+		if !options.WithoutLimits {
+			p.noteRedriven(ctx, letters, results, places)
+		}
 		return
 	}
+}
+
+// noteRedriven counts what limits have decided of letters.
+func (p *Producer) noteRedriven(ctx context.Context, letters []store.Letter, results []RedriveResult, places []int) {
+	entries := make([]*entry, len(places))
+	for k, i := range places {
+		entries[k] = &entry{job: letters[i].Record.Job, verdict: results[i].Verdict}
+	}
+	p.note(ctx, entries)
 }
 
 // tryRedrive returns the places of what it has asked for and the verdicts, all places if it could not ask. Where the

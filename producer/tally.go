@@ -50,9 +50,7 @@ func (p *Producer) note(ctx context.Context, entries []*entry) {
 			}
 			add(path, one)
 		}
-	}, func() {
-		p.counted(callback.Try(func() error { return p.Flush(ctx) })) // A hook of the client's may panic here too.
-	})
+	}, func() { p.FlushOrLog(ctx) })
 }
 
 // Flush stores what limits have decided on and was not stored yet, within two seconds. It is for a program that is about to end:
@@ -62,6 +60,11 @@ func (p *Producer) Flush(ctx context.Context) error {
 		return fmt.Errorf("store counts: %w", err)
 	}
 	return nil
+}
+
+// FlushOrLog is Flush whose error is in the log: it changes nothing of what callers were told.
+func (p *Producer) FlushOrLog(ctx context.Context) {
+	p.counted(callback.Try(func() error { return p.Flush(ctx) })) // A hook of the client's may panic here too.
 }
 
 // counted logs counts that were not stored.

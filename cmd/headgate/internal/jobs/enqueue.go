@@ -115,10 +115,7 @@ func (f *enqueueFlags) run(c *cobra.Command) error {
 		if f.jsonl || tally.Submitted > 0 {
 			err = errors.Join(err, f.write(c.OutOrStdout(), tally))
 		}
-		if flushed := p.Flush(ctx); flushed != nil { // What was told is true all the same.
-			p := f.ProducerLogger(c.ErrOrStderr())
-			p.Warn().Err(flushed).Msg("decisions are not counted")
-		}
+		p.FlushOrLog(ctx)
 		if n := tally.Refusals(); err == nil && n+tally.BadLines > 0 {
 			return &cli.RefusedError{Refused: n, Bad: tally.BadLines}
 		}

@@ -173,6 +173,7 @@ func (f *redriveFlags) run(ctx context.Context, c *cobra.Command, s store.Deploy
 		}
 	}
 	painter.Done(true)
+	p.FlushOrLog(ctx)
 	if _, invalid := errors.AsType[*admission.FieldError](err); invalid || errors.Is(err, store.ErrUnknownQueue) {
 		return err
 	}
