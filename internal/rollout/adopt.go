@@ -150,13 +150,15 @@ func (a *adoption) plan(was store.TenantRecord) (e store.RecordEdit, ok bool) {
 	own, err := policy.UnmarshalRecord(was.Text)
 	if err == nil {
 		merged, overruled := withSaid(own, said)
-		e, err = NewRecordEdit(a.rules, was.Tenant, merged)
-		same := bytes.Equal(e.Text, was.Text)
-		if same || err == nil {
+		var text []byte
+		if text, err = policy.MarshalRecord(merged); err == nil && !bytes.Equal(text, was.Text) {
+			e, err = NewRecordEdit(a.rules, was.Tenant, merged)
+			e.Expected, e.By, ok = was.Version, a.by, err == nil
+		}
+		if err == nil {
 			a.moved[was.Tenant] = true
 			a.did.Overruled = append(a.did.Overruled, valuesOf(was.Tenant, overruled, "")...)
-			e.Expected, e.By = was.Version, a.by
-			return e, !same
+			return e, ok
 		}
 	}
 	a.did.Left = append(a.did.Left, valuesOf(was.Tenant, said, "its record would not be valid: "+err.Error())...)

@@ -29,11 +29,11 @@ var (
 // errCut is what whoever is cut off hears.
 var errCut = errors.New("cut off")
 
-// cutting is a store whose caller is cut off once it has written so many records, and policies. before is called before each.
+// cutting is a store whose caller is cut off once it has written so many records, and policies. before and after are called around each.
 type cutting struct {
 	store.Deployment
-	left   atomic.Int64
-	before func(what string)
+	left          atomic.Int64
+	before, after func(what string)
 }
 
 func (c *cutting) write(what string) error {
@@ -49,6 +49,9 @@ func (c *cutting) write(what string) error {
 func (c *cutting) PutRecord(ctx context.Context, e store.RecordEdit) (int64, error) {
 	if err := c.write(e.Tenant); err != nil {
 		return 0, err
+	}
+	if c.after != nil {
+		defer c.after(e.Tenant)
 	}
 	return c.Deployment.PutRecord(ctx, e)
 }

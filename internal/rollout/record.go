@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/store"
@@ -14,6 +15,8 @@ import (
 type Rules struct {
 	Document policy.Policy
 	Compiled *policy.Compiled
+	// longest is the document's LongestFill where that is known, which looks at all of it; 0 where it is not.
+	longest time.Duration
 }
 
 // ReadRules reads the policy in force.
@@ -22,7 +25,16 @@ func ReadRules(ctx context.Context, s store.Deployment) (r Rules, err error) {
 		return r, err
 	}
 	r.Compiled, err = r.Document.Prepare()
+	r.longest = r.Document.LongestFill()
 	return r, err
+}
+
+// longestFill is that of the document, of which an edit of a thousand records asks once.
+func (r *Rules) longestFill() time.Duration {
+	if r.longest == 0 {
+		return r.Document.LongestFill()
+	}
+	return r.longest
 }
 
 // RecordResult is what an edit of a record did.
@@ -129,7 +141,7 @@ func NewRecordEdit(rules Rules, tenant string, r policy.OwnLimits) (e store.Reco
 	if err := rules.Compiled.CheckRecord(r); err != nil {
 		return e, err
 	}
-	e = store.RecordEdit{Tenant: tenant, Policy: rules.Compiled.Version(), LongestFill: max(rules.Document.LongestFill(), r.LongestFill()), Bounded: rules.Compiled.BoundsByTier()}
+	e = store.RecordEdit{Tenant: tenant, Policy: rules.Compiled.Version(), LongestFill: max(rules.longestFill(), r.LongestFill()), Bounded: rules.Compiled.BoundsByTier()}
 	e.Text, err = policy.MarshalRecord(r)
 	return e, err
 }

@@ -57,7 +57,7 @@ func TestALimitIsSuggestedByTheHour(t *testing.T) {
 		"not an hour":              {Subject{Tenant: "calm"}, 59, 1.3, "", "an hour of counts is needed, and they begin 59 minutes ago"},
 		"nothing":                  {Subject{Tenant: "calm"}, 0, 1.3, "", "nothing was counted in the last hour"},
 	} {
-		got, err := suggest(hourOf(now, c.minutes, tokens), now, &Rules{base, prepare(t, base)}, c.of, c.headroom)
+		got, err := suggest(hourOf(now, c.minutes, tokens), now, &Rules{Document: base, Compiled: prepare(t, base)}, c.of, c.headroom)
 		if err != nil || string(got.Part) != c.part || !strings.Contains(got.Why, c.why) || (got.Why == "") != (c.why == "") {
 			t.Errorf("%s: %s %q, %v, want %s %q", what, got.Part, got.Why, err, c.part, c.why)
 		}
@@ -97,7 +97,7 @@ func TestASuggestionIsALimit(t *testing.T) {
 			}
 		}
 		hour[7].Scopes["acme"], hour[7].Scopes["acme:mail"] = c.worst, c.worst
-		got, err := suggest(hour, now, &Rules{base, prepare(t, base)}, c.of, 1.3)
+		got, err := suggest(hour, now, &Rules{Document: base, Compiled: prepare(t, base)}, c.of, 1.3)
 		if err != nil || got.Part == nil {
 			t.Errorf("%s: %+v, %v", what, got, err)
 			continue
