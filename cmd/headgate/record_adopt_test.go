@@ -123,6 +123,10 @@ func TestAdoptionKeepsTokensAndJobs(t *testing.T) {
 	if out := p.run(cli.ExitOK, "policy get"); strings.Contains(out.stdout, `"queue_limits"`) || strings.Contains(out.stdout, `"dust"`) || strings.Contains(out.stdout, `"limit": {"tokens": 3`) {
 		t.Errorf("the policy still has %s", out.stdout)
 	}
+	p.run(cli.ExitOK, "policy rollback 1") // The way back.
+	p.run(cli.ExitOK, "record delete --all")
+	p.levels(6)
+	p.run(cli.ExitNothing, "record get acme")
 }
 
 // TestAnAdoptionIsTold: what moves, what stays and why, what records overrule; again there is nothing to do; what is refused is told in words.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -161,7 +162,7 @@ func (a *adoption) plan(was store.TenantRecord) (e store.RecordEdit, ok bool) {
 			return e, ok
 		}
 	}
-	a.did.Left = append(a.did.Left, valuesOf(was.Tenant, said, "its record would not be valid: "+err.Error())...)
+	a.did.Left = append(a.did.Left, valuesOf(was.Tenant, said, "its record would not be valid: "+strings.ReplaceAll(err.Error(), "\n", "; "))...)
 	return e, false
 }
 
@@ -207,7 +208,7 @@ func (a *adoption) finish(ctx context.Context) error {
 	if text, err = policy.Marshal(next); err != nil {
 		return err
 	}
-	next.Version = a.did.From
+	next.Version = 0
 	var done Result
 	if a.spec.DryRun {
 		done, err = DryRun(ctx, a.store, next)

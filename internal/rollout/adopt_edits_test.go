@@ -27,16 +27,17 @@ func TestEditsDuringAnAdoption(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		name   string
-		before string // the write before which they edit
+		before string // the write, or the look, before which they edit
 		edit   func(ctx context.Context, s store.Deployment) error
 		refuse bool
 		want   int64 // the burst of acme's limit in the end, once it was run again
 	}{
 		{"the policy, before the first record", "acme", runsOf("bolt", 7), true, 5},
+		{"the policy, after the last record", "look 2", runsOf("bolt", 7), true, 5},
 		{"the policy, before it is stored", "policy", runsOf("bolt", 7), true, 5},
 		{"the record, before it is stored", "acme", recordOf(own(9)), false, 9},
-		{"the record, before it is looked at again", "bolt", recordOf(policy.OwnLimits{MaxRunning: 3}), false, 5},
-		{"the record goes before it is looked at again", "bolt", recordOf(policy.OwnLimits{}), false, 5},
+		{"the record, before it is looked at again", "look 2", recordOf(policy.OwnLimits{MaxRunning: 3}), false, 5},
+		{"the record goes before it is looked at again", "look 2", recordOf(policy.OwnLimits{}), false, 5},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -47,20 +48,11 @@ func TestEditsDuringAnAdoption(t *testing.T) {
 			}
 			c := cutAfter(s, 100)
 			var once atomic.Bool
-			acme := make(chan struct{})
 			c.before = func(what string) {
-				if row.before == "bolt" && what == "bolt" {
-					<-acme // Which is stored at the same time.
-				}
 				if what == row.before && once.CompareAndSwap(false, true) {
 					if err := row.edit(ctx, s); err != nil {
 						t.Error(err)
 					}
-				}
-			}
-			c.after = func(what string) {
-				if what == "acme" && !once.Load() {
-					close(acme)
 				}
 			}
 			done, err := Adopt(ctx, c, AdoptSpec{})
