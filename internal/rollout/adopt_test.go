@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -122,10 +123,14 @@ func drawAdoptable(t *rapid.T) policy.Policy {
 	p.TenantRecords = true
 	p.Tiers["gold"] = policy.Tier{Limit: few(9), Weights: policy.Weights{admission.High: 9}, MaxRunning: 4, Queues: map[string]policy.TierQueue{"mail": {Limit: few(8), TypeLimits: map[string]admission.Limit{"report": few(6)}}}}
 	p.Tiers["tin"] = policy.Tier{Limit: few(7), Overflow: policy.Overflow{Policy: policy.Reject, MaxJobs: 5}}
-	p.Queues = map[string]policy.Queue{"fax": {EachTenant: policy.EachTenant{PriorityLimits: map[admission.Priority]admission.Limit{admission.Low: few(4)}, TypeLimits: map[string]admission.Limit{policy.Every: few(4)}},
-		Pressure: &policy.PressureRules{MaxDepth: 10}}}
-	p.Shedding = &policy.Shedding{Order: []admission.Priority{admission.Low, admission.Medium, admission.High}, Tiers: []string{"tin", "basic", "standard", "premium", "gold"},
-		At: map[string][]string{"HIGH": {"low:tin"}, "CRITICAL": {"low", "medium:tin"}}}
+	p.Queues = map[string]policy.Queue{"fax": {
+		EachTenant: policy.EachTenant{PriorityLimits: map[admission.Priority]admission.Limit{admission.Low: few(4)}, TypeLimits: map[string]admission.Limit{policy.Every: few(4)}},
+		Pressure:   &policy.PressureRules{MaxDepth: 10},
+	}}
+	p.Shedding = &policy.Shedding{
+		Order: []admission.Priority{admission.Low, admission.Medium, admission.High}, Tiers: []string{"tin", "basic", "standard", "premium", "gold"},
+		At: map[string][]string{"HIGH": {"low:tin"}, "CRITICAL": {"low", "medium:tin"}},
+	}
 	p.Tenants, p.QueueLimits, p.PriorityLimits = map[string]policy.Tenant{}, map[admission.Scope]admission.Limit{}, map[admission.Scope]admission.Limit{}
 	p.Overflows, p.MaxRunning = map[admission.Scope]policy.Overflow{}, map[admission.Scope]int{}
 	for _, name := range adoptTenants[:3] {
@@ -201,12 +206,13 @@ func inForce(ctx context.Context, s store.Deployment) (lines []string, err error
 
 // newAdoptable has a deployment with a policy, and records.
 func newAdoptable(t *testing.T, p policy.Policy, records map[string]policy.OwnLimits) (store.Deployment, error) {
+	t.Helper()
 	s, err := redisstore.Open(t.Context(), redistest.Shared(t).Client(t), redisstore.Config{Prefix: redistest.Prefix(t), Partitions: 2})
 	if err != nil {
 		return nil, err
 	}
 	before := p
-	before.Tiers = with(clone(p.Tiers), "lead", policy.Tier{Limit: few(1)})
+	before.Tiers = with(maps.Clone(p.Tiers), "lead", policy.Tier{Limit: few(1)})
 	if p.Shedding != nil {
 		before.Shedding = nil
 	}
@@ -229,14 +235,6 @@ func newAdoptable(t *testing.T, p policy.Policy, records map[string]policy.OwnLi
 	}
 	next.update.Edit = "without lead"
 	return s, s.PutPolicy(t.Context(), next.update)
-}
-
-func clone[M ~map[K]V, K comparable, V any](m M) M {
-	all := make(M, len(m))
-	for k, v := range m {
-		all[k] = v
-	}
-	return all
 }
 
 // TestAnAdoptionChangesNothingInForce: whatever a policy says of single tenants, and their records beside it, each has the same limits, weights, tier, caps and bounds

@@ -129,7 +129,7 @@ func first[V comparable](own, said V) (holds, overruled V) {
 }
 
 // under is first of each name.
-func under[M ~map[K]V, K comparable, V comparable](own, said M) (all, overruled M) {
+func under[M ~map[K]V, K, V comparable](own, said M) (all, overruled M) {
 	for name, value := range said {
 		holds, over := first(own[name], value)
 		var nothing V
