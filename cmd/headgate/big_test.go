@@ -114,6 +114,8 @@ var bigLines = []bigLine{
 	{line: "record get t7"},
 	{line: "record list --limit 1000"},
 	{line: "record export"},
+	{line: "record adopt --dry-run"},
+	{line: "record adopt"},
 	{line: "record delete t7"},
 	{line: "record delete --all"},
 	{line: "policy rollback 1"},
