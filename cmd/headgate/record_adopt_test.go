@@ -221,3 +221,51 @@ func TestALargePolicyBecomesSmall(t *testing.T) {
 		}
 	}
 }
+
+// TestAdoptionKeepsShares: tenants of weights 3, by its own, 2, by its tier, and 1 are served so before and after, and on the way between, when records have the weights
+// that the policy has as well.
+func TestAdoptionKeepsShares(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t)
+	p.in(cli.ExitOK, `{"tenant_records": true, "tiers": {"standard": {"limit": {"enabled": false}}, "gold": {"limit": {"enabled": false}, "priority_weights": {"high": 2}}},
+		"tenants": {"own": {"priority_weights": {"high": 3}}, "tiered": {"tier": "gold"}}}`, "policy set -")
+	running, err := producer.New(p.store, producer.Config{Timeout: 20 * time.Second})
+	must(t, err)
+	for i := range 36 {
+		for _, tenant := range []string{"own", "tiered", "other"} {
+			j := admission.NewJob(tenant, "mail", "report", nil)
+			j.ID, j.Priority = fmt.Sprint(i), admission.High
+			_, err := running.Enqueue(t.Context(), j)
+			must(t, err)
+		}
+	}
+	partition := p.store.Partitions()[0]
+	_, err = partition.Register(t.Context(), "w", mailPool, 1, time.Minute)
+	must(t, err)
+	serve := func(when string) {
+		t.Helper()
+		served := map[string]int{}
+		for range 12 {
+			leases, err := partition.Read(t.Context(), "w", mailPool.ID(), 1, -1, false)
+			must(t, err)
+			if len(leases) != 1 {
+				t.Fatalf("%s: %d leases", when, len(leases))
+			}
+			served[leases[0].Job.Tenant]++
+			end := store.Finish{Token: leases[0].Token, Key: admission.Key{Tenant: leases[0].Job.Tenant, ID: leases[0].Job.ID}, Outcome: store.Complete}
+			_, _, err = partition.Finish(t.Context(), mailPool.ID(), "w", []store.Finish{end})
+			must(t, err)
+		}
+		if served["own"] != 6 || served["tiered"] != 4 || served["other"] != 2 {
+			t.Errorf("%s: %v were served, want 6, 4 and 2", when, served)
+		}
+	}
+	serve("by the policy")
+	p.in(cli.ExitOK, `{"tenant": "own", "record": {"priority_weights": {"high": 3}}}
+{"tenant": "tiered", "record": {"tier": "gold"}}`, "record import -") // As far as an adoption comes that is cut off then.
+	serve("by both")
+	if done := p.object(cli.ExitOK, "record adopt"); done["tenants"] != 2.0 || done["stored"] != 0.0 || done["version"] != 2.0 {
+		t.Errorf("%v", done)
+	}
+	serve("by records")
+}

@@ -74,9 +74,11 @@ func newUpdate(expected int64, document policy.Policy, text []byte) (store.Polic
 		tenant, queue, _ := strings.Cut(string(scope), ":")
 		update.Overflows = append(update.Overflows, store.TenantOverflow{Tenant: tenant, Queue: queue, Overflow: overflow(own)})
 	}
-	for _, class := range classNames(document) {
+	for _, class := range classNames(document, policy.StandardTier) {
 		// No tenant has an empty name, so this is the standard tier's weight.
 		update.Weights = append(update.Weights, store.TenantWeight{Class: class, Weight: compiled.WeightOf("", class)})
+	}
+	for _, class := range classNames(document) {
 		for tier, weight := range compiled.TierWeights(class) {
 			update.TierWeights = append(update.TierWeights, store.TierWeight{Class: class, Tier: tier, Weight: weight})
 		}
@@ -151,11 +153,18 @@ func overflows(tiers map[string]policy.Overflow) map[string]store.Overflow {
 	return all
 }
 
-// classNames returns every class that the standard tier gives a weight.
-func classNames(document policy.Policy) []admission.Priority {
+// classNames returns every class that one of these tiers, without any one of all, gives a weight.
+func classNames(document policy.Policy, of ...string) []admission.Priority {
 	tiers := document.Tiers
 	if tiers == nil {
 		tiers = policy.Default().Tiers
 	}
-	return slices.Sorted(maps.Keys(tiers[policy.StandardTier].Weights))
+	names := map[admission.Priority]bool{}
+	for name, tier := range tiers {
+		for class := range tier.Weights {
+			names[class] = names[class] || len(of) == 0 || slices.Contains(of, name)
+		}
+	}
+	maps.DeleteFunc(names, func(_ admission.Priority, wanted bool) bool { return !wanted })
+	return slices.Sorted(maps.Keys(names))
 }
