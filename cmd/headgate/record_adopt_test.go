@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -234,7 +235,7 @@ func TestAdoptionKeepsShares(t *testing.T) {
 	for i := range 36 {
 		for _, tenant := range []string{"own", "tiered", "other"} {
 			j := admission.NewJob(tenant, "mail", "report", nil)
-			j.ID, j.Priority = fmt.Sprint(i), admission.High
+			j.ID, j.Priority = strconv.Itoa(i), admission.High
 			_, err := running.Enqueue(t.Context(), j)
 			must(t, err)
 		}
