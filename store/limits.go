@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/bits"
@@ -109,7 +110,7 @@ type Answer struct {
 	Shared bool
 }
 
-// RefundWindow is how long after the taking, or after the latest CommitPart, tokens may be refunded, and how long an id that was is remembered.
+// RefundWindow is the Expiry of what was taken unless its receipt says another.
 const RefundWindow = time.Minute
 
 // Refund is what became of a refund.
@@ -122,7 +123,7 @@ const (
 	Refunded Refund = "refunded"
 	// RefundedBefore means that the id had been refunded, or its work committed as a whole; nothing was done.
 	RefundedBefore Refund = "again"
-	// RefundLate means that RefundWindow is over; nothing was done.
+	// RefundLate means that the Expiry is over; nothing was done.
 	RefundLate Refund = "late"
 	// RefundStale means that the policy has changed since; nothing was done.
 	RefundStale Refund = "stale"
@@ -136,12 +137,20 @@ type Taken struct {
 	At       Moment
 	// Shared is that of the Answer.
 	Shared bool
+	// ExpireAfter is the Expiry; zero means RefundWindow. That of a receipt Beside is of no account.
+	ExpireAfter time.Duration
 	// Under is what Reserve has taken it under, "TENANT:ID"; empty for Take.
 	Under string
 	// Beside are what was taken with it of values of dimensions, each with its own Question, At, Left and Shared; all have the Question's cost.
 	// They are settled with it.
 	Beside []Taken
 }
+
+// Expiry is how long after the taking, or after the latest CommitPart, tokens may be refunded, and how long an id that was is remembered.
+func (t *Taken) Expiry() time.Duration { return cmp.Or(t.ExpireAfter, RefundWindow) }
+
+// Kept is how long the id of a reservation is remembered, counted from the taking or from the latest CommitPart.
+func (t *Taken) Kept() time.Duration { return 2 * t.Expiry() }
 
 // Worst returns the verdict of the answer that refuses for longest, the first of equals; Admitted where none does.
 func Worst(answers []Answer) admission.Verdict {

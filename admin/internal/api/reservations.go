@@ -87,7 +87,7 @@ func (a *API) decideReserved(r *route.Request, id string, asked question) (made 
 		if q.Tenant != "" {
 			q.Usage = snapshot.UsageTenants()
 		}
-		answer, got, err := a.config.Store.Reserve(r.Context(), snapshot.Version(), id, q, beside.questions...)
+		answer, got, err := a.config.Store.Reserve(r.Context(), snapshot.Version(), id, snapshot.ExpireAfter(q.Queue), q, beside.questions...)
 		if err != nil {
 			return err
 		}
