@@ -231,7 +231,9 @@ type reservationsJSON struct {
 	ExpireAfter string `json:"expire_after,omitempty"`
 }
 
-func (r ReservationRules) wire() reservationsJSON { return reservationsJSON{formatBound(r.ExpireAfter)} }
+func (r ReservationRules) wire() reservationsJSON {
+	return reservationsJSON{formatBound(r.ExpireAfter)}
+}
 
 func (w reservationsJSON) rules(at string, bad *problems) ReservationRules {
 	return ReservationRules{bad.parseDuration(at+".expire_after", w.ExpireAfter)}

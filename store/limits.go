@@ -137,7 +137,7 @@ type Taken struct {
 	At       Moment
 	// Shared is that of the Answer.
 	Shared bool
-	// ExpireAfter is the Expiry; zero means RefundWindow. That of a receipt Beside is of no account.
+	// ExpireAfter is the Expiry; zero means RefundWindow. It and Version are those of all that is Beside, too.
 	ExpireAfter time.Duration
 	// Under is what Reserve has taken it under, "TENANT:ID"; empty for Take.
 	Under string

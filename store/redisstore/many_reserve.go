@@ -145,7 +145,7 @@ func (d *many) settle(receipt store.Taken, do func(part *Partition, share store.
 	}
 	ways := flat(receipt)
 	for _, share := range d.shares(ways) {
-		share.ExpireAfter = receipt.ExpireAfter
+		share.Version, share.ExpireAfter = receipt.Version, receipt.ExpireAfter
 		word, err := do(d.parts[share.At.Part], share)
 		if err != nil {
 			return word, err

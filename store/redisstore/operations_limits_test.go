@@ -289,8 +289,14 @@ func (w *walk) take() {
 	})
 	verdict, _ := reply.Values[0].(admission.Verdict)
 	if receipt, _ := reply.Values[1].(store.Taken); verdict.Decision == admission.Admitted {
+		receipt.ExpireAfter = w.expireAfter()
 		w.takings = append(w.takings, receipt)
 	}
+}
+
+// expireAfter draws for how long the cost of what is taken may be told: never so short that Redis forgets it by its own clock.
+func (w *walk) expireAfter() time.Duration {
+	return pick(w, "expire after", []time.Duration{0, store.RefundWindow, 20 * time.Second, 10 * time.Minute, 24 * time.Hour})
 }
 
 // beside draws what is asked of dimensions beside a question, for as many tokens, most often nothing.
@@ -317,10 +323,10 @@ func (w *walk) reserve() {
 		r.Ref = ""
 		return redistest.Replied(answer, r, ref, err)
 	}
-	beside := w.beside(&q)
+	beside, expireAfter := w.beside(&q), w.expireAfter()
 	send := func() redistest.Reply {
-		return w.replied(fmt.Sprintf("reserve %s of %+v beside %+v", id, q, beside), func(s store.Partition) redistest.Reply {
-			return answered(s.Reserve(w.ctx, version, id, q, beside...))
+		return w.replied(fmt.Sprintf("reserve %s for %s of %+v beside %+v", id, expireAfter, q, beside), func(s store.Partition) redistest.Reply {
+			return answered(s.Reserve(w.ctx, version, id, expireAfter, q, beside...))
 		})
 	}
 	w.resend = func() { send() }
