@@ -94,6 +94,9 @@ func (l *Limiter) board(inForce *policy.Compiled, tickets []*ticket) *flight {
 	f.grant.Questions = make([]store.Question, 0, len(tickets))
 	if due := l.beatAt.Load(); int64(f.sent) >= due && l.beatAt.CompareAndSwap(due, int64(f.sent.Add(beatEvery))) {
 		f.grant.Beat = beatLife
+		if inForce.HasRecords() {
+			f.grant.Edited = max(l.edited.Load(), policy.NoRecord)
+		}
 	}
 	for _, t := range tickets {
 		w := t.way
@@ -147,7 +150,7 @@ func (f *flight) want(w *way) {
 func (l *Limiter) land(f *flight, granted store.Granted, err error) {
 	landed := l.clock.now()
 	if err == nil && granted.Members >= 0 {
-		l.hear(f.sent, &granted)
+		l.hear(f, &granted)
 	}
 	for i, s := range f.leased {
 		if err == nil {
@@ -199,12 +202,21 @@ func (l *Limiter) denied(s *scope, cuts uint64) {
 	}
 }
 
-// hear notes what a beat at sent was told. Stocks are of the limits that were in force until then, and shared by the limiters that lived.
-func (l *Limiter) hear(sent breaker.Instant, granted *store.Granted) {
+// hear notes what a beat was told. Stocks are of the limits that were in force until then, and shared by the limiters that lived. Where records of some tenants
+// were edited theirs end alone, and what other calls bring that are under way.
+func (l *Limiter) hear(f *flight, granted *store.Granted) {
 	l.members.Store(int64(max(1, granted.Members)))
-	last := breaker.Instant(l.heardUntil.Swap(int64(sent.Add(heardLife)))).Add(-heardLife)
-	if l.changed.Swap(granted.Changed) != granted.Changed || sent.Sub(last) >= beatLife {
+	last := breaker.Instant(l.heardUntil.Swap(int64(f.sent.Add(heardLife)))).Add(-heardLife)
+	if l.changed.Swap(granted.Changed) != granted.Changed || granted.AllRenewed || f.sent.Sub(last) >= beatLife {
 		l.cut()
+	} else if len(granted.Renewed) > 0 {
+		if l.cuts.Add(1) == f.cuts+1 {
+			f.cuts++ // What this call brings is of the records that it was told of.
+		}
+		l.ways.renewed(l.clock.now(), granted.Renewed)
+	}
+	if granted.Edited != 0 {
+		l.edited.Store(granted.Edited)
 	}
 }
 

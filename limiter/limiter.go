@@ -45,9 +45,9 @@ type Limiter struct {
 	members            atomic.Int64
 	beatAt, heardUntil atomic.Int64
 	hearing            atomic.Bool
-	// changed is when limits last changed, as last heard, and cuts how often stocks and denials were ended.
-	changed atomic.Int64
-	cuts    atomic.Uint64
+	// changed is when limits last changed, edited the latest edit of a record, as last heard, and cuts how often stocks and denials were ended.
+	changed, edited atomic.Int64
+	cuts            atomic.Uint64
 	// declaredAt is from when on the policy is looked for again in which a dimension is declared that is missing, a breaker.Instant.
 	declaredAt atomic.Int64
 	blind      blind

@@ -36,9 +36,9 @@ type ways struct {
 		sync.Mutex
 		policy *policy.Compiled
 		bounds [admission.Levels]Guarantee
-		// listed are the scopes that have had a stock or a denial since those last ended, but for those forgotten: to end them is not to look at
-		// all scopes.
-		listed []*scope
+		// listed are the scopes that have had a stock or a denial since those last ended, but for those forgotten, by tenant, "" for those of all: to end
+		// them is not to look at all scopes.
+		listed map[string][]*scope
 	}
 }
 
@@ -289,7 +289,11 @@ func (m *ways) list(s *scope) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.mu.listed = append(m.mu.listed, s)
+	if m.mu.listed == nil {
+		m.mu.listed = map[string][]*scope{}
+	}
+	tenant := s.tenant()
+	m.mu.listed[tenant] = append(m.mu.listed[tenant], s)
 }
 
 // cut ends all stocks and denials.
@@ -298,7 +302,23 @@ func (m *ways) cut(now breaker.Instant) {
 	listed := m.mu.listed
 	m.mu.listed = nil
 	m.mu.Unlock()
-	for _, s := range listed {
+	for _, of := range listed {
+		for _, s := range of {
+			s.cut(now, false)
+		}
+	}
+}
+
+// renewed ends the stocks and denials of some tenants.
+func (m *ways) renewed(now breaker.Instant, tenants []string) {
+	var ended []*scope
+	m.mu.Lock()
+	for _, tenant := range tenants {
+		ended = append(ended, m.mu.listed[tenant]...)
+		delete(m.mu.listed, tenant)
+	}
+	m.mu.Unlock()
+	for _, s := range ended {
 		s.cut(now, false)
 	}
 }
@@ -338,7 +358,13 @@ func (m *ways) sweep(now breaker.Instant) {
 		}
 	}
 	m.mu.Lock()
-	m.mu.listed = slices.DeleteFunc(m.mu.listed, func(s *scope) bool { return s.gone.Load() })
+	for tenant, of := range m.mu.listed {
+		if of = slices.DeleteFunc(of, func(s *scope) bool { return s.gone.Load() }); len(of) > 0 {
+			m.mu.listed[tenant] = of
+		} else {
+			delete(m.mu.listed, tenant)
+		}
+	}
 	m.mu.Unlock()
 	for at, w := range m.known.All() {
 		if w.idle(now, idleAfter) {

@@ -179,6 +179,9 @@ type Grant struct {
 	Lease time.Duration
 	// Beat is for how long the limiter counts as live; zero leaves that as it is, below zero forgets the limiter.
 	Beat time.Duration
+	// Edited, of a Beat, is the latest edit of a tenant's record that the limiter has heard of, as Granted told it, policy.NoRecord for none: then it is told
+	// of those since by name. Zero is of a policy without records.
+	Edited int64
 	// Questions are asked one after the other, each granted or refused by itself, at most MaxBatchJobs. One of no cost asks
 	// nothing and serves Accounts alone. The global limit must be the same for all.
 	Questions []Question
@@ -205,15 +208,23 @@ type Account struct {
 	Stock bool
 }
 
+// EditsKept is how many edits of records a partition can name.
+const EditsKept = 512
+
 // LevelOthers is where, on the way of those from whom a part of the global limit is kept, their bucket stands. Nothing of it is leased.
 const LevelOthers = admission.Levels
 
 // Granted is the answer to a Grant.
 type Granted struct {
-	// Members is how many limiters live, and Changed when limits were last changed, by the policy, by a tenant's record or by a scale, in microseconds
-	// of the buckets' time. They are known after a Beat, else Members is below zero.
+	// Members is how many limiters live, and Changed when limits were last changed, by the policy, by a scale or, without Grant.Edited, by a tenant's record,
+	// in microseconds of the buckets' time. They are known after a Beat, else Members is below zero.
 	Members int
 	Changed int64
+	// Edited is the latest edit of a record, where Grant.Edited asks for it, and Renewed the tenants whose records were edited since, each once; AllRenewed says
+	// that they are not known, as there were more than EditsKept, or Redis has lost some: any may be among them.
+	Edited     int64
+	Renewed    []string
+	AllRenewed bool
 	// Verdicts answer the questions that cost something, in order.
 	Verdicts []admission.Verdict
 	// Leases answer the accounts, in order.

@@ -79,6 +79,7 @@ var Schema = []Kind{
 	{"suspended", "hash", "queues and tenants for which enqueueing is suspended"},
 	{"scales", "hash", "limits that are scaled: all, global or t:TENANT → part, until when by `bt`, who and why; with a TTL. Of limits that move by themselves l:global or l:q:QUEUE → part, without an end, and then without a TTL"},
 	{"records", "hash", "what tenants have of their own beside the policy: TENANT → version, 7 bytes, and JSON; where the policy has `tenant_records`"},
+	{"edits", "stream", "the last 512 edits of records, by version: t the tenant, p the version of the edit before"},
 	{"result:KEY", "string", "a completed job's result, with a TTL"},
 	{"refund:ID", "string", "that the tokens of a taking were refunded or committed, or how many of them work that goes on has used so far, for a minute or what the policy said of reservations"},
 	{"reserved:TENANT:ID", "string", "what was taken for a reservation of that id, for two minutes or twice what the policy said of reservations"},

@@ -189,7 +189,9 @@ func (p *Partition) Reserve(_ context.Context, version int64, id string, expireA
 		return answer, taken, err
 	}
 	q.Measured = false
-	p.write(func(m *model, now int64) { answer, taken, err = m.reserve(now, version, q.Tenant+":"+id, expireAfter, q, beside) })
+	p.write(func(m *model, now int64) {
+		answer, taken, err = m.reserve(now, version, q.Tenant+":"+id, expireAfter, q, beside)
+	})
 	return answer, taken, err
 }
 
@@ -334,7 +336,11 @@ func (p *Partition) Grant(_ context.Context, g *store.Grant) (granted store.Gran
 		if m.refunds += refunded; changed {
 			m.advance(now)
 		}
-		if g.Beat != 0 {
+		switch {
+		case g.Beat == 0:
+		case g.Edited != 0:
+			m.tellEdits(&granted, g.Edited)
+		default:
 			granted.Changed = max(granted.Changed, m.recorded)
 		}
 	})

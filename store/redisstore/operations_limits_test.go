@@ -377,6 +377,9 @@ func (w *walk) grantOnce(questions []store.Question) {
 		Beat: pick(w, "beat", []time.Duration{0, 0, walkBeat, -1}), Questions: slices.Clone(questions),
 		Left: w.number("left", 0, 1) > 0,
 	}
+	if w.owned != nil { // Both know of the same edits; what was heard may be of long ago, or of nothing that ever was.
+		g.Edited = pick(w, "heard", append([]int64{0, policy.NoRecord, 5, w.edited + 7}, w.heard...))
+	}
 	accounted := map[admission.Scope]bool{}
 	for i := range g.Questions {
 		q := &g.Questions[i]
@@ -398,7 +401,11 @@ func (w *walk) grantOnce(questions []store.Question) {
 		}
 	}
 	w.resend = func() {
-		w.replied(fmt.Sprintf("grant %+v", g), func(s store.Partition) redistest.Reply { return redistest.Replied(s.Grant(w.ctx, &g)) })
+		reply := w.replied(fmt.Sprintf("grant %+v", g), func(s store.Partition) redistest.Reply { return redistest.Replied(s.Grant(w.ctx, &g)) })
+		if granted, _ := reply.Values[0].(store.Granted); granted.Edited != 0 {
+			w.edited = granted.Edited
+			w.heard = append(w.heard[max(0, len(w.heard)-3):], granted.Edited)
+		}
 	}
 	w.resend()
 }
