@@ -145,7 +145,12 @@ func TestNobodyIsJudgedByAnOldRecord(t *testing.T) {
 // judged is a walk of edits and checks. It returns how many of these were answered by lease.
 func judged(t *testing.T, rt *rapid.T, v *virtual, s store.Deployment) (leased uint64) {
 	t.Helper()
-	put(t, s, withRecords(admission.PerSecond(100_000)))
+	p := withRecords(rapid.SampledFrom([]admission.Limit{admission.PerSecond(100_000), none}).Draw(rt, "limit"))
+	p.Global = rapid.SampledFrom([]admission.Limit{none, admission.PerSecond(1_000_000)}).Draw(rt, "global limit")
+	if p.Dimensions = nil; rapid.Bool().Draw(rt, "dimension") {
+		p.Dimensions = map[string]policy.DimensionRules{"user": {Limit: admission.PerSecond(100_000)}}
+	}
+	put(t, s, p)
 	l := start(t, s, Config{Timeout: patient})
 	for _, part := range units(l) {
 		part.clock.set = &v.process
@@ -174,7 +179,11 @@ func judged(t *testing.T, rt *rapid.T, v *virtual, s store.Deployment) (leased u
 				may[one.open] = true
 			}
 		}
-		got := ask(t, l, Request{Tenant: tenant, Cost: 2})
+		asked := Request{Tenant: tenant, Cost: 2}
+		if p.Dimensions != nil && rapid.Bool().Draw(rt, "of a user") {
+			asked.Also = also("user", "1")
+		}
+		got := ask(t, l, asked)
 		if !may[got.Admitted] {
 			rt.Fatalf("%s at %d: %+v, its records were %+v", tenant, now, got, history[i])
 		}

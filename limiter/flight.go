@@ -30,6 +30,8 @@ type flight struct {
 	// cuts is how often stocks and denials were ended before the call, and stocks among how many limiters they are divided, zero for none.
 	cuts   uint64
 	stocks admission.Tokens
+	// free are the ways whose tenants have no limits.
+	free []*way
 }
 
 // serve answers tickets by one call, or says of all that Redis is away.
@@ -113,7 +115,9 @@ func (l *Limiter) board(inForce *policy.Compiled, tickets []*ticket) *flight {
 			f.asked = append(f.asked, t)
 			f.grant.Left = f.grant.Left || t.tell
 		}
-		f.want(w)
+		if f.want(w); w.free() != nil {
+			f.free = append(f.free, w)
+		}
 		f.grant.Questions = append(f.grant.Questions, w.question(t.cost))
 	}
 	l.blind.collect(f, inForce)
@@ -167,6 +171,9 @@ func (l *Limiter) land(f *flight, granted store.Granted, err error) {
 		return
 	}
 	l.counts.calls.Add(1)
+	for _, w := range f.free {
+		l.freed(w, landed, f.cuts)
+	}
 	for i, t := range f.asked {
 		verdict := &granted.Verdicts[i]
 		t.verdict = t.boarded.verdictOf(verdict, t.tell)
@@ -189,6 +196,14 @@ func (l *Limiter) land(f *flight, granted store.Granted, err error) {
 func (l *Limiter) stocked(s *scope, landed breaker.Instant, cuts uint64) {
 	if l.ways.list(s); l.cuts.Load() != cuts {
 		s.cut(landed, true)
+	}
+}
+
+// freed notes that the tenant of a way has no limits, as a call was answered after so many cuts.
+func (l *Limiter) freed(w *way, landed breaker.Instant, cuts uint64) {
+	if s := w.free(); s != nil {
+		s.lease(landed, store.Leased{}, true)
+		l.stocked(s, landed, cuts)
 	}
 }
 

@@ -154,6 +154,11 @@ func (m *ways) open(now breaker.Instant, at route, inForce *policy.Compiled) (*w
 			s.renewed(now)
 		}
 	}
+	if w.record != 0 && at.tenant != "" && !slices.ContainsFunc(w.scopes, func(s *scope) bool { return s.tenant() != "" }) {
+		s := &scope{name: admission.Scope(at.tenant), level: admission.LevelTenant, lent: &m.lent[admission.LevelTenant]}
+		s.gone.Store(full) // Nobody finds the way again.
+		w.four[len(w.four)-1] = s
+	}
 	w.global = partOf(w.limits[admission.LevelGlobal], m.parts)
 	if !full {
 		m.remember(at, w)
@@ -357,6 +362,14 @@ func (m *ways) sweep(now breaker.Instant) {
 			m.scopes.Delete(name)
 		}
 	}
+	for at, w := range m.known.All() {
+		if !w.idle(now, idleAfter) {
+			continue
+		}
+		if m.known.Delete(at); w.free() != nil {
+			w.free().gone.Store(true)
+		}
+	}
 	m.mu.Lock()
 	for tenant, of := range m.mu.listed {
 		if of = slices.DeleteFunc(of, func(s *scope) bool { return s.gone.Load() }); len(of) > 0 {
@@ -366,11 +379,6 @@ func (m *ways) sweep(now breaker.Instant) {
 		}
 	}
 	m.mu.Unlock()
-	for at, w := range m.known.All() {
-		if w.idle(now, idleAfter) {
-			m.known.Delete(at)
-		}
-	}
 }
 
 // front is a cache before the map of ways, which costs a hash of three strings: a way stands in the one place that the ends of
