@@ -38,9 +38,17 @@ func editRecord(tb testing.TB, s store.Deployment, tenant, text string) {
 // edited.
 func TestEditsEndWhatTheirTenantsHold(t *testing.T) {
 	t.Parallel()
-	v := newVirtual()
-	redis := v.client(t)
-	d := open(t, redis)
+	for _, on := range []string{"redis", "memory"} {
+		t.Run(on, func(t *testing.T) {
+			t.Parallel()
+			v := newVirtual()
+			endsByName(t, v, stores(t, v)[on](redistest.Prefix(t)))
+		})
+	}
+}
+
+func endsByName(t *testing.T, v *virtual, d store.Deployment) {
+	t.Helper()
 	put(t, d, withRecords(admission.PerSecond(1000)))
 	l := newStocked(t, v, d)
 	edits := 0
@@ -72,9 +80,12 @@ func TestEditsEndWhatTheirTenantsHold(t *testing.T) {
 		"more edits than are kept": many(store.EditsKept + 1),
 		"edits that are lost": func() {
 			many(1)()
-			part, _ := d.Partitions()[0].(interface{ Keys() keyspace.Partition })
-			check(t, redis.Del(t.Context(), part.Keys().Base()+"edits").Err())
-			many(2)()
+			if part, ok := d.Partitions()[0].(interface{ Keys() keyspace.Partition }); ok {
+				check(t, redistest.Shared(t).Client(t).Del(t.Context(), part.Keys().Base()+"edits").Err())
+				many(2)()
+			} else {
+				many(2 * store.EditsKept)()
+			}
 		},
 		"the tenant's own": func() { editRecord(t, d, "seldom", openRecord) },
 	} {

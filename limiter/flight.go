@@ -27,11 +27,8 @@ type flight struct {
 	// leased are the scopes of the first accounts, owed those of the rest.
 	leased, owed []*scope
 	sent         breaker.Instant
-	// cuts is how often stocks and denials were ended before the call, and stocks among how many limiters they are divided, zero for none.
-	cuts   uint64
-	stocks admission.Tokens
-	// free are the ways whose tenants have no limits.
-	free []*way
+	// cuts is how often stocks and denials were ended before the call.
+	cuts uint64
 }
 
 // serve answers tickets by one call, or says of all that Redis is away.
@@ -85,6 +82,11 @@ func (l *Limiter) fly(ctx context.Context, tickets []*ticket) error {
 			}
 			continue
 		}
+		for _, t := range tickets {
+			if err == nil && t.boarded != nil {
+				l.freed(t.boarded, f.sent, f.cuts)
+			}
+		}
 		return err
 	}
 }
@@ -92,7 +94,7 @@ func (l *Limiter) fly(ctx context.Context, tickets []*ticket) error {
 // board makes a call of the tickets: their questions, the leases that they are to fill, and what is owed.
 func (l *Limiter) board(inForce *policy.Compiled, tickets []*ticket) *flight {
 	f := &flight{grant: store.Grant{Version: inForce.Version(), Member: l.member, Lease: leaseLife}, sent: l.clock.now(), cuts: l.cuts.Load()}
-	f.stocks = l.stocks(f.sent)
+	stocks := l.stocks(f.sent)
 	f.grant.Questions = make([]store.Question, 0, len(tickets))
 	if due := l.beatAt.Load(); int64(f.sent) >= due && l.beatAt.CompareAndSwap(due, int64(f.sent.Add(beatEvery))) {
 		f.grant.Beat = beatLife
@@ -115,18 +117,16 @@ func (l *Limiter) board(inForce *policy.Compiled, tickets []*ticket) *flight {
 			f.asked = append(f.asked, t)
 			f.grant.Left = f.grant.Left || t.tell
 		}
-		if f.want(w); w.free() != nil {
-			f.free = append(f.free, w)
-		}
+		f.want(w, stocks)
 		f.grant.Questions = append(f.grant.Questions, w.question(t.cost))
 	}
 	l.blind.collect(f, inForce)
 	return f
 }
 
-// want adds the accounts of the way's scopes that need more tokens, as the next question's.
-func (f *flight) want(w *way) {
-	if !w.wants(f.sent, f.stocks) {
+// want adds the accounts of the way's scopes that need more tokens, as the next question's. Stocks are divided among so many limiters, zero for none.
+func (f *flight) want(w *way, stocks admission.Tokens) {
+	if !w.wants(f.sent, stocks) {
 		return
 	}
 	for i, s := range w.scopes {
@@ -135,7 +135,7 @@ func (f *flight) want(w *way) {
 		}
 		held := s.count(f.sent)
 		most := w.most[i]
-		chunk, stock := s.chunk(f.sent, most, w.stockOf(i, f.stocks))
+		chunk, stock := s.chunk(f.sent, most, w.stockOf(i, stocks))
 		if stock {
 			most = chunk
 		}
@@ -171,9 +171,6 @@ func (l *Limiter) land(f *flight, granted store.Granted, err error) {
 		return
 	}
 	l.counts.calls.Add(1)
-	for _, w := range f.free {
-		l.freed(w, landed, f.cuts)
-	}
 	for i, t := range f.asked {
 		verdict := &granted.Verdicts[i]
 		t.verdict = t.boarded.verdictOf(verdict, t.tell)

@@ -36,9 +36,9 @@ type ways struct {
 		sync.Mutex
 		policy *policy.Compiled
 		bounds [admission.Levels]Guarantee
-		// listed are the scopes that have had a stock or a denial since those last ended, but for those forgotten, by tenant, "" for those of all: to end
-		// them is not to look at all scopes.
-		listed map[string][]*scope
+		// listed are the scopes that have had a stock or a denial since those last ended, but for those forgotten: to end them is not to look at
+		// all scopes.
+		listed []*scope
 	}
 }
 
@@ -294,11 +294,7 @@ func (m *ways) list(s *scope) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.mu.listed == nil {
-		m.mu.listed = map[string][]*scope{}
-	}
-	tenant := s.tenant()
-	m.mu.listed[tenant] = append(m.mu.listed[tenant], s)
+	m.mu.listed = append(m.mu.listed, s)
 }
 
 // cut ends all stocks and denials.
@@ -307,21 +303,26 @@ func (m *ways) cut(now breaker.Instant) {
 	listed := m.mu.listed
 	m.mu.listed = nil
 	m.mu.Unlock()
-	for _, of := range listed {
-		for _, s := range of {
-			s.cut(now, false)
-		}
+	for _, s := range listed {
+		s.cut(now, false)
 	}
 }
 
 // renewed ends the stocks and denials of some tenants.
 func (m *ways) renewed(now breaker.Instant, tenants []string) {
+	named := make(map[string]bool, len(tenants))
+	for _, tenant := range tenants {
+		named[tenant] = true
+	}
 	var ended []*scope
 	m.mu.Lock()
-	for _, tenant := range tenants {
-		ended = append(ended, m.mu.listed[tenant]...)
-		delete(m.mu.listed, tenant)
-	}
+	m.mu.listed = slices.DeleteFunc(m.mu.listed, func(s *scope) bool {
+		if !named[s.tenant()] {
+			return false
+		}
+		ended = append(ended, s)
+		return true
+	})
 	m.mu.Unlock()
 	for _, s := range ended {
 		s.cut(now, false)
@@ -371,13 +372,7 @@ func (m *ways) sweep(now breaker.Instant) {
 		}
 	}
 	m.mu.Lock()
-	for tenant, of := range m.mu.listed {
-		if of = slices.DeleteFunc(of, func(s *scope) bool { return s.gone.Load() }); len(of) > 0 {
-			m.mu.listed[tenant] = of
-		} else {
-			delete(m.mu.listed, tenant)
-		}
-	}
+	m.mu.listed = slices.DeleteFunc(m.mu.listed, func(s *scope) bool { return s.gone.Load() })
 	m.mu.Unlock()
 }
 

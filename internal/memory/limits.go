@@ -346,3 +346,37 @@ func (p *Partition) Grant(_ context.Context, g *store.Grant) (granted store.Gran
 	})
 	return granted, err
 }
+
+// edit is one of a record: its version, that of the one before, and whose record it is.
+type edit struct {
+	at, before int64
+	tenant     string
+}
+
+// noteEdit notes that a record is edited.
+func (m *model) noteEdit(tenant string) {
+	before := max(m.recorded, store.NoRecord)
+	m.recorded = max(m.filled, m.recorded+1)
+	m.edits = append(m.edits, edit{m.recorded, before, tenant})
+	m.edits = m.edits[max(0, len(m.edits)-store.EditsKept):]
+}
+
+// tellEdits tells the latest edit of a record, and whose were edited since one that is known, as far as that is known of all.
+func (m *model) tellEdits(granted *store.Granted, heard int64) {
+	granted.Edited = max(m.recorded, store.NoRecord)
+	at := heard
+	for _, e := range m.edits {
+		if e.at <= heard {
+			continue
+		}
+		if e.before != at {
+			break
+		}
+		if at = e.at; !slices.Contains(granted.Renewed, e.tenant) {
+			granted.Renewed = append(granted.Renewed, e.tenant)
+		}
+	}
+	if granted.AllRenewed = at != granted.Edited; granted.AllRenewed {
+		granted.Renewed = nil
+	}
+}

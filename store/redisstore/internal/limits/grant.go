@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -119,8 +118,8 @@ const (
 
 // parseBeat reads what a limiter is told of others, and of limits.
 func parseBeat(line string) (granted store.Granted, err error) {
-	words := strings.Split(line, " ")
-	beat, err := codec.ParseNumbers(strings.Join(words[:min(len(words), mostNumbers)], " "))
+	line, names := cutNames(line)
+	beat, err := codec.ParseNumbers(line)
 	if err != nil || len(beat) == 0 {
 		return granted, errors.Join(err, redisconn.ErrUnknownReply)
 	}
@@ -128,12 +127,26 @@ func parseBeat(line string) (granted store.Granted, err error) {
 		granted.Changed = beat[1]
 	}
 	if len(beat) == mostNumbers {
-		granted.Edited, granted.Renewed = beat[2], words[mostNumbers:]
+		granted.Edited = beat[2]
 	}
-	if granted.AllRenewed = slices.Equal(granted.Renewed, []string{allRenewed}); granted.AllRenewed || len(granted.Renewed) == 0 {
-		granted.Renewed = nil
+	if granted.AllRenewed = names == allRenewed; !granted.AllRenewed && names != "" {
+		granted.Renewed = strings.Split(names, " ")
 	}
 	return granted, nil
+}
+
+// cutNames divides what stands behind mostNumbers from these.
+func cutNames(line string) (numbers, names string) {
+	spaces := 0
+	for i := range len(line) {
+		if line[i] != ' ' {
+			continue
+		}
+		if spaces++; spaces == mostNumbers {
+			return line[:i], line[i+1:]
+		}
+	}
+	return line, ""
 }
 
 // parseLeases reads a line of each lease, and one of what there is for stock.
