@@ -111,7 +111,7 @@ type Reservation struct{ inner limiter.Reservation }
 
 // Reserve takes the tokens of a request, all or none, for work whose cost is known only afterwards: Request.Cost is the estimate. Without
 // one it is learned from what this Limiter was told of the tenant and its queue: nine in ten of the last 32 costs were not above it, at first it is
-// 1,000 tokens, and it is never above the least burst on the way, so that no limit refuses it for good. Errors are those of Check. Commit tells the cost within a minute, else what was reserved stands. It always asks Redis, and does not go by
+// 1,000 tokens, and it is never above the least burst on the way, so that no limit refuses it for good. Errors are those of Check. Commit tells the cost within Reservation.ExpireAfter, else what was reserved stands. It always asks Redis, and does not go by
 // LimiterConfig.WithoutRedis.
 func (l *Limiter) Reserve(ctx context.Context, r Request) (Reservation, error) {
 	inner, err := l.inner.Reserve(ctx, r)
@@ -121,6 +121,10 @@ func (l *Limiter) Reserve(ctx context.Context, r Request) (Reservation, error) {
 // Reserved returns how many tokens were, by the request or as learned.
 func (r Reservation) Reserved() Tokens { return r.inner.Reserved() }
 
+// ExpireAfter returns for how long after the reservation, or its latest CommitPart, its cost may be told: a minute, or what the policy in force as it was
+// made says, reservations.expire_after or that of its queue. Then what was reserved stands, or more that a part has told.
+func (r Reservation) ExpireAfter() time.Duration { return r.inner.ExpireAfter() }
+
 // Commit tells what the work has cost, 0 to MaxActualCost tokens: what it did not need goes back to the limits, what it lacked is taken, up to
 // one burst below zero. It counts once; after an error that is not ErrReservationStands nor a *FieldError the same call may be made again.
 func (r Reservation) Commit(ctx context.Context, actual Tokens) error {
@@ -129,7 +133,7 @@ func (r Reservation) Commit(ctx context.Context, actual Tokens) error {
 
 // CommitPart tells how much work that goes on has used so far: of the whole, 0 to MaxActualCost tokens, not since the last call. It may be called any
 // number of times, and again after any error: the greatest counts. What that is beyond what was reserved is taken at once, up to one burst below zero; the rest stays
-// reserved until Commit or Cancel, for which there is a minute from the latest part on. Errors are those of Commit.
+// reserved until Commit or Cancel, for which there is ExpireAfter from the latest part on. Errors are those of Commit.
 func (r Reservation) CommitPart(ctx context.Context, used Tokens) error {
 	return r.inner.CommitPart(ctx, used)
 }

@@ -154,6 +154,46 @@ func TestAReservationUnderAnotherPolicy(t *testing.T) {
 	}
 }
 
+// TestAReservationKeepsTheTimeOfItsPolicy: that of its queue or of all, also where it is asked for or settled under another policy; a minute is not told.
+func TestAReservationKeepsTheTimeOfItsPolicy(t *testing.T) {
+	t.Parallel()
+	everywhere(t, func(t *testing.T, p *plant) {
+		t.Helper()
+		edit := func(all, llm time.Duration) {
+			t.Helper()
+			_, err := rollout.Change(t.Context(), p.store, rollout.Edit{Author: "ada", Expected: rollout.AnyVersion}, func(current policy.Policy) (policy.Policy, error) {
+				current.Reservations.ExpireAfter, current.Queues = all, map[string]policy.Queue{"llm": {Reservations: policy.ReservationRules{ExpireAfter: llm}}}
+				return current, nil
+			})
+			must(t, err)
+		}
+		reserve := func(scope, id string, want any) {
+			t.Helper()
+			got := p.want(http.StatusOK, "producer", reserved("reserve", scope, `,"reservation":%q,"tokens":5`, id)).object(t)
+			if got["expire_after_ms"] != want {
+				t.Errorf("%s: %v, want %v", id, got, want)
+			}
+		}
+		p.limitAcme(100)
+		reserve("acme:llm", "early", nil)
+		edit(90*time.Second, 10*time.Minute)
+		reserve("acme:llm", "long", 600_000.0)
+		reserve("acme:web", "web", 90_000.0)
+		edit(2*time.Hour, 0)
+		reserve("acme:llm", "early", nil)
+		reserve("acme:llm", "long", 600_000.0)
+		reserve("acme:llm", "late", 7_200_000.0)
+		for _, id := range []string{"early", "long", "late"} {
+			if got := p.want(http.StatusOK, "producer", reserved("commit", "acme:llm", `,"reservation":%q,"tokens":6`, id)).object(t); got["result"] != "committed" || got["reserved"] != 5.0 {
+				t.Errorf("%s: %v", id, got)
+			}
+		}
+		if left := p.left(); left != 100-3*6-5 {
+			t.Errorf("%d tokens are left, want 77", left)
+		}
+	})
+}
+
 // TestReservationsAreATenantsOwn: a credential of a tenant sees no other's, and the same id is another one of another tenant.
 func TestReservationsAreATenantsOwn(t *testing.T) {
 	t.Parallel()

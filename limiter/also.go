@@ -305,6 +305,9 @@ func (l *Limiter) takeAll(ctx context.Context, ways []*way, cost admission.Token
 	var room [deepest]*scope
 	n := 0
 	for _, w := range ways {
+		if !l.spends(w, now) {
+			return l.refusesAll(ctx, ways, now, cost, v)
+		}
 		for _, s := range w.scopes {
 			if !s.has(now, cost) {
 				return l.refusesAll(ctx, ways, now, cost, v)
@@ -314,9 +317,6 @@ func (l *Limiter) takeAll(ctx context.Context, ways []*way, cost admission.Token
 		}
 	}
 	all := row(room[:n])
-	if !l.spends(all, now) {
-		return l.refusesAll(ctx, ways, now, cost, v)
-	}
 	var at epochs
 	low, ok := all.take(now, cost, &at)
 	if !ok {

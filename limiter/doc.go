@@ -35,7 +35,7 @@
 // as much by the time that anybody could miss it. As a limiter takes its stock, those that live are as many as have one, itself included,
 // so all stocks of a scope are C/16·(1 + 1/2 + … + 1/128) at most, for beyond 128 limiters there are none: what leases leave of C. Tokens are
 // spent here only within a second of a call that told when limits were last changed, by an edit or by a scale, and how many limiters live; a
-// stock from before a change is lost, and a denial forgotten. A stock that was not used between two sweeps of a minute is lost, too.
+// stock from before a change is lost, and a denial forgotten; where tenants' records were edited, those of these tenants alone. A stock that was not used between two sweeps of a minute is lost, too.
 //
 // With Config.Strict the bucket's burst is B − C with C = B/8. What the bucket holds and what is on lease are B together at the
 // most, so that any window admits ≤ B + r·w. Guarantee prints the bound in force. A step of Redis's clock adds one burst, as to

@@ -27,9 +27,8 @@ type flight struct {
 	// leased are the scopes of the first accounts, owed those of the rest.
 	leased, owed []*scope
 	sent         breaker.Instant
-	// cuts is how often stocks and denials were ended before the call, and stocks among how many limiters they are divided, zero for none.
-	cuts   uint64
-	stocks admission.Tokens
+	// cuts is how often stocks and denials were ended before the call.
+	cuts uint64
 }
 
 // serve answers tickets by one call, or says of all that Redis is away.
@@ -83,6 +82,11 @@ func (l *Limiter) fly(ctx context.Context, tickets []*ticket) error {
 			}
 			continue
 		}
+		for _, t := range tickets {
+			if err == nil && t.boarded != nil {
+				l.freed(t.boarded, f.sent, f.cuts)
+			}
+		}
 		return err
 	}
 }
@@ -90,10 +94,13 @@ func (l *Limiter) fly(ctx context.Context, tickets []*ticket) error {
 // board makes a call of the tickets: their questions, the leases that they are to fill, and what is owed.
 func (l *Limiter) board(inForce *policy.Compiled, tickets []*ticket) *flight {
 	f := &flight{grant: store.Grant{Version: inForce.Version(), Member: l.member, Lease: leaseLife}, sent: l.clock.now(), cuts: l.cuts.Load()}
-	f.stocks = l.stocks(f.sent)
+	stocks := l.stocks(f.sent)
 	f.grant.Questions = make([]store.Question, 0, len(tickets))
 	if due := l.beatAt.Load(); int64(f.sent) >= due && l.beatAt.CompareAndSwap(due, int64(f.sent.Add(beatEvery))) {
 		f.grant.Beat = beatLife
+		if inForce.HasRecords() {
+			f.grant.Edited = max(l.edited.Load(), policy.NoRecord)
+		}
 	}
 	for _, t := range tickets {
 		w := t.way
@@ -110,16 +117,16 @@ func (l *Limiter) board(inForce *policy.Compiled, tickets []*ticket) *flight {
 			f.asked = append(f.asked, t)
 			f.grant.Left = f.grant.Left || t.tell
 		}
-		f.want(w)
+		f.want(w, stocks)
 		f.grant.Questions = append(f.grant.Questions, w.question(t.cost))
 	}
 	l.blind.collect(f, inForce)
 	return f
 }
 
-// want adds the accounts of the way's scopes that need more tokens, as the next question's.
-func (f *flight) want(w *way) {
-	if !w.wants(f.sent, f.stocks) {
+// want adds the accounts of the way's scopes that need more tokens, as the next question's. Stocks are divided among so many limiters, zero for none.
+func (f *flight) want(w *way, stocks admission.Tokens) {
+	if !w.wants(f.sent, stocks) {
 		return
 	}
 	for i, s := range w.scopes {
@@ -128,7 +135,7 @@ func (f *flight) want(w *way) {
 		}
 		held := s.count(f.sent)
 		most := w.most[i]
-		chunk, stock := s.chunk(f.sent, most, w.stockOf(i, f.stocks))
+		chunk, stock := s.chunk(f.sent, most, w.stockOf(i, stocks))
 		if stock {
 			most = chunk
 		}
@@ -147,7 +154,7 @@ func (f *flight) want(w *way) {
 func (l *Limiter) land(f *flight, granted store.Granted, err error) {
 	landed := l.clock.now()
 	if err == nil && granted.Members >= 0 {
-		l.hear(f.sent, &granted)
+		l.hear(f, &granted)
 	}
 	for i, s := range f.leased {
 		if err == nil {
@@ -189,6 +196,14 @@ func (l *Limiter) stocked(s *scope, landed breaker.Instant, cuts uint64) {
 	}
 }
 
+// freed notes that the tenant of a way has no limits, as a call was answered after so many cuts.
+func (l *Limiter) freed(w *way, landed breaker.Instant, cuts uint64) {
+	if s := w.free(); s != nil {
+		s.lease(landed, store.Leased{}, true)
+		l.stocked(s, landed, cuts)
+	}
+}
+
 // denied lists a scope with a denial that Redis gave after so many cuts; nil is none. Where there was one meanwhile it is of limits from before that.
 func (l *Limiter) denied(s *scope, cuts uint64) {
 	if s == nil {
@@ -199,12 +214,21 @@ func (l *Limiter) denied(s *scope, cuts uint64) {
 	}
 }
 
-// hear notes what a beat at sent was told. Stocks are of the limits that were in force until then, and shared by the limiters that lived.
-func (l *Limiter) hear(sent breaker.Instant, granted *store.Granted) {
+// hear notes what a beat was told. Stocks are of the limits that were in force until then, and shared by the limiters that lived. Where records of some tenants
+// were edited theirs end alone, and what other calls bring that are under way.
+func (l *Limiter) hear(f *flight, granted *store.Granted) {
 	l.members.Store(int64(max(1, granted.Members)))
-	last := breaker.Instant(l.heardUntil.Swap(int64(sent.Add(heardLife)))).Add(-heardLife)
-	if l.changed.Swap(granted.Changed) != granted.Changed || sent.Sub(last) >= beatLife {
+	last := breaker.Instant(l.heardUntil.Swap(int64(f.sent.Add(heardLife)))).Add(-heardLife)
+	if l.changed.Swap(granted.Changed) != granted.Changed || granted.AllRenewed || f.sent.Sub(last) >= beatLife {
 		l.cut()
+	} else if len(granted.Renewed) > 0 {
+		if l.cuts.Add(1) == f.cuts+1 {
+			f.cuts++ // What this call brings is of the records that it was told of.
+		}
+		l.ways.renewed(l.clock.now(), granted.Renewed)
+	}
+	if granted.Edited != 0 {
+		l.edited.Store(granted.Edited)
 	}
 }
 

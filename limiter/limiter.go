@@ -45,9 +45,9 @@ type Limiter struct {
 	members            atomic.Int64
 	beatAt, heardUntil atomic.Int64
 	hearing            atomic.Bool
-	// changed is when limits last changed, as last heard, and cuts how often stocks and denials were ended.
-	changed atomic.Int64
-	cuts    atomic.Uint64
+	// changed is when limits last changed, edited the latest edit of a record, as last heard, and cuts how often stocks and denials were ended.
+	changed, edited atomic.Int64
+	cuts            atomic.Uint64
 	// declaredAt is from when on the policy is looked for again in which a dimension is declared that is missing, a breaker.Instant.
 	declaredAt atomic.Int64
 	blind      blind
@@ -161,16 +161,17 @@ func (l *Limiter) Check(ctx context.Context, r Request) (v Verdict, err error) {
 
 // try takes cost of what is held here, or tells of a denial.
 func (l *Limiter) try(w *way, now breaker.Instant, cost admission.Tokens, at *epochs, a *answer) {
-	if l.spends(w.scopes, now) {
+	if l.spends(w, now) {
 		w.try(now, cost, at, a)
 	} else {
 		w.deniedBy(now, cost, a)
 	}
 }
 
-// spends reports whether what is held of some scopes may be spent: it is known since less than a second that limits are what they were.
-func (l *Limiter) spends(scopes row, now breaker.Instant) bool {
-	return int64(now) < l.heardUntil.Load() || len(scopes) == 0
+// spends reports whether what is held of a way may be spent: it is known since less than a second that limits are what they were.
+func (l *Limiter) spends(w *way, now breaker.Instant) bool {
+	free := w.free()
+	return (int64(now) < l.heardUntil.Load() || len(w.scopes) == 0 && free == nil) && (free == nil || !free.ended(now))
 }
 
 // first returns a way that is not known, nil where the policy was never read. It finds bad input.

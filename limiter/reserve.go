@@ -7,13 +7,14 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/store"
 )
 
-// ErrReservationStands means that what a reservation has cost in truth can no longer be told: it was too late (store.RefundWindow), or the
+// ErrReservationStands means that what a reservation has cost in truth can no longer be told: it was too late (Reservation.ExpireAfter), or the
 // policy has changed since and with it the buckets that less would go back to. What was reserved counts as the cost.
 var ErrReservationStands = errors.New("the reservation stands as it was")
 
@@ -44,7 +45,7 @@ const reserveAttempts = 3
 
 // Reserve takes the tokens of a request, of its way and of all its dimensions or of none, as an estimate, until Commit tells what the work has cost or Cancel that it did not
 // begin. Where the request has no cost the estimate is learned: nine in ten of the last 32 costs that this Limiter was told of the tenant and its
-// queue were not above it, at first it is 1,000 tokens, and it is never above the least burst on the way. What was not told within store.RefundWindow stands as it was reserved. A refusal is a *headgate.RefusedError. It always asks Redis,
+// queue were not above it, at first it is 1,000 tokens, and it is never above the least burst on the way. What was not told within Reservation.ExpireAfter stands as it was reserved. A refusal is a *headgate.RefusedError. It always asks Redis,
 // whatever is on lease, waits for it up to Config.Timeout, and does not go by Config.Outage: while Redis is away it returns that error, and
 // where store.InDoubt is true of it the tokens may have been taken. With Config.Minutes it is counted as a check of as much.
 func (l *Limiter) Reserve(ctx context.Context, r Request) (Reservation, error) {
@@ -80,6 +81,7 @@ func (l *Limiter) Reserve(ctx context.Context, r Request) (Reservation, error) {
 			beside[i].Cost = r.Cost
 		}
 		verdict, taken, err = l.store.Take(ctx, inForce.Version(), question, beside...)
+		taken.ExpireAfter = inForce.ExpireAfter(at.queue)
 		l.toldShared(beside, &verdict, &taken)
 		if err == nil && l.config.Minutes {
 			l.noteReserved(ctx, inForce, question, beside, verdict, taken.Beside)
@@ -138,6 +140,15 @@ func (r Reservation) Reserved() admission.Tokens {
 	return r.taken.Question.Cost
 }
 
+// ExpireAfter returns for how long after the reservation, or its latest CommitPart, its cost may be told, by the policy that was in force as it was made:
+// then what was reserved, or more that a part has told, stands. It is zero where nothing is reserved.
+func (r Reservation) ExpireAfter() time.Duration {
+	if r.reservation == nil {
+		return 0
+	}
+	return r.taken.Expiry()
+}
+
 // Commit tells what the work has cost, 0 to headgate.MaxActualCost tokens: what it did not need goes back to the limits, as far as they would have had
 // room for it, and what it lacked is taken, up to one burst below zero, which is refilled before they admit anything again. It counts once: after a
 // Commit or a Cancel that was answered another does nothing. After an error of Redis the same call may be made again. The error is a
@@ -149,7 +160,7 @@ func (r Reservation) Commit(ctx context.Context, actual admission.Tokens) error 
 // CommitPart tells of work that goes on, as a stream of a model does, how much it has used so far: of the whole, 0 to headgate.MaxActualCost tokens, and not since
 // the last call. So it may be called any number of times, and again after any error: the greatest counts, also where its answer was lost. What that is beyond
 // what was reserved is taken at once, up to one burst below zero; what was not used yet stays reserved until Commit or Cancel, for which there
-// is store.RefundWindow from the latest part on. Where none of them comes the greater of what was reserved and told is the cost. It always asks Redis. After Commit or Cancel
+// is ExpireAfter from the latest part on. Where none of them comes the greater of what was reserved and told is the cost. It always asks Redis. After Commit or Cancel
 // it does nothing. The error is one of those of Commit.
 func (r Reservation) CommitPart(ctx context.Context, used admission.Tokens) error {
 	if err := admission.ValidateActualCost(used); err != nil || r.reservation == nil {
@@ -167,7 +178,7 @@ func (r Reservation) CommitPart(ctx context.Context, used admission.Tokens) erro
 	if err != nil {
 		return fmt.Errorf("commit %d tokens so far: %w", used, err)
 	}
-	return stands(done)
+	return r.stands(done)
 }
 
 // commit is Commit; begun says that the work did, so that its cost is one to learn from.
@@ -191,14 +202,14 @@ func (r Reservation) commit(ctx context.Context, actual admission.Tokens, begun 
 	if begun {
 		r.limiter.costs.Learn(r.taken.Question.Tenant, r.taken.Question.Queue, "", actual) // Of any class: urgent work costs what other work does.
 	}
-	return stands(done)
+	return r.stands(done)
 }
 
-// stands is the error of a reservation that stands.
-func stands(done store.Refund) error {
+// stands is the error of one that stands.
+func (r Reservation) stands(done store.Refund) error {
 	switch done {
 	case store.RefundLate:
-		return fmt.Errorf("%w: more than %s have passed", ErrReservationStands, store.RefundWindow)
+		return fmt.Errorf("%w: more than %s have passed", ErrReservationStands, r.taken.Expiry())
 	case store.RefundStale:
 		return fmt.Errorf("%w: the policy has changed since", ErrReservationStands)
 	case store.Refunded, store.RefundedBefore:

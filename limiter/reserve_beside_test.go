@@ -76,7 +76,9 @@ func newReserving(t *testing.T, rt *rapid.T, v *virtual, s store.Deployment) *re
 	}
 	w.bursts["acme"] = admission.Tokens(rapid.IntRange(1, 100).Draw(rt, "burst"))
 	maps.Copy(w.left, w.bursts)
-	w.l = start(t, s, Config{Policy: beside(daily(w.bursts["acme"]), rules), Timeout: patient})
+	p := beside(daily(w.bursts["acme"]), rules)
+	p.Reservations.ExpireAfter = rapid.SampledFrom([]time.Duration{0, 20 * time.Second, 90 * time.Second}).Draw(rt, "expire after")
+	w.l = start(t, s, Config{Policy: p, Timeout: patient})
 	return w
 }
 
@@ -140,7 +142,7 @@ func (w *reserving) charge(work *reservedWork, more admission.Tokens) {
 // tell tells what some work has cost, a part or the whole, up to three times.
 func (w *reserving) tell(work *reservedWork) {
 	used, kind := admission.Tokens(rapid.IntRange(0, 40).Draw(w.rt, "used")), rapid.IntRange(0, 3).Draw(w.rt, "kind")
-	if work.closed || !work.parts && w.v.redis.Load() > work.at+store.RefundWindow.Microseconds() {
+	if work.closed || !work.parts && w.v.redis.Load() > work.at+work.ExpireAfter().Microseconds() {
 		return
 	}
 	if kind == 0 {
@@ -180,7 +182,7 @@ func (w *reserving) late() {
 	if work.closed || work.parts {
 		return
 	}
-	w.v.pass(store.RefundWindow + time.Second)
+	w.v.pass(work.ExpireAfter() + time.Second)
 	if err := work.Commit(w.t.Context(), work.reserved-1); !errors.Is(err, ErrReservationStands) {
 		w.rt.Fatalf("a commit that was too late: %v", err)
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/headgate/headgate/store/redisstore"
 )
 
-// reserveVariable makes a process of this test binary one that reserves and commits: "URL PREFIX".
+// reserveVariable makes a process of this test binary one that reserves and commits: "URL PREFIX EXPIRY".
 const reserveVariable = "HEADGATE_RESERVE_CHILD"
 
 const (
@@ -27,10 +27,12 @@ const (
 )
 
 // reservePolicy is what all processes share: limits to which a token comes in five minutes.
-func reservePolicy() *policy.Policy {
+func reservePolicy(expireAfter time.Duration) *policy.Policy {
 	slow := admission.Limit{Tokens: reserveBurst, Per: 31 * 24 * time.Hour, Burst: reserveBurst}
 	limit := policy.DimensionRules{Limit: slow}
-	return beside(slow, map[string]policy.DimensionRules{"user": limit, "route": limit, "model": limit})
+	p := beside(slow, map[string]policy.DimensionRules{"user": limit, "route": limit, "model": limit})
+	p.Reservations.ExpireAfter = expireAfter
+	return p
 }
 
 // reserveWays are the values that all reservations name.
@@ -38,8 +40,15 @@ func reserveWays() []Dimension { return also("user", "1", "route", "/a", "model"
 
 // reserveAndCommit does so until it is killed or its stdin ends, and says what it is about to commit once it has reserved, and that it has.
 func reserveAndCommit(at string) int {
-	url, prefix, _ := strings.Cut(at, " ")
-	return inChild(url, prefix, reservePolicy(), reserveAll)
+	var url, prefix, expiry string
+	if _, err := fmt.Sscan(at, &url, &prefix, &expiry); err != nil {
+		return 4
+	}
+	expireAfter, err := time.ParseDuration(expiry)
+	if err != nil {
+		return 4
+	}
+	return inChild(url, prefix, reservePolicy(expireAfter), reserveAll)
 }
 
 func reserveAll(ctx context.Context, _ store.Deployment, l *Limiter) int {
@@ -77,25 +86,25 @@ func TestKilledProcessesChargeAllWaysOrNone(t *testing.T) {
 	t.Parallel()
 	t.Run("one redis", func(t *testing.T) {
 		t.Parallel()
-		killReservers(t, "redis://"+redistest.Shared(t).Addr(), redistest.Prefix(t), 1)
+		killReservers(t, "redis://"+redistest.Shared(t).Addr(), redistest.Prefix(t), 1, 0)
 	})
 	t.Run("three partitions", func(t *testing.T) {
 		t.Parallel()
 		redis, prefix := redistest.Shared(t), redistest.Prefix(t)
 		_, err := redisstore.Open(t.Context(), redis.Client(t), redisstore.Config{Prefix: prefix, Partitions: 3})
 		check(t, err)
-		killReservers(t, "redis://"+redis.Addr(), prefix, 3)
+		killReservers(t, "redis://"+redis.Addr(), prefix, 3, 20*time.Second)
 	})
 }
 
-func killReservers(t *testing.T, url, prefix string, partitions int) {
+func killReservers(t *testing.T, url, prefix string, partitions int, expireAfter time.Duration) {
 	t.Helper()
 	const victims = 12
 	var told admission.Tokens
 	least, most, between := admission.Tokens(0), admission.Tokens(0), 0
 	for n := range victims {
 		r := &reserver{}
-		r.run(t, url, prefix, 4+n%5, n%3)
+		r.run(t, url, prefix, expireAfter, 4+n%5, n%3)
 		told += r.told
 		switch r.doing {
 		case "reserve": // It may have reserved, and told, which is said afterwards.
@@ -111,8 +120,8 @@ func killReservers(t *testing.T, url, prefix string, partitions int) {
 	s, err := redisstore.Connect(t.Context(), url, redisstore.Config{Prefix: prefix})
 	check(t, err)
 	t.Cleanup(func() { check(t, s.Close()) })
-	l := start(t, s, Config{Policy: reservePolicy(), Timeout: patient, Exact: true})
-	lacks := map[string]admission.Tokens{"acme": missing(t, s, reservePolicy())}
+	l := start(t, s, Config{Policy: reservePolicy(expireAfter), Timeout: patient, Exact: true})
+	lacks := map[string]admission.Tokens{"acme": missing(t, s, reservePolicy(expireAfter))}
 	for _, d := range reserveWays() {
 		lacks[d.Name] = reserveBurst - leftIn(t, l, d.Name, d.Value, "acme")
 	}
@@ -127,10 +136,10 @@ func killReservers(t *testing.T, url, prefix string, partitions int) {
 }
 
 // run has a process make some reservations, and kills it: as it reserves, once it has reserved, or while it commits.
-func (r *reserver) run(t *testing.T, url, prefix string, after, when int) {
+func (r *reserver) run(t *testing.T, url, prefix string, expireAfter time.Duration, after, when int) {
 	t.Helper()
 	r.cmd = exec.CommandContext(t.Context(), os.Args[0])
-	r.cmd.Env = append(os.Environ(), reserveVariable+"="+url+" "+prefix)
+	r.cmd.Env = append(os.Environ(), reserveVariable+"="+url+" "+prefix+" "+expireAfter.String())
 	_, err := r.cmd.StdinPipe() // It ends with this process.
 	check(t, err)
 	out, err := r.cmd.StdoutPipe()

@@ -2,6 +2,7 @@ package limiter
 
 import (
 	"math"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -71,6 +72,15 @@ type scope struct {
 
 // told is the scope as callers know it.
 func (s *scope) told() admission.Scope { return buckets.Named(s.name) }
+
+// tenant is whose scope it is, "" of all.
+func (s *scope) tenant() string {
+	if s.level == admission.LevelGlobal || s.level == store.LevelOthers {
+		return ""
+	}
+	tenant, _, _ := strings.Cut(string(s.name), ":")
+	return tenant
+}
 
 // lent is what is lent to the scopes of a level: held as each was last counted, and lost what a refused check took and could not put back.
 type lent struct{ held, lost atomic.Int64 }

@@ -162,7 +162,7 @@ const (
 func (l *Limiter) standing(ways []*way, requests []Request, now breaker.Instant) (all standing, a answer, of int) {
 	all = onHand
 	for i, w := range ways {
-		if w != nil && w.policy == l.policy.Load() && l.spends(w.scopes, now) && w.scopes.has(now, requests[i].Cost) {
+		if w != nil && w.policy == l.policy.Load() && l.spends(w, now) && w.scopes.has(now, requests[i].Cost) {
 			continue
 		}
 		all = unknown
@@ -311,6 +311,9 @@ func (l *Limiter) learn(ctx context.Context, made *Together, requests []Request,
 		// What one of several is told counts the tokens of those before it, which none has. Those of dimensions have buckets of their own.
 		if v := &made.Answers[i].Verdict; as.own <= 1 && (v.Reason == admission.ReasonLimited || v.Reason == admission.ReasonTooCostly) {
 			l.denied(w.deny(landed, requests[i].Cost, v), cuts)
+		}
+		if w.record == made.Questions[i].Record {
+			l.freed(w, landed, cuts)
 		}
 	}
 	l.countTogether(ctx, made, ways, as)

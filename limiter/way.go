@@ -174,6 +174,16 @@ func (r row) putBack(cost admission.Tokens, from int, at *epochs) {
 	}
 }
 
+// free is what stands for the limits that the way's tenant does not have, where it may have a record: as a stock of nothing it is listed under the tenant, and ends
+// with an edit. Until Redis has answered on the way again that may have given it some. It is nil where the tenant has any, or there are no records. It has the last of four
+// places, which no such way needs.
+func (w *way) free() *scope {
+	if w.record == 0 || len(w.scopes) >= len(w.four) {
+		return nil
+	}
+	return w.four[len(w.four)-1]
+}
+
 // wants reports whether every scope of the way is asked for often enough to hold some of it, where stocks are divided among so many limiters, or
 // by zero there are none.
 func (w *way) wants(now breaker.Instant, stocks admission.Tokens) bool {

@@ -154,6 +154,11 @@ func (m *ways) open(now breaker.Instant, at route, inForce *policy.Compiled) (*w
 			s.renewed(now)
 		}
 	}
+	if w.record != 0 && at.tenant != "" && !slices.ContainsFunc(w.scopes, func(s *scope) bool { return s.tenant() != "" }) {
+		s := &scope{name: admission.Scope(at.tenant), level: admission.LevelTenant, lent: &m.lent[admission.LevelTenant]}
+		s.gone.Store(full) // Nobody finds the way again.
+		w.four[len(w.four)-1] = s
+	}
 	w.global = partOf(w.limits[admission.LevelGlobal], m.parts)
 	if !full {
 		m.remember(at, w)
@@ -303,6 +308,27 @@ func (m *ways) cut(now breaker.Instant) {
 	}
 }
 
+// renewed ends the stocks and denials of some tenants.
+func (m *ways) renewed(now breaker.Instant, tenants []string) {
+	named := make(map[string]bool, len(tenants))
+	for _, tenant := range tenants {
+		named[tenant] = true
+	}
+	var ended []*scope
+	m.mu.Lock()
+	m.mu.listed = slices.DeleteFunc(m.mu.listed, func(s *scope) bool {
+		if !named[s.tenant()] {
+			return false
+		}
+		ended = append(ended, s)
+		return true
+	})
+	m.mu.Unlock()
+	for _, s := range ended {
+		s.cut(now, false)
+	}
+}
+
 // bound notes a limit of a policy under which somebody asked, for the gauges.
 func (m *ways) bound(inForce *policy.Compiled, level admission.Level, limit *admission.Limit, leased admission.Tokens) {
 	m.mu.Lock()
@@ -337,14 +363,17 @@ func (m *ways) sweep(now breaker.Instant) {
 			m.scopes.Delete(name)
 		}
 	}
+	for at, w := range m.known.All() {
+		if !w.idle(now, idleAfter) {
+			continue
+		}
+		if m.known.Delete(at); w.free() != nil {
+			w.free().gone.Store(true)
+		}
+	}
 	m.mu.Lock()
 	m.mu.listed = slices.DeleteFunc(m.mu.listed, func(s *scope) bool { return s.gone.Load() })
 	m.mu.Unlock()
-	for at, w := range m.known.All() {
-		if w.idle(now, idleAfter) {
-			m.known.Delete(at)
-		}
-	}
 }
 
 // front is a cache before the map of ways, which costs a hash of three strings: a way stands in the one place that the ends of

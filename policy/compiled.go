@@ -62,6 +62,8 @@ type Compiled struct {
 	// tiers are the names of all tiers, those that only a candidate has among them.
 	tiers []string
 	usage int
+	// expireAfter is that of reservations of which no queue says more, zero for the default.
+	expireAfter time.Duration
 	// typed says that some jobs have limits by their type, and observesTypes that some scopes of types are in observed.
 	typed, observesTypes bool
 	// records are what tenants have beside the policy, as far as it has learned; nil where it has none.
@@ -98,7 +100,7 @@ func (p Policy) Prepare() (*Compiled, error) {
 		overflows: make(map[admission.Scope]Overflow), maxRunning: make(map[admission.Scope]int),
 		downstreams: p.Downstreams, anyDownstream: p.AnyDownstream, adaptive: p.Adaptive, shedding: p.Shedding, load: p.Load, anomalies: p.Anomalies, triggers: p.Triggers, semaphores: p.Semaphores,
 	}
-	if p.Usage != nil {
+	if c.expireAfter = p.Reservations.ExpireAfter; p.Usage != nil {
 		c.usage = p.Usage.Tenants
 	}
 	if p.TenantRecords {

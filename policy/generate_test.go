@@ -106,6 +106,7 @@ func drawPolicy(t *rapid.T) Policy {
 			PoisonLimit:   rapid.IntRange(0, MaxPoisonLimit).Draw(t, "poison limit"),
 			KeepDead:      time.Duration(rapid.SampledFrom([]int64{0, int64(MinKeepDead), int64(MaxKeepDead)}).Draw(t, "keep dead")),
 			MaxDead:       rapid.IntRange(0, MaxMaxDead).Draw(t, "max dead"),
+			Reservations:  drawReservations(t),
 		}
 	}
 	drawCaps(t, &p, tenants, queues)
@@ -127,6 +128,7 @@ func drawPolicy(t *rapid.T) Policy {
 		p.Usage = &UsageRules{Tenants: rapid.IntRange(0, MaxUsageTenants).Draw(t, "usage")}
 		p.Observe = []admission.Scope{admission.Global, "acme:mail", "bolt"}
 	}
+	p.Reservations = drawReservations(t)
 	if rapid.Bool().Draw(t, "told load") {
 		p.Load = &LoadRules{Every: time.Duration(rapid.Int64Range(int64(MinLoadEvery), int64(MaxLoadEvery)).Draw(t, "every"))}
 	}
@@ -134,6 +136,10 @@ func drawPolicy(t *rapid.T) Policy {
 		p.Rollout = drawRollout(t, &p)
 	}
 	return p.withDefaults()
+}
+
+func drawReservations(t *rapid.T) ReservationRules {
+	return ReservationRules{time.Duration(rapid.SampledFrom([]int64{0, int64(MinExpireAfter), int64(MaxExpireAfter)}).Draw(t, "expire after"))}
 }
 
 // drawGlobalReserved draws a part of the global limit that is kept for some of the default classes.

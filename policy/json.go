@@ -34,6 +34,7 @@ type (
 		Dimensions    map[string]dimensionJSON  `json:"dimensions,omitempty"`
 		Observe       []admission.Scope         `json:"observe,omitempty"`
 		Usage         *usageJSON                `json:"usage,omitempty"`
+		Reservations  reservationsJSON          `json:"reservations,omitzero"`
 		TenantRecords bool                      `json:"tenant_records,omitempty"`
 		Rollout       *rolloutJSON              `json:"rollout,omitempty"`
 		DedupWindow   string                    `json:"dedup_window,omitempty"`
@@ -101,6 +102,7 @@ type (
 		LeastBackoff  string            `json:"least_backoff,omitempty"`
 		Pressure      *pressureJSON     `json:"pressure,omitempty"`
 		EachTenant    eachTenantJSON    `json:"each_tenant,omitzero"`
+		Reservations  reservationsJSON  `json:"reservations,omitzero"`
 	}
 )
 
@@ -234,7 +236,7 @@ func (p Policy) wire() policyJSON {
 	wire.rulesJSON = p.rules().wire()
 	wire.Shedding, wire.Load, wire.Observe, wire.Rollout = p.Shedding, p.Load.wire(), p.Observe, p.Rollout.wire()
 	wire.TenantRecords, wire.GlobalReserved, wire.Bypass = p.TenantRecords, p.GlobalReserved, p.Bypass
-	wire.Anomalies = p.Anomalies.wire()
+	wire.Anomalies, wire.Reservations = p.Anomalies.wire(), p.Reservations.wire()
 	if p.Usage != nil {
 		wire.Usage = &usageJSON{p.Usage.Tenants}
 	}
@@ -244,7 +246,7 @@ func (p Policy) wire() policyJSON {
 			MaxWait: formatBound(queue.MaxWait), DoomedPercent: queue.DoomedPercent, PoisonLimit: queue.PoisonLimit, KeepDead: formatBound(queue.KeepDead), MaxDead: queue.MaxDead,
 			Overflow: queue.Overflow, MaxRunning: queue.MaxRunning, PerTenant: queue.MaxRunningPerTenant, Reserved: queue.Reserved,
 			MostAttempts: queue.MostAttempts, LeastBackoff: formatBound(queue.LeastBackoff), Pressure: queue.Pressure.wire(),
-			EachTenant: queue.EachTenant.wire(),
+			EachTenant: queue.EachTenant.wire(), Reservations: queue.Reservations.wire(),
 		}
 	})
 	downstream := func(_ string, d Downstream) downstreamJSON {
@@ -276,7 +278,7 @@ func (w *policyJSON) policy(bad *problems) Policy {
 	p = p.withRules(w.rules("", bad))
 	p.Shedding, p.Load, p.Observe, p.Rollout = w.Shedding, w.Load.load(bad), w.Observe, w.Rollout.rollout(bad)
 	p.TenantRecords, p.GlobalReserved, p.Bypass = w.TenantRecords, w.GlobalReserved, w.Bypass
-	p.Anomalies = w.Anomalies.rules()
+	p.Anomalies, p.Reservations = w.Anomalies.rules(), w.Reservations.rules("reservations", bad)
 	if w.Usage != nil {
 		p.Usage = &UsageRules{w.Usage.Tenants}
 	}
@@ -289,6 +291,7 @@ func (w *policyJSON) policy(bad *problems) Policy {
 			Overflow: queue.Overflow, MaxRunning: queue.MaxRunning, MaxRunningPerTenant: queue.PerTenant, Reserved: queue.Reserved,
 			MostAttempts: queue.MostAttempts, LeastBackoff: bad.parseDuration(at+".least_backoff", queue.LeastBackoff),
 			Pressure: queue.Pressure.pressure(at+".pressure", bad), EachTenant: queue.EachTenant.eachTenant(at+".each_tenant.", bad),
+			Reservations: queue.Reservations.rules(at+".reservations", bad),
 		}
 	})
 	downstream := func(at string, d downstreamJSON) Downstream {

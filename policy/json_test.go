@@ -163,7 +163,7 @@ func TestUnmarshalQuotesWhatIsWrong(t *testing.T) {
 		{
 			`{"limits":{}}`,
 			`read policy: invalid limits (unknown): allowed is one of version, global, global_reserved, bypass, tiers, tenants, queue_limits, priority_limits, overflows, max_running, queues, ` +
-				`downstreams, any_downstream, adaptive, shedding, load, anomalies, triggers, semaphores, dimensions, observe, usage, tenant_records, rollout, dedup_window, $schema`,
+				`downstreams, any_downstream, adaptive, shedding, load, anomalies, triggers, semaphores, dimensions, observe, usage, reservations, tenant_records, rollout, dedup_window, $schema`,
 		},
 		{`{"tenants":{"acme":{"limt":{}}}}`, `read policy: invalid tenants.acme.limt (unknown): allowed is one of tier, limit, priority_weights, max_running, dispatch, queues`},
 		{`{"rollout":{"rules":{"tenants":{"a\nb":{"":1}}}}}`, `read policy: invalid rollout.rules.tenants.a\nb. (unknown): allowed is one of tier, limit, priority_weights, max_running, dispatch, queues`},

@@ -65,6 +65,8 @@ type Policy struct {
 	Observe []admission.Scope
 	// Usage has usage kept by tenant, queue and day; nil means that none is.
 	Usage *UsageRules
+	// Reservations are what holds for reservations in queues that say nothing themselves, and for those without a queue.
+	Reservations ReservationRules
 	// TenantRecords has tenants have OwnLimits each beside the policy, before what the policy says; each call then looks at those of its tenants.
 	TenantRecords bool
 	// Rollout is a candidate that is in force for a part of the tenants; nil means none.
@@ -147,6 +149,8 @@ type Queue struct {
 	LeastBackoff time.Duration
 	// Pressure says how it is measured how much the queue is pressed; nil means that it is not.
 	Pressure *PressureRules
+	// Reservations are what holds for reservations in the queue; what it leaves out is what the policy's say.
+	Reservations ReservationRules
 }
 
 // ExpiredPolicy is what becomes of a job whose deadline passed before it started.
@@ -207,6 +211,47 @@ func (p Policy) validateUsage(bad *problems) {
 	if p.Usage != nil {
 		bad.integer("usage.tenants", int64(p.Usage.Tenants), 1, MaxUsageTenants)
 	}
+}
+
+// ReservationRules say what holds for reservations without a job. The zero value says nothing.
+type ReservationRules struct {
+	// ExpireAfter is for how long after the reservation, or its latest part, its cost may be told, MinExpireAfter to MaxExpireAfter; then it stands
+	// as it was reserved. Zero means DefaultExpireAfter. A reservation keeps what was in force as it was made.
+	ExpireAfter time.Duration
+}
+
+// Default and bounds of ReservationRules.
+const (
+	DefaultExpireAfter = time.Minute
+	MinExpireAfter     = time.Second
+	MaxExpireAfter     = 24 * time.Hour
+)
+
+type reservationsJSON struct {
+	ExpireAfter string `json:"expire_after,omitempty"`
+}
+
+func (r ReservationRules) wire() reservationsJSON {
+	return reservationsJSON{formatBound(r.ExpireAfter)}
+}
+
+func (w reservationsJSON) rules(at string, bad *problems) ReservationRules {
+	return ReservationRules{bad.parseDuration(at+".expire_after", w.ExpireAfter)}
+}
+
+func (r ReservationRules) validate(bad *problems, at string) {
+	if r.ExpireAfter != 0 {
+		bad.duration(at+".expire_after", r.ExpireAfter, MinExpireAfter, MaxExpireAfter)
+	}
+}
+
+// ExpireAfter returns for how long the cost of a reservation that is made in a queue now may be told; "" is no queue.
+func (c *Compiled) ExpireAfter(queue string) time.Duration {
+	var own time.Duration
+	if queue != "" {
+		own = c.queueOf(queue).Reservations.ExpireAfter
+	}
+	return cmp.Or(own, c.expireAfter, DefaultExpireAfter)
 }
 
 // MaxObserved is how many scopes a policy may name to be observed.

@@ -77,6 +77,7 @@ func (p Policy) Validate() error {
 	}
 	p.validateObserve(&bad)
 	p.validateUsage(&bad)
+	p.Reservations.validate(&bad, "reservations")
 	if len(bad) == 0 {
 		p.validateRollout(&bad)
 	}
@@ -191,6 +192,7 @@ func (p *problems) queue(owner string, queue Queue) {
 	}
 	queue.Overflow.validate(p, owner+".overflow")
 	queue.Pressure.validate(p, owner+".pressure")
+	queue.Reservations.validate(p, owner+".reservations")
 	queue.Reserved.validate(p, owner+".reserved", queue.Classes)
 	p.integer(owner+".max_dead", int64(queue.MaxDead), 1, MaxMaxDead)
 	if n := len(queue.Classes); n < 1 || n > admission.MaxClasses {

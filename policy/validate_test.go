@@ -53,6 +53,9 @@ func TestValidateQuotesEachBadField(t *testing.T) {
 		{"doomed never", queue(Queue{DoomedPercent: 1001}), `invalid queues.mail.doomed_percent 1001: allowed is 10 to 1000`},
 		{"most attempts", queue(Queue{MostAttempts: 256}), `invalid queues.mail.most_attempts 256: allowed is 1 to 255`},
 		{"least backoff", queue(Queue{LeastBackoff: 25 * time.Hour}), `invalid queues.mail.least_backoff 25h: allowed is 1ms to 24h`},
+		{"expiry", Policy{Reservations: ReservationRules{ExpireAfter: time.Millisecond}}, `invalid reservations.expire_after 1ms: allowed is 1s to 24h`},
+		{"negative expiry", Policy{Reservations: ReservationRules{ExpireAfter: -time.Minute}}, `invalid reservations.expire_after -1m: allowed is 1s to 24h`},
+		{"expiry in a queue", queue(Queue{Reservations: ReservationRules{ExpireAfter: 25 * time.Hour}}), `invalid queues.mail.reservations.expire_after 25h: allowed is 1s to 24h`},
 		{"number of dead letters", queue(Queue{MaxDead: 100_001}), `invalid queues.mail.max_dead 100001: allowed is 1 to 100000`},
 		{"no classes", queue(Queue{Classes: []admission.Class{}}), `invalid queues.mail.classes 0 classes: allowed is 1 to 128 classes`},
 		{"class weight", queue(Queue{Classes: []admission.Class{{Name: "only", Weight: 101}}}), `invalid queues.mail.classes[0].weight 101: allowed is 1 to 100`},
@@ -118,6 +121,44 @@ func TestUsageIsKeptOfSoManyTenants(t *testing.T) {
 		_, err := Unmarshal([]byte(`{"usage":{"tenants":` + tenants + `}}`))
 		if want := "invalid usage.tenants " + tenants + ": allowed is 1 to 1000000"; err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
+// TestReservationsExpireByTheirQueue: else by what is said of all, else after a minute; and a policy that says nothing is not a byte longer.
+func TestReservationsExpireByTheirQueue(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		text           string
+		llm, web, none time.Duration
+	}{
+		{`{}`, time.Minute, time.Minute, time.Minute},
+		{`{"reservations":{}}`, time.Minute, time.Minute, time.Minute},
+		{`{"reservations":{"expire_after":"90s"}}`, 90 * time.Second, 90 * time.Second, 90 * time.Second},
+		{`{"queues":{"llm":{"reservations":{"expire_after":"10m"}}}}`, 10 * time.Minute, time.Minute, time.Minute},
+		{`{"reservations":{"expire_after":"1s"},"queues":{"llm":{},"*":{"reservations":{"expire_after":"24h"}}}}`, time.Second, 24 * time.Hour, time.Second},
+	} {
+		p, err := Unmarshal([]byte(c.text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		compiled := prepare(t, p)
+		if llm, web, none := compiled.ExpireAfter("llm"), compiled.ExpireAfter("web"), compiled.ExpireAfter(""); llm != c.llm || web != c.web || none != c.none {
+			t.Errorf("%s: %s, %s and %s", c.text, llm, web, none)
+		}
+		if text, err := Marshal(p); err != nil || strings.Contains(string(text), "reservations") != strings.Contains(c.text, "expire_after") {
+			t.Errorf("%s becomes %s: %v", c.text, text, err)
+		}
+	}
+	for text, want := range map[string]string{
+		`{"reservations":{"expire_after":"soon"}}`:                    `invalid reservations.expire_after "soon": allowed is a duration such as "500ms", "30s" or "24h"`,
+		`{"reservations":{"expire_after":"0s"}}`:                      `invalid reservations.expire_after "0s": allowed is a duration such as "500ms", "30s" or "24h"`,
+		`{"reservations":{"expire_after":"999ms"}}`:                   `invalid reservations.expire_after 999ms: allowed is 1s to 24h`,
+		`{"queues":{"llm":{"reservations":{"expire_after":"-1s"}}}}`:  `invalid queues.llm.reservations.expire_after -1s: allowed is 1s to 24h`,
+		`{"queues":{"llm":{"reservations":{"expires_after":"10m"}}}}`: `invalid queues.llm.reservations.expires_after (unknown): allowed is one of expire_after`,
+	} {
+		if _, err := Unmarshal([]byte(text)); !errors.Is(err, admission.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", text, err, want)
 		}
 	}
 }

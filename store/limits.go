@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/bits"
@@ -109,7 +110,7 @@ type Answer struct {
 	Shared bool
 }
 
-// RefundWindow is how long after the taking, or after the latest CommitPart, tokens may be refunded, and how long an id that was is remembered.
+// RefundWindow is the Expiry of what was taken unless its receipt says another.
 const RefundWindow = time.Minute
 
 // Refund is what became of a refund.
@@ -122,7 +123,7 @@ const (
 	Refunded Refund = "refunded"
 	// RefundedBefore means that the id had been refunded, or its work committed as a whole; nothing was done.
 	RefundedBefore Refund = "again"
-	// RefundLate means that RefundWindow is over; nothing was done.
+	// RefundLate means that the Expiry is over; nothing was done.
 	RefundLate Refund = "late"
 	// RefundStale means that the policy has changed since; nothing was done.
 	RefundStale Refund = "stale"
@@ -136,12 +137,20 @@ type Taken struct {
 	At       Moment
 	// Shared is that of the Answer.
 	Shared bool
+	// ExpireAfter is the Expiry; zero means RefundWindow. It and Version are those of all that is Beside, too.
+	ExpireAfter time.Duration
 	// Under is what Reserve has taken it under, "TENANT:ID"; empty for Take.
 	Under string
 	// Beside are what was taken with it of values of dimensions, each with its own Question, At, Left and Shared; all have the Question's cost.
 	// They are settled with it.
 	Beside []Taken
 }
+
+// Expiry is how long after the taking, or after the latest CommitPart, tokens may be refunded, and how long an id that was is remembered.
+func (t *Taken) Expiry() time.Duration { return cmp.Or(t.ExpireAfter, RefundWindow) }
+
+// Kept is how long the id of a reservation is remembered, counted from the taking or from the latest CommitPart.
+func (t *Taken) Kept() time.Duration { return 2 * t.Expiry() }
 
 // Worst returns the verdict of the answer that refuses for longest, the first of equals; Admitted where none does.
 func Worst(answers []Answer) admission.Verdict {
@@ -170,6 +179,9 @@ type Grant struct {
 	Lease time.Duration
 	// Beat is for how long the limiter counts as live; zero leaves that as it is, below zero forgets the limiter.
 	Beat time.Duration
+	// Edited, of a Beat, is the latest edit of a tenant's record that the limiter has heard of, as Granted told it, policy.NoRecord for none: then it is told
+	// of those since by name. Zero is of a policy without records.
+	Edited int64
 	// Questions are asked one after the other, each granted or refused by itself, at most MaxBatchJobs. One of no cost asks
 	// nothing and serves Accounts alone. The global limit must be the same for all.
 	Questions []Question
@@ -196,15 +208,23 @@ type Account struct {
 	Stock bool
 }
 
+// EditsKept is how many edits of records a partition can name.
+const EditsKept = 512
+
 // LevelOthers is where, on the way of those from whom a part of the global limit is kept, their bucket stands. Nothing of it is leased.
 const LevelOthers = admission.Levels
 
 // Granted is the answer to a Grant.
 type Granted struct {
-	// Members is how many limiters live, and Changed when limits were last changed, by the policy, by a tenant's record or by a scale, in microseconds
-	// of the buckets' time. They are known after a Beat, else Members is below zero.
+	// Members is how many limiters live, and Changed when limits were last changed, by the policy, by a scale or, without Grant.Edited, by a tenant's record,
+	// in microseconds of the buckets' time. They are known after a Beat, else Members is below zero.
 	Members int
 	Changed int64
+	// Edited is the latest edit of a record, where Grant.Edited asks for it, and Renewed the tenants whose records were edited since, each once; AllRenewed says
+	// that they are not known, as there were more than EditsKept, or Redis has lost some: any may be among them.
+	Edited     int64
+	Renewed    []string
+	AllRenewed bool
 	// Verdicts answer the questions that cost something, in order.
 	Verdicts []admission.Verdict
 	// Leases answer the accounts, in order.

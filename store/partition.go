@@ -174,13 +174,13 @@ type Buckets interface {
 	Commit(ctx context.Context, id string, receipt Taken, actual admission.Tokens) (Refund, error)
 	// CommitPart tells of work that goes on what it has used so far, in all, 0 to admission.MaxActualCost: what that is beyond what was taken and told
 	// before is taken, up to one burst below zero, and nothing goes back. Less than was told before, or the same again, takes nothing. Refund and
-	// Commit may come until RefundWindow after it, and count for no less than it told. The answer is RefundedBefore after one of these.
+	// Commit may come until the receipt's Expiry after it, and count for no less than it told. The answer is RefundedBefore after one of these.
 	CommitPart(ctx context.Context, id string, receipt Taken, used admission.Tokens) (Refund, error)
-	// Reserve is Take under an id, which is the question's tenant's own: the same again, within ReservationKept, is answered as it was and takes
+	// Reserve is Take under an id, which is the question's tenant's own, with the receipt's ExpireAfter: the same again, within Taken.Kept, is answered as it was and takes
 	// nothing, so a call whose answer was lost is sent again. Other tokens under the same id are ErrReservationOther. The answer has what the
 	// taking left, Left, and not how much a queue is pressed; the reservation is empty where it is refused. Those beside it are of dimensions: all have
 	// the tokens or none, and they belong to what the id has taken.
-	Reserve(ctx context.Context, version int64, id string, question Question, beside ...Question) (Answer, Reservation, error)
+	Reserve(ctx context.Context, version int64, id string, expireAfter time.Duration, question Question, beside ...Question) (Answer, Reservation, error)
 	// Reserved returns what an id has taken, of no tenant for ""; ErrNoReservation where nothing is known of it.
 	Reserved(ctx context.Context, tenant, id string) (Reservation, error)
 	ResetBucket(ctx context.Context, tenant, queue string, class admission.Priority, by Intervention) (was bool, err error)

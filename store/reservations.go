@@ -7,9 +7,6 @@ import (
 	"github.com/headgate/headgate/admission"
 )
 
-// ReservationKept is how long the id of a reservation is remembered, counted from the taking or from the latest CommitPart.
-const ReservationKept = 2 * RefundWindow
-
 // Reservation is what an id has taken. It is a plain value; the zero Reservation is nothing.
 type Reservation struct {
 	// Taken is the receipt, as Reserved returns it without the limits of its question and its Usage.
@@ -28,7 +25,7 @@ type Reservation struct {
 var (
 	// ErrReservationOther means that the id of a reservation has taken another number of tokens, or of another scope.
 	ErrReservationOther = errors.New("the id of the reservation is in use for other tokens")
-	// ErrNoReservation means that an id has taken nothing, or longer ago than ReservationKept.
+	// ErrNoReservation means that an id has taken nothing, or longer ago than Taken.Kept.
 	ErrNoReservation = errors.New("nothing is known of the reservation")
 )
 

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"slices"
@@ -133,17 +134,17 @@ func (m *model) commit(now int64, id string, receipt *store.Taken, actual admiss
 	switch {
 	case known && !goesOn:
 		return store.RefundedBefore
-	case !known && elapsed > store.RefundWindow.Microseconds():
+	case !known && elapsed > receipt.Expiry().Microseconds():
 		return store.RefundLate
 	}
-	m.refunded.Put(id, now+store.RefundWindow.Microseconds())
+	m.refunded.Put(id, now+receipt.Expiry().Microseconds())
 	reserved := max(q.Cost, told)
 	if actual = max(actual, told); final {
 		delete(m.parts, id)
 	} else {
 		m.parts[id] = actual
 		if _, known := m.reservation(now, receipt.Under); known {
-			m.reserving.Put(receipt.Under, now+store.ReservationKept.Microseconds())
+			m.reserving.Put(receipt.Under, now+receipt.Kept().Microseconds())
 		}
 		actual = max(actual, reserved) // What it has not used yet stays reserved.
 	}
@@ -183,16 +184,18 @@ func (m *model) settleWay(c *bank.Charge, of *store.Taken, reserved, actual admi
 }
 
 // Reserve takes tokens under an id, as store.Buckets.Reserve.
-func (p *Partition) Reserve(_ context.Context, version int64, id string, q store.Question, beside ...store.Question) (answer store.Answer, taken store.Reservation, err error) {
+func (p *Partition) Reserve(_ context.Context, version int64, id string, expireAfter time.Duration, q store.Question, beside ...store.Question) (answer store.Answer, taken store.Reservation, err error) {
 	if err := store.ValidateReservation(id); err != nil {
 		return answer, taken, err
 	}
 	q.Measured = false
-	p.write(func(m *model, now int64) { answer, taken, err = m.reserve(now, version, q.Tenant+":"+id, q, beside) })
+	p.write(func(m *model, now int64) {
+		answer, taken, err = m.reserve(now, version, q.Tenant+":"+id, expireAfter, q, beside)
+	})
 	return answer, taken, err
 }
 
-func (m *model) reserve(now, version int64, id string, q store.Question, beside []store.Question) (answer store.Answer, taken store.Reservation, err error) {
+func (m *model) reserve(now, version int64, id string, expireAfter time.Duration, q store.Question, beside []store.Question) (answer store.Answer, taken store.Reservation, err error) {
 	questions := append([]store.Question{q}, beside...)
 	if known, ok := m.reservation(now, id); ok {
 		known.Again, known.Taken.Beside = true, slices.Clone(known.Taken.Beside)
@@ -208,7 +211,7 @@ func (m *model) reserve(now, version int64, id string, q store.Question, beside 
 		return answers[0], taken, err
 	}
 	taken.Taken, taken.Ref, taken.Counted = store.NewTaken(version, at, questions, answers), "h-"+rand.Text(), q.Usage > 0
-	taken.Taken.Under = id
+	taken.Taken.Under, taken.Taken.ExpireAfter = id, cmp.Or(expireAfter, store.RefundWindow)
 	kept := taken
 	kept.Beside, kept.Taken.Beside = nil, slices.Clone(taken.Taken.Beside)
 	withoutLimits(&kept.Taken)
@@ -219,7 +222,7 @@ func (m *model) reserve(now, version int64, id string, q store.Question, beside 
 		delete(m.reserved, over)
 	}
 	m.reserved[id] = kept
-	m.reserving.Put(id, now+store.ReservationKept.Microseconds())
+	m.reserving.Put(id, now+kept.Taken.Kept().Microseconds())
 	return answers[0], taken, nil
 }
 
@@ -333,9 +336,47 @@ func (p *Partition) Grant(_ context.Context, g *store.Grant) (granted store.Gran
 		if m.refunds += refunded; changed {
 			m.advance(now)
 		}
-		if g.Beat != 0 {
+		switch {
+		case g.Beat == 0:
+		case g.Edited != 0:
+			m.tellEdits(&granted, g.Edited)
+		default:
 			granted.Changed = max(granted.Changed, m.recorded)
 		}
 	})
 	return granted, err
+}
+
+// edit is one of a record: its version, that of the one before, and whose record it is.
+type edit struct {
+	at, before int64
+	tenant     string
+}
+
+// noteEdit notes that a record is edited.
+func (m *model) noteEdit(tenant string) {
+	before := max(m.recorded, store.NoRecord)
+	m.recorded = max(m.filled, m.recorded+1)
+	m.edits = append(m.edits, edit{m.recorded, before, tenant})
+	m.edits = m.edits[max(0, len(m.edits)-store.EditsKept):]
+}
+
+// tellEdits tells the latest edit of a record, and whose were edited since one that is known, as far as that is known of all.
+func (m *model) tellEdits(granted *store.Granted, heard int64) {
+	granted.Edited = max(m.recorded, store.NoRecord)
+	at := heard
+	for _, e := range m.edits {
+		if e.at <= heard {
+			continue
+		}
+		if e.before != at {
+			break
+		}
+		if at = e.at; !slices.Contains(granted.Renewed, e.tenant) {
+			granted.Renewed = append(granted.Renewed, e.tenant)
+		}
+	}
+	if granted.AllRenewed = at != granted.Edited; granted.AllRenewed {
+		granted.Renewed = nil
+	}
 }

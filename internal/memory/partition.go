@@ -250,7 +250,7 @@ func (p *Partition) PutRecord(_ context.Context, e store.RecordEdit) (version in
 		m.advance(now)
 		recaps, name := m.recaps(e.Tenant, e.Text), string(store.TenantGate(e.Tenant))
 		_, had := m.room.LimitOf(name)
-		m.recorded = max(m.filled, m.recorded+1)
+		m.noteEdit(e.Tenant)
 		action := store.AuditTenantRecord
 		if len(e.Text) == 0 {
 			action, version = store.AuditTenantRecordGone, store.NoRecord

@@ -33,6 +33,7 @@ type model struct {
 	scales    map[store.GateName]scale
 	records   map[string]store.TenantRecord // what tenants have beside the policy, and recorded the latest version of any
 	recorded  int64
+	edits     []edit                        // the last of them, oldest first
 	shares    map[string]store.RecordShares // what those of them say of tier, weights and cap that say something, of which
 	tiered    int                           // so many name a tier, and
 	capped    int                           // so many have a cap of their own

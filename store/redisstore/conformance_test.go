@@ -159,7 +159,9 @@ type walk struct {
 	limits  [3][admission.Levels]admission.Limit
 	typed   typedLimits
 	version int64
-	owned   map[string]owned                        // What tenants have of their own, nil where the policy has no records.
+	owned   map[string]owned // What tenants have of their own, nil where the policy has no records.
+	edited  int64            // The latest edit of a record that a beat was told, and some of those before.
+	heard   []int64
 	usage   int                                     // Of how many tenants the policy has usage kept.
 	bypass  [2]int                                  // What Limit.Bypassing is given for jobs of the first class, zeros for none.
 	sheds   map[shedding][2]admission.PressureLevel // From which level on the policy refuses which jobs,
@@ -233,7 +235,7 @@ func (w *walk) begin(bounds memory.Bounds) {
 	}
 	w.drawLimits()
 	if w.number("records", 0, 2) == 0 || w.theme == "shares" || w.theme == "capped" || (w.theme == "limits" || w.theme == "algorithms") && w.number("records of limits", 0, 1) == 0 {
-		w.owned = map[string]owned{}
+		w.owned, w.edited, w.heard = map[string]owned{}, 0, nil
 	}
 	w.store.SetTime(time.UnixMicro(w.now))
 	if w.theme != "" {

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -296,16 +297,32 @@ func TestAPartKeepsItsReservation(t *testing.T) {
 	y := newYard(t)
 	q := ofTenant("acme", 1)
 	q.Limits[admission.LevelTenant] = admission.PerSecond(1).WithBurst(5)
-	_, r, err := y.store.Reserve(t.Context(), 0, "stream", q)
-	check(t, err)
-	key := y.store.Keys().Base() + "reserved:acme:stream"
-	check(t, y.client.PExpire(t.Context(), key, time.Minute).Err())
-	word, err := y.store.CommitPart(t.Context(), r.Ref, r.Taken, 1)
-	check(t, err)
-	life, err := y.client.PTTL(t.Context(), key).Result()
-	receipt, lasts := y.client.PTTL(t.Context(), y.store.Keys().Base()+"refund:"+r.Ref).Result()
-	if word != store.Refunded || err != nil || life <= store.RefundWindow || lasts != nil || receipt <= 0 {
-		t.Errorf("%s: the reservation stays for %s, what it told for %s: %v, %v", word, life, receipt, err, lasts)
+	for _, expiry := range []time.Duration{0, store.RefundWindow, 30 * time.Second, 10 * time.Minute} {
+		id := "stream-" + expiry.String()
+		_, r, err := y.store.Reserve(t.Context(), 0, id, expiry, q)
+		check(t, err)
+		expiry = cmp.Or(expiry, store.RefundWindow)
+		key := y.store.Keys().Base() + "reserved:acme:" + id
+		stays := func(key string, least, most time.Duration) {
+			t.Helper()
+			if life, err := y.client.PTTL(t.Context(), key).Result(); err != nil || life <= least || life > most {
+				t.Errorf("%s stays for %s, want %s to %s: %v", key, life, least, most, err)
+			}
+		}
+		stays(key, expiry, 2*expiry)
+		check(t, y.client.PExpire(t.Context(), key, time.Second).Err())
+		kept, err := y.store.Reserved(t.Context(), "acme", id)
+		check(t, err)
+		if kept.Ref != r.Ref || kept.Taken.ExpireAfter != expiry || r.Taken.ExpireAfter != expiry {
+			t.Errorf("%+v is kept of %+v", kept, r)
+		}
+		word, err := y.store.CommitPart(t.Context(), kept.Ref, kept.Taken, 1)
+		check(t, err)
+		if word != store.Refunded {
+			t.Errorf("a part: %s", word)
+		}
+		stays(key, expiry, 2*expiry)
+		stays(y.store.Keys().Base()+"refund:"+r.Ref, 0, expiry)
 	}
 }
 

@@ -145,6 +145,7 @@ func (d *many) settle(receipt store.Taken, do func(part *Partition, share store.
 	}
 	ways := flat(receipt)
 	for _, share := range d.shares(ways) {
+		share.Version, share.ExpireAfter = receipt.Version, receipt.ExpireAfter
 		word, err := do(d.parts[share.At.Part], share)
 		if err != nil {
 			return word, err
@@ -162,13 +163,13 @@ func worth(word store.Refund) int {
 }
 
 // Reserve implements Deployment. What is of no tenant goes by its id, so that the id finds it again.
-func (d *many) Reserve(ctx context.Context, version int64, id string, question store.Question, dimensions ...store.Question) (answer store.Answer, taken store.Reservation, err error) {
+func (d *many) Reserve(ctx context.Context, version int64, id string, expireAfter time.Duration, question store.Question, dimensions ...store.Question) (answer store.Answer, taken store.Reservation, err error) {
 	home := d.of(cmp.Or(question.Tenant, id))
 	b := d.besideOf(home, dimensions)
 	if len(b.own) == len(dimensions) {
-		return home.Reserve(ctx, version, id, question, dimensions...)
+		return home.Reserve(ctx, version, id, expireAfter, question, dimensions...)
 	}
-	return b.reserve(ctx, d, limits.Reserving{Version: version, ID: id, Question: question, Beside: b.own}, dimensions)
+	return b.reserve(ctx, d, limits.Reserving{Version: version, ID: id, ExpireAfter: expireAfter, Question: question, Beside: b.own}, dimensions)
 }
 
 // reserve is Reserve where some of the dimensions are of other partitions.

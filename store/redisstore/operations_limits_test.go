@@ -289,8 +289,14 @@ func (w *walk) take() {
 	})
 	verdict, _ := reply.Values[0].(admission.Verdict)
 	if receipt, _ := reply.Values[1].(store.Taken); verdict.Decision == admission.Admitted {
+		receipt.ExpireAfter = w.expireAfter()
 		w.takings = append(w.takings, receipt)
 	}
+}
+
+// expireAfter draws for how long the cost of what is taken may be told: never so short that Redis forgets it by its own clock.
+func (w *walk) expireAfter() time.Duration {
+	return pick(w, "expire after", []time.Duration{0, store.RefundWindow, 20 * time.Second, 10 * time.Minute, 24 * time.Hour})
 }
 
 // beside draws what is asked of dimensions beside a question, for as many tokens, most often nothing.
@@ -317,10 +323,10 @@ func (w *walk) reserve() {
 		r.Ref = ""
 		return redistest.Replied(answer, r, ref, err)
 	}
-	beside := w.beside(&q)
+	beside, expireAfter := w.beside(&q), w.expireAfter()
 	send := func() redistest.Reply {
-		return w.replied(fmt.Sprintf("reserve %s of %+v beside %+v", id, q, beside), func(s store.Partition) redistest.Reply {
-			return answered(s.Reserve(w.ctx, version, id, q, beside...))
+		return w.replied(fmt.Sprintf("reserve %s for %s of %+v beside %+v", id, expireAfter, q, beside), func(s store.Partition) redistest.Reply {
+			return answered(s.Reserve(w.ctx, version, id, expireAfter, q, beside...))
 		})
 	}
 	w.resend = func() { send() }
@@ -371,6 +377,9 @@ func (w *walk) grantOnce(questions []store.Question) {
 		Beat: pick(w, "beat", []time.Duration{0, 0, walkBeat, -1}), Questions: slices.Clone(questions),
 		Left: w.number("left", 0, 1) > 0,
 	}
+	if w.owned != nil { // Both know of the same edits; what was heard may be of long ago, or of nothing that ever was.
+		g.Edited = pick(w, "heard", append([]int64{0, policy.NoRecord, 5, w.edited + 7}, w.heard...))
+	}
 	accounted := map[admission.Scope]bool{}
 	for i := range g.Questions {
 		q := &g.Questions[i]
@@ -392,7 +401,11 @@ func (w *walk) grantOnce(questions []store.Question) {
 		}
 	}
 	w.resend = func() {
-		w.replied(fmt.Sprintf("grant %+v", g), func(s store.Partition) redistest.Reply { return redistest.Replied(s.Grant(w.ctx, &g)) })
+		reply := w.replied(fmt.Sprintf("grant %+v", g), func(s store.Partition) redistest.Reply { return redistest.Replied(s.Grant(w.ctx, &g)) })
+		if granted, _ := reply.Values[0].(store.Granted); granted.Edited != 0 {
+			w.edited = granted.Edited
+			w.heard = append(w.heard[max(0, len(w.heard)-3):], granted.Edited)
+		}
 	}
 	w.resend()
 }

@@ -203,7 +203,8 @@ func TestPartsAddUpToWhatWasCommitted(t *testing.T) {
 				if verdict.Decision != admission.Admitted {
 					rt.Fatalf("take %d: %+v", q.Cost, verdict)
 				}
-				all = append(all, &work{taken: taken, reserved: q.Cost, until: now + store.RefundWindow.Microseconds()})
+				taken.ExpireAfter = rapid.SampledFrom([]time.Duration{0, 10 * time.Second, 40 * time.Second, 5 * time.Minute}).Draw(rt, "expire after")
+				all = append(all, &work{taken: taken, reserved: q.Cost, until: now + taken.Expiry().Microseconds()})
 				continue
 			}
 			i := rapid.IntRange(max(0, len(all)-3), len(all)-1).Draw(rt, "which")
@@ -219,7 +220,7 @@ func TestPartsAddUpToWhatWasCommitted(t *testing.T) {
 			case w.settled:
 				want = store.RefundedBefore
 			default:
-				w.told, w.settled, w.until = max(w.told, used), final, now+store.RefundWindow.Microseconds()
+				w.told, w.settled, w.until = max(w.told, used), final, now+w.taken.Expiry().Microseconds()
 			}
 			for range rapid.IntRange(1, 3).Draw(rt, "sent") {
 				got, err := tell(t.Context(), strconv.Itoa(i), w.taken, used)

@@ -115,7 +115,7 @@ func TestAReservationIsOfItsDimensionsToo(t *testing.T) {
 					}
 				}
 			}
-			answer, first, err := s.Reserve(t.Context(), 0, "call", question, beside...)
+			answer, first, err := s.Reserve(t.Context(), 0, "call", 0, question, beside...)
 			check(t, err)
 			if answer.Verdict.Decision != admission.Admitted || first.Again || len(first.Taken.Beside) != 4 || len(first.Beside) != 4 {
 				t.Fatalf("%+v, %+v", answer, first)
@@ -126,14 +126,14 @@ func TestAReservationIsOfItsDimensionsToo(t *testing.T) {
 				}
 			}
 			missing("reserved", 20)
-			_, again, err := s.Reserve(t.Context(), 0, "call", question, beside...)
+			_, again, err := s.Reserve(t.Context(), 0, "call", 0, question, beside...)
 			check(t, err)
 			if !again.Again || again.Ref != first.Ref || len(again.Taken.Beside) != 4 {
 				t.Errorf("%+v", again)
 			}
 			missing("reserved again", 20)
 			for name, other := range map[string][]store.Question{"fewer": beside[:3], "none": nil, "others": {beside[0], beside[1], beside[2], userFor("x", 20)}} {
-				if _, _, err := s.Reserve(t.Context(), 0, "call", question, other...); !errors.Is(err, store.ErrReservationOther) {
+				if _, _, err := s.Reserve(t.Context(), 0, "call", 0, question, other...); !errors.Is(err, store.ErrReservationOther) {
 					t.Errorf("%s: %v", name, err)
 				}
 			}
@@ -178,7 +178,7 @@ func TestAReservationIsOfItsDimensionsToo(t *testing.T) {
 			drained = beside[2].Scope()
 			_, _, err = s.Check(t.Context(), 0, false, beside[2:3])
 			check(t, err)
-			answer, refused, err := s.Reserve(t.Context(), 0, "dear", full, dear...)
+			answer, refused, err := s.Reserve(t.Context(), 0, "dear", 0, full, dear...)
 			check(t, err)
 			if refused.Ref != "" || len(refused.Beside) != 4 || answer.Verdict.Decision != admission.Admitted {
 				t.Fatalf("%+v, %+v", answer, refused)

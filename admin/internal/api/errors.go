@@ -59,7 +59,7 @@ func ProblemOf(err error) *problem.DetailsError {
 	case errors.Is(err, store.ErrReservationOther):
 		return problem.New(problem.Conflict, "%s, or for those of another scope: choose another id", store.ErrReservationOther)
 	case errors.Is(err, store.ErrNoReservation):
-		return problem.New(problem.NotFound, "nothing is known of that reservation, or no more: what it took %s ago or more stands as it was", store.ReservationKept)
+		return problem.New(problem.NotFound, "nothing is known of that reservation, or no more: twice as long as its cost could be told have passed, and what it took stands as it was")
 	case errors.Is(err, store.ErrNoBreaker):
 		return problem.New(problem.NotFound, "no worker has called that downstream within a day: GET /api/v1/breakers lists those that were called")
 	case errors.Is(err, store.ErrNotAdaptive):

@@ -26,6 +26,8 @@ type reservationView struct {
 	Tokens      admission.Tokens `json:"tokens"`
 	Again       bool             `json:"again"`
 	Buckets     []bucketView     `json:"buckets"`
+	// ExpireAfter is in milliseconds, zero for a minute.
+	ExpireAfter int64 `json:"expire_after_ms,omitempty"`
 }
 
 // reserve takes tokens for work whose cost is not known yet, as many as such work has cost of late where the caller does not say. What is asked for again under the same id is answered as it was, and counted
@@ -58,7 +60,11 @@ func (a *API) reserve(r *route.Request) (*route.Answer, error) {
 	answer := a.answered(&made)
 	if made.view.Allowed {
 		first := made.view.Answers[0]
-		answer.Value = reservationView{id, ask.Scope, first.Tokens, taken.Again, first.Buckets}
+		view := reservationView{id, ask.Scope, first.Tokens, taken.Again, first.Buckets, 0}
+		if expiry := taken.Taken.Expiry(); expiry != store.RefundWindow {
+			view.ExpireAfter = expiry.Milliseconds()
+		}
+		answer.Value = view
 	}
 	return answer, nil
 }
@@ -87,7 +93,7 @@ func (a *API) decideReserved(r *route.Request, id string, asked question) (made 
 		if q.Tenant != "" {
 			q.Usage = snapshot.UsageTenants()
 		}
-		answer, got, err := a.config.Store.Reserve(r.Context(), snapshot.Version(), id, q, beside.questions...)
+		answer, got, err := a.config.Store.Reserve(r.Context(), snapshot.Version(), id, snapshot.ExpireAfter(q.Queue), q, beside.questions...)
 		if err != nil {
 			return err
 		}

@@ -77,12 +77,16 @@ class Decision(_Decision, total=False):
     error: Dict[str, str]
 
 
-class Reservation(TypedDict):
+class _Reservation(TypedDict):
     reservation: str
     scope: str
     tokens: int
     again: bool
     buckets: List[Dict[str, Any]]
+
+
+class Reservation(_Reservation, total=False):
+    expire_after_ms: int  # for how long the cost may be told; a minute where it is not there
 
 
 class Settled(TypedDict):

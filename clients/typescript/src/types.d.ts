@@ -367,6 +367,8 @@ export type Reservation = {
   again: boolean;
   /** On the way, outermost first, as the taking left them; those without a limit are not there */
   buckets: Array<Bucket>;
+  /** For how many milliseconds from the taking, or the latest part, its cost may be told, by the policy that was in force then; a minute where it is not there */
+  expire_after_ms?: number;
   /** Its id */
   reservation: string;
   scope: string;
@@ -377,7 +379,7 @@ export type Reserve = {
   also?: Also;
   metadata?: CallMetadata;
   priority?: CheckPriority;
-  /** Your id of this reservation, unlike any other of its tenant within two minutes; without it the server makes one */
+  /** Your id of this reservation, unlike any other of its tenant within two minutes, or twice expire_after_ms; without it the server makes one */
   reservation?: LongName;
   scope: Scope;
   /** The estimate; without it what the tenant's work in the queue has cost of late, as this server was told by commit: nine in ten of the last 32 costs were not above it, at first it is 1000, and never above the least burst on the way */
@@ -396,7 +398,7 @@ export type Session = {
 export type Settled = {
   reservation: string;
   reserved: Tokens;
-  /** committed: it counts. committed_before: an earlier call counted, and this one did nothing. too_late: more than a minute has passed since the taking or the latest part, and policy_changed: less was used and the policy is another one since; in both the reservation stands as it was, or at what was told so far where that is more. */
+  /** committed: it counts. committed_before: an earlier call counted, and this one did nothing. too_late: more than a minute, or what the policy gave, has passed since the taking or the latest part, and policy_changed: less was used and the policy is another one since; in both the reservation stands as it was, or at what was told so far where that is more. */
   result: "committed" | "committed_before" | "too_late" | "policy_changed";
   /** What this call told */
   tokens: Count;

@@ -258,6 +258,35 @@ end
 local RECORD_NONE, RECORD_VERSION = 1, '>I7'
 local function record_version(stored) return stored and struct_unpack(RECORD_VERSION, stored) or RECORD_NONE end
 
+-- Edits of records: STREAM `edits`, the last EDITS_KEPT of them, each under its version: t the tenant, p the version of the edit before it. So whoever knows of
+-- one edit knows whether it hears of all that followed: of one that is not there any more, or was made by a release that notes none, the next is not its successor.
+local EDITS_KEPT = 512
+
+-- edits_add notes an edit that follows the latest one.
+local function edits_add(edit, latest, tenant)
+  state_set('rv', edit)
+  redis.call('XADD', keys.edits, 'MAXLEN', EDITS_KEPT, format('%d-0', edit), 't', tenant, 'p', format('%d', math.max(latest, RECORD_NONE)))
+end
+
+-- edits_since tells the latest edit, RECORD_NONE for none, and the tenants whose records were edited after another one, each behind a space; '*' where
+-- that is not known of all.
+local function edits_since(heard)
+  local latest = math.max(state_num('rv'), RECORD_NONE)
+  local told, seen, at = { format('%d', latest) }, {}, format('%d', heard)
+  if heard == latest then return told[1] end
+  for _, e in ipairs(redis.call('XRANGE', keys.edits, '(' .. at .. '-0', '+', 'COUNT', EDITS_KEPT)) do
+    local tenant = e[2][2]
+    if e[2][4] ~= at then break end
+    at = match(e[1], '^%d+')
+    if not seen[tenant] then
+      seen[tenant] = true
+      told[#told + 1] = tenant
+    end
+  end
+  if at ~= told[1] then return told[1] .. ' *' end
+  return table.concat(told, ' ')
+end
+
 -- stale_reply is what a call is answered whose limits are not those in force, nil for one whose are: the version of the policy, then of each
 -- tenant that has another record its name and that, empty for none.
 local function stale_reply(version)

@@ -4,12 +4,13 @@
 -- ARGV[2] version  of the policy that the caller's limits come from
 -- ARGV[3] member  name of the limiter
 -- ARGV[4] ttl  microseconds that a lease lasts
--- ARGV[5] beat  microseconds for which the limiter counts as live from now on, 0 to forget it, "" to leave it as it is
+-- ARGV[5] beat  microseconds for which the limiter counts as live from now on, 0 to forget it, "" to leave it as it is; where the policy has records a space
+--   and the latest edit of one that it has heard of follow, RECORD_NONE for none
 -- ARGV[6] told  "1" where grants are to say what they leave, else ""; where the limiter asks for its stock of scopes "1" or "0", and of each of them
 --   packed as '<I2BI4I4I4': path from 1, level, tokens wanted, tokens still there, tokens that it may have
 -- ARGV[7] questions  packed, as the fragment path says
 -- ARGV[8] ...  paths; then of each account: path from 1, level, scope, tokens wanted, tokens still held, tokens that all may hold, tokens given back, tokens owed
--- Reply {"stale", version, ...} as fragments/path.lua says or {"done", "-1", or with a beat how many limiters live and when limits last changed, a record's too, by the buckets' time, a line a question: where it is granted nothing, or "granted
+-- Reply {"stale", version, ...} as fragments/path.lua says or {"done", "-1", or with a beat how many limiters live and when limits last changed, a record's too, by the buckets' time, or, where it has heard of edits, not a record's, and what edits_since says, a line a question: where it is granted nothing, or "granted
 --   LEVEL LEFT BURST", in whole tokens, of the bucket on its way that holds least after it, if there is one and that was asked; else
 --   as admit says it; a line an account: tokens leased, tokens paid of what is owed, holders of the scope; where it asks for stock, a line of how
 --   much there is of each}
@@ -37,7 +38,14 @@ function scripts.grant(KEYS, ARGV)
   buckets_read()
 
   local reply, changed = { 'done', '-1' }, false
-  if BEAT ~= '' then reply[2] = format('%d %d', members_beat(tonumber(BEAT)), math.max(call.changed_at, state_num('rv'))) end
+  if BEAT ~= '' then
+    local beat, heard = match(BEAT, '^(%d+) ?(%d*)$')
+    if heard == '' then
+      reply[2] = format('%d %d', members_beat(tonumber(beat)), math.max(call.changed_at, state_num('rv')))
+    else
+      reply[2] = format('%d %d %s', members_beat(tonumber(beat)), call.changed_at, edits_since(tonumber(heard)))
+    end
+  end
 
   local ACCOUNT_SIZE = 8
   local paid = {}

@@ -4,7 +4,7 @@
 -- ARGV[1] now  microseconds, "" for Redis TIME
 -- ARGV[2] version  of the policy under which the tokens were taken
 -- ARGV[3] id  of the work
--- ARGV[4] window  microseconds from the taking, or from the latest part, for which a refund may come and its id is remembered
+-- ARGV[4] window  of the taking: microseconds from it, or from the latest part, for which a refund may come and its id is remembered
 -- ARGV[5] taken_at  the buckets' time at which the tokens were taken
 -- ARGV[6] refunds  tokens that had been refunded until then, in all
 -- ARGV[7] reserved  tokens that were taken

@@ -4,7 +4,7 @@
 -- ARGV[2] version  of the policy that the caller's limits come from
 -- ARGV[3] id  TENANT:ID, of no tenant :ID
 -- ARGV[4] kept  microseconds that the id is remembered
--- ARGV[5] ref  what refund is to be called with as the id of the work
+-- ARGV[5] ref  what refund is to be called with as the id of the work; where it may come for another time than a minute, a comma and its microseconds follow
 -- ARGV[6] cost  tokens
 -- ARGV[7] scope  of the question
 -- ARGV[8] ...  paths, the first that of the scope, others of dimensions; then, where other partitions have taken of some, what is kept of these

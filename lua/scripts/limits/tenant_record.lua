@@ -33,8 +33,9 @@ function scripts.tenant_record(KEYS, ARGV)
     state_get('cfg:*')
     gate_before = gate('t:' .. TENANT)
   end
-  local edit = math.max(floor(state_num('bt')), state_num('rv') + 1) -- That of no other partition either, from where a tenant may move.
-  state_set('rv', edit)
+  local latest = state_num('rv')
+  local edit = math.max(floor(state_num('bt')), latest + 1) -- That of no other partition either, from where a tenant may move.
+  edits_add(edit, latest, TENANT)
   if RECORD == '' then
     redis.call('HDEL', keys.records, TENANT)
     call.own_records[TENANT] = false

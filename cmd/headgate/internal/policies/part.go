@@ -71,12 +71,13 @@ func textSetting(word, field, usage string) setting {
 	}
 }
 
-func durationSetting(word, field, usage string) setting {
+func durationSetting(word, path, usage string) setting {
 	var d time.Duration
+	field := strings.Split(path, ".")
 	return setting{
-		word: word, field: []string{field},
+		word: word, field: field,
 		add:   func(flags *pflag.FlagSet) { flags.DurationVar(&d, word, 0, usage) },
-		edits: func() ([]policy.Patch, error) { return one(json.RawMessage(strconv.Quote(d.String())), field), nil },
+		edits: func() ([]policy.Patch, error) { return one(json.RawMessage(strconv.Quote(d.String())), field...), nil },
 	}
 }
 

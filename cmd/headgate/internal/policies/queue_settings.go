@@ -31,6 +31,7 @@ var queuePart = part{
 			numberSetting("max-dead", "max_dead", "`NUMBER` of dead letters that are kept, 1 to 100000"),
 			numberSetting("most-attempts", "most_attempts", "`NUMBER` of runs that a job may ask for, 1 to 255"),
 			durationSetting("least-backoff", "least_backoff", "least `DURATION` that a job's own header may give it to wait after a failed run, 1ms to 24h"),
+			durationSetting("reservation-expiry", "reservations.expire_after", "`DURATION` for which the cost of a reservation may be told, 1s to 24h"),
 			eachTenantSetting(),
 			overflowSetting(),
 			maxRunningSetting("its "),
@@ -100,6 +101,7 @@ be there yet; * is each queue that the policy does not name. Classes in which jo
   headgate queue set mail --each-tenant 5 --type report --redis localhost:6379
   headgate queue set '*' --each-tenant 20 --max-wait 1h --redis localhost:6379
   headgate queue set mail --overflow reject --max-jobs 10000 --redis localhost:6379
+  headgate queue set llm --reservation-expiry 10m --redis localhost:6379
   headgate queue set calls --classes critical=4,high=3,low=1 --max-wait 30m --expired drop --redis localhost:6379`)
 }
 

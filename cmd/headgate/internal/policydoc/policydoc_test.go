@@ -63,6 +63,7 @@ var places = map[string]string{
 	"semaphore":       `{"semaphores": {"gpu": {%s}}}`,
 	"dimension":       `{"dimensions": {"user": {%s}}}`,
 	"usage":           `{"usage": {%s}}`,
+	"reservations":    `{"reservations": {%s}}`,
 	"adaptive":        `{"global": {"tokens": 9, "per": "1s"}, "queues": {"mail": {"pressure": {"target_wait": "5s"}, "each_tenant": {"limit": {"tokens": 9, "per": "1s"}}}}, "downstreams": {"smtp": {"max_running": 1000000, "dispatch": {"tokens": 1000000, "per": "1s"}}}, "adaptive": {"out": {%s}}}`,
 	"protection":      `{"queues": {"mail": {"pressure": {"target_wait": "5s"}, "each_tenant": {"limit": {"tokens": 9, "per": "1s"}}}}, "adaptive": {"in": {"of": "queue mail", "min": 5, "protect": {"standard": {%s}}}}}`,
 	"trigger":         `{"load": {}, "global": {"tokens": 9, "per": "1s"}, "queues": {"mail": {"pressure": {"target_wait": "5s"}}}, "shedding": {"order": ["low", "medium", "high"], "at": {"HIGH": ["low"]}}, "downstreams": {"smtp": {"max_running": 9}}, "triggers": {"t": {%s}}}`,

@@ -74,6 +74,7 @@ var objects = []object{
 			field{"dimensions", named{keys: dimensionName, value: of("dimension")}, "none", fmt.Sprintf("Limits beside the hierarchy, up to %d by name: of each user, address, route or model that a check names, which passes if its way and all of them have the tokens. [Limits of HTTP servers](guides/http.md#users-addresses-routes-dimensions) tells how.", policy.MaxDimensions)},
 			field{"observe", list{0, policy.MaxObserved, anyScope}, "none", "Scopes whose decisions are always counted; others are while they are among the busiest, those of types of jobs where these have a limit."},
 			field{"usage", of("usage"), "none is kept", "Usage is kept by tenant, queue and day (UTC), for 35 days: `headgate usage` shows it. `{}` is enough. What this costs is told in [costs](guides/costs.md#usage)."},
+			field{"reservations", of("reservations"), "a minute", "For how long the cost of reservations may be told. [Costs](guides/costs.md#calls-without-a-job) tells how."},
 			field{"tenant_records", toggle{}, "`false`", "Lets single tenants have a tier, weights, a cap and limits beside the policy, each in a record of its own, before what the policy says: `headgate record`. It stays `true` while there are any. [Records of tenants](#records-of-tenants)."},
 			field{"rollout", of("rollout"), "none", "A candidate that is in force for a part of the tenants. `headgate policy rollout` writes it."},
 			field{
@@ -161,6 +162,7 @@ var objects = []object{
 			{"most_attempts", whole{1, admission.MaxAttemptsLimit, true}, "25", "Most runs that a job may ask for. One that asks for more is refused."},
 			{"least_backoff", span{time.Millisecond, admission.MaxBackoff}, "100ms", "Least wait after a failed run that a job's own header `headgate-backoff` may ask for."},
 			{"pressure", of("pressure"), "it is not measured", "How it is measured how much the queue is pressed."},
+			{"reservations", of("reservations"), "that of the policy", "For how long the cost of reservations in the queue may be told."},
 		},
 	},
 	{
@@ -389,6 +391,18 @@ var objects = []object{
 		doc: "What is kept of usage.",
 		fields: []field{
 			{"tenants", whole{low: 1, high: policy.MaxUsageTenants, zero: true}, strconv.Itoa(policy.DefaultUsageTenants), "Of how many tenants a day usage is kept, in each partition. What others use is added up under `*`."},
+		},
+	},
+	{
+		name: "reservations", title: "reservations",
+		doc: "What holds for reservations without a job. One keeps what was in force as it was made, also where the policy is another by then.",
+		fields: []field{
+			{
+				"expire_after",
+				span{policy.MinExpireAfter, policy.MaxExpireAfter},
+				"of a queue what the policy says, else 1m",
+				"For how long after a reservation, or its latest part, its cost may be told. Then what was reserved stands, or more that a part has told. Redis remembers that a cost was told for as long, and the id of a reservation over HTTP for twice as long.",
+			},
 		},
 	},
 	{

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 
@@ -34,7 +36,9 @@ func (s *Limits) grantArgs(g *store.Grant) []any {
 	args := append(make([]any, 0, 12+codec.PathSize*len(g.Questions)+8*len(g.Accounts)), s.conn.Now, g.Version, g.Member, codec.Micros(g.Lease))
 	beat := ""
 	if g.Beat != 0 {
-		beat = codec.Micros(max(0, g.Beat))
+		if beat = codec.Micros(max(0, g.Beat)); g.Edited != 0 {
+			beat += " " + strconv.FormatInt(g.Edited, 10)
+		}
 	}
 	args = append(args, beat, tellings(g), codec.PackQuestions(g.Questions, 1))
 	args = codec.AppendQuestions(args, s.conn, g.Questions)
@@ -81,14 +85,11 @@ func parseGranted(reply []string, g *store.Grant) (store.Granted, error) {
 	if len(reply) < 2+leases {
 		return store.Granted{}, fmt.Errorf("grant: reply has %d lines: %w", len(reply), redisconn.ErrUnknownReply)
 	}
-	beat, err := codec.ParseNumbers(reply[1])
-	if err != nil || len(beat) < 1 || len(beat) > 2 {
+	granted, err := parseBeat(reply[1])
+	if err != nil {
 		return store.Granted{}, fmt.Errorf("read live limiters %q: %w", reply[1], errors.Join(err, redisconn.ErrUnknownReply))
 	}
-	granted := store.Granted{Members: int(beat[0]), Verdicts: make([]admission.Verdict, 0, len(g.Questions)), Leases: make([]store.Leased, len(g.Accounts))}
-	if len(beat) > 1 {
-		granted.Changed = beat[1]
-	}
+	granted.Verdicts, granted.Leases = make([]admission.Verdict, 0, len(g.Questions)), make([]store.Leased, len(g.Accounts))
 	lines := reply[2:]
 	for i := range g.Questions {
 		q := &g.Questions[i]
@@ -107,6 +108,45 @@ func parseGranted(reply []string, g *store.Grant) (store.Granted, error) {
 		granted.Verdicts, lines = append(granted.Verdicts, verdict), lines[1:]
 	}
 	return granted, parseLeases(granted.Leases, lines, g, leases)
+}
+
+// mostNumbers is how many numbers a beat is told before the names of tenants, and allRenewed stands in the place of these.
+const (
+	mostNumbers = 3
+	allRenewed  = "*"
+)
+
+// parseBeat reads what a limiter is told of others, and of limits.
+func parseBeat(line string) (granted store.Granted, err error) {
+	line, names := cutNames(line)
+	beat, err := codec.ParseNumbers(line)
+	if err != nil || len(beat) == 0 {
+		return granted, errors.Join(err, redisconn.ErrUnknownReply)
+	}
+	if granted.Members = int(beat[0]); len(beat) > 1 {
+		granted.Changed = beat[1]
+	}
+	if len(beat) == mostNumbers {
+		granted.Edited = beat[2]
+	}
+	if granted.AllRenewed = names == allRenewed; !granted.AllRenewed && names != "" {
+		granted.Renewed = strings.Split(names, " ")
+	}
+	return granted, nil
+}
+
+// cutNames divides what stands behind mostNumbers from these.
+func cutNames(line string) (numbers, names string) {
+	spaces := 0
+	for i := range len(line) {
+		if line[i] != ' ' {
+			continue
+		}
+		if spaces++; spaces == mostNumbers {
+			return line[:i], line[i+1:]
+		}
+	}
+	return line, ""
 }
 
 // parseLeases reads a line of each lease, and one of what there is for stock.

@@ -37,7 +37,7 @@ func (a *Asked) Receipt(version int64, questions []store.Question) (admission.Ve
 // Refund gives back what Take took for work that did not begin, once for each id, which is the caller's name of the
 // taking, at most headgate.MaxNameLength bytes. A bucket is never left above what it would hold had the tokens not been
 // taken: what came in meanwhile, other refunds of the partition among it, is counted as if it had found them there. After
-// any error the same call may be made again within RefundWindow.
+// any error the same call may be made again within the receipt's Expiry.
 func (s *Limits) Refund(ctx context.Context, id string, receipt store.Taken) (store.Refund, error) {
 	return s.Commit(ctx, id, receipt, 0)
 }
@@ -60,7 +60,7 @@ func (s *Limits) settle(ctx context.Context, id string, receipt *store.Taken, to
 		return "", err
 	}
 	q := &receipt.Question
-	args := append(make([]any, 0, 20), s.conn.Now, receipt.Version, id, codec.Micros(store.RefundWindow), receipt.At.Time, receipt.At.Refunds, int64(q.Cost), int64(told))
+	args := append(make([]any, 0, 20), s.conn.Now, receipt.Version, id, codec.Micros(receipt.Expiry()), receipt.At.Time, receipt.At.Refunds, int64(q.Cost), int64(told))
 	for _, left := range receipt.Left {
 		args = append(args, left)
 	}

@@ -7,26 +7,29 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redisconn"
+	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/redisstore/internal/codec"
 )
 
 // Reserve takes tokens under an id, as store.Buckets.Reserve.
-func (s *Limits) Reserve(ctx context.Context, version int64, id string, q store.Question, beside ...store.Question) (store.Answer, store.Reservation, error) {
-	return ReserveWith(ctx, s, Reserving{Version: version, ID: id, Question: q, Beside: beside})
+func (s *Limits) Reserve(ctx context.Context, version int64, id string, expireAfter time.Duration, q store.Question, beside ...store.Question) (store.Answer, store.Reservation, error) {
+	return ReserveWith(ctx, s, Reserving{Version: version, ID: id, ExpireAfter: expireAfter, Question: q, Beside: beside})
 }
 
 // Reserving is a Reserve in one partition.
 type Reserving struct {
-	Version  int64
-	ID       string
-	Question store.Question
-	Beside   []store.Question
+	Version     int64
+	ID          string
+	ExpireAfter time.Duration
+	Question    store.Question
+	Beside      []store.Question
 	// Elsewhere are what other partitions have taken of dimensions for it: it is kept with what the id has taken.
 	Elsewhere []store.Taken
 }
@@ -40,7 +43,8 @@ func ReserveWith(ctx context.Context, s *Limits, r Reserving) (answer store.Answ
 	q.Measured = false
 	questions := append(make([]store.Question, 0, 1+len(r.Beside)), *q)
 	questions = append(questions, r.Beside...)
-	args := append(make([]any, 0, 14), s.conn.Now, r.Version, q.Tenant+":"+r.ID, codec.Micros(store.ReservationKept), "h-"+rand.Text(), int64(q.Cost), string(q.Scope()))
+	made := store.Taken{ExpireAfter: r.ExpireAfter}
+	args := append(make([]any, 0, 14), s.conn.Now, r.Version, q.Tenant+":"+r.ID, codec.Micros(made.Kept()), "h-"+rand.Text()+expiryText(made.Expiry()), int64(q.Cost), string(q.Scope()))
 	args = codec.AppendQuestions(args, s.conn, questions)
 	if len(r.Elsewhere) > 0 {
 		args = append(args, elsewhereText(r.Elsewhere))
@@ -121,7 +125,10 @@ func parseReserved(line string, part int) (taken store.Reservation, err error) {
 	t := &taken.Taken
 	t.Version, t.At, t.Question.Cost = numbers[0], store.Moment{Time: numbers[1], Refunds: numbers[2], Part: part}, admission.Tokens(numbers[3])
 	copy(t.Left[:], numbers[4:])
-	taken.Ref, taken.Counted = words[reservedWords-3], words[reservedWords-2] == "u"
+	taken.Counted = words[reservedWords-2] == "u"
+	if taken.Ref, t.ExpireAfter, err = parseRef(words[reservedWords-3]); err != nil {
+		return taken, fmt.Errorf("read reservation %q: %w", line, err)
+	}
 	t.Question.Tenant, t.Question.Queue, t.Question.Class, err = admission.Scope(words[reservedWords-1]).Parts()
 	for at := reservedWords; at < len(words) && err == nil; at += 2 {
 		err = parseBeside(t, words[at], words[at+1])
@@ -130,6 +137,29 @@ func parseReserved(line string, part int) (taken store.Reservation, err error) {
 		return taken, fmt.Errorf("read reservation %q: %w", line, err)
 	}
 	return taken, nil
+}
+
+// expiryMark stands between the id for Commit and the microseconds of an Expiry that is not store.RefundWindow. It is in no name.
+const expiryMark = ","
+
+func expiryText(expiry time.Duration) string {
+	if expiry == store.RefundWindow {
+		return ""
+	}
+	return expiryMark + strconv.FormatInt(expiry.Microseconds(), 10)
+}
+
+// parseRef reads an id for Commit and what expiryText has written behind it.
+func parseRef(word string) (ref string, expiry time.Duration, err error) {
+	ref, text, told := strings.Cut(word, expiryMark)
+	if !told {
+		return ref, store.RefundWindow, nil
+	}
+	micros, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || micros <= 0 || micros > policy.MaxExpireAfter.Microseconds() {
+		return "", 0, redisconn.ErrUnknownReply
+	}
+	return ref, time.Duration(micros) * time.Microsecond, nil
 }
 
 // noBucket stands for what is left where there is no bucket.
