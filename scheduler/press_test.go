@@ -146,3 +146,40 @@ func TestASensorThatDiesIsSaid(t *testing.T) {
 		t.Errorf("the log says %s", text)
 	}
 }
+
+// TestTakenSlotsPressAQueue: by the part of its workers' slots that has a job.
+func TestTakenSlotsPressAQueue(t *testing.T) {
+	t.Parallel()
+	s := open(t, redistest.Shared(t).Client(t))
+	p := policy.Unlimited()
+	p.Queues = map[string]policy.Queue{"mail": {Pressure: &policy.PressureRules{MaxDepth: 10, Interval: policy.MinAdaptiveInterval, Weights: map[string]float64{"slots": .99, "depth": .01}}}}
+	if _, err := rollout.Put(t.Context(), s, p, rollout.Edit{Author: "ada", Reason: "test", Expected: rollout.AnyVersion}); err != nil {
+		t.Fatal(err)
+	}
+	part := s.Partitions()[0]
+	if _, err := part.Register(t.Context(), "w", store.Pool{Queues: []store.QueueWeight{{Queue: "mail", Weight: 1}}}, 4, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	run(t, s, scheduler.Config{TimerLease: handOver})
+	presses := func(parts string, level admission.PressureLevel) {
+		t.Helper()
+		await(t, parts, func() bool {
+			q, err := s.Queue(t.Context(), "mail")
+			return err == nil && q.Pressure != nil && q.Pressure.Parts == "depth 0 of weight 0.01, slots "+parts+" of weight 0.99" && q.Pressure.Level == level
+		})
+	}
+	for _, c := range []struct {
+		jobs  int
+		parts string
+		level admission.PressureLevel
+	}{{1, "0.25", admission.PressureNone}, {3, "0.75", admission.PressureMedium}, {4, "1", admission.PressureCritical}} {
+		fill(t, s, c.jobs) // Those that are there are not admitted again.
+		presses(c.parts, c.level)
+	}
+	for i := range 4 {
+		if _, _, err := part.Cancel(t.Context(), admission.Key{Tenant: "acme", ID: strconv.Itoa(i)}, store.Intervention{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	presses("0", admission.PressureNone)
+}

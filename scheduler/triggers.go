@@ -199,11 +199,14 @@ func (s *Scheduler) turned(to *duties, t *trigger, seen float64) {
 	if !math.IsNaN(seen) {
 		value = "it is " + strconv.FormatFloat(seen, 'g', 4, 64)
 	}
-	bound, word := t.When, "trigger acts"
+	bound, word := t.When.Words(), "trigger acts"
 	if !t.Active {
-		bound, word = t.Until, "trigger acts no more"
+		bound, word = t.Until.Words(), "trigger acts no more"
+		if t.On.Bound == t.Off.Bound { // What is at it ends it, too.
+			bound = "not " + policy.TriggerBound{Above: t.When.Above, Below: t.When.Below, For: t.Until.For}.Words()
+		}
 	}
-	t.why = fmt.Sprintf("%s of %s %s, %s", t.Metric, t.MeasuredOf, bound.Words(), value)
+	t.why = fmt.Sprintf("%s of %s %s, %s", t.Metric, t.MeasuredOf, bound, value)
 	t.turnedBy = t.why
 	s.config.Logger.Warn().Str("trigger", t.Name).Str("do", t.Do).Str("of", t.Of).Str("why", t.why).Msg(word)
 	for _, l := range to.loops {

@@ -58,7 +58,7 @@ func TestAReceiverThatSaysWhenIsHeldByTheFleet(t *testing.T) {
 	busy := make(chan struct{})
 	go func() {
 		defer close(busy)
-		r.keepBusy(ctx)
+		r.keepBusy(ctx, "send")
 	}()
 	defer func() { cancel(); <-busy }()
 	var hold store.Hold

@@ -3,6 +3,7 @@ package worker_test
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -30,7 +31,7 @@ const (
 )
 
 // playWorker serves the queue "mail" until SIGTERM, and returns the exit code. Jobs of the type "poison" kill the
-// process, those of the type "long" run until their ctx ends, those of the type "call" call the URL that it is told. Of
+// process, those of the type "long" run until their ctx ends, those of the type "call" call the URL that it is told, those of the type "post" post to it. Of
 // those of the type "probe" the first fails, and the next one of whatever process kills it.
 func playWorker() int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM) //nolint:forbidigo // This is the main of a process.
@@ -70,6 +71,8 @@ func playWorker() int {
 		}
 	})
 	worker.Register(w, "call", func(ctx context.Context, _ worker.Job[[]byte]) error { return call(ctx, os.Getenv(roleURL)) })
+	poster := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: roleSlots}}
+	worker.Register(w, "post", func(ctx context.Context, _ worker.Job[[]byte]) error { return post(ctx, poster, os.Getenv(roleURL)) })
 	worker.Register(w, "poison", func(context.Context, worker.Job[[]byte]) error {
 		return syscall.Kill(os.Getpid(), syscall.SIGKILL)
 	})

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -60,28 +61,36 @@ func (m *metered) look() (accepted, refused int) {
 	return accepted, refused
 }
 
-// post is a handler that posts to a URL and says Throttled to a 429.
-func post(client *http.Client, url string) func(context.Context, worker.Job[[]byte]) error {
-	return func(ctx context.Context, _ worker.Job[[]byte]) error {
-		req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, nil)
-		if err != nil {
-			return err
-		}
-		answer, err := client.Do(req)
-		if err != nil {
-			return err
-		}
-		_, err = io.Copy(io.Discard, answer.Body)
-		if err = closeAfter(err, answer.Body); err == nil && answer.StatusCode == http.StatusTooManyRequests {
-			return worker.Throttled(worker.Snooze(time.Second))
-		}
+// post posts to a URL, says Throttled to a 429 and tells how much the receiver pushes back.
+func post(ctx context.Context, client *http.Client, url string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, nil)
+	if err != nil {
 		return err
 	}
+	answer, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(io.Discard, answer.Body)
+	if err = closeAfter(err, answer.Body); err != nil {
+		return err
+	}
+	if answer.StatusCode == http.StatusTooManyRequests {
+		return worker.Throttled(worker.Snooze(time.Second))
+	}
+	level, err := strconv.Atoi(answer.Header.Get("Level"))
+	if err != nil {
+		return nil //nolint:nilerr // It says nothing of that.
+	}
+	return worker.Pushback(ctx, admission.PressureLevel(level), 0)
 }
 
-// dispatchRig is three workers behind a downstream "pay" whose dispatch, 1,000 a second by the policy, moves by itself.
-func dispatchRig(t *testing.T, handler func(context.Context, worker.Job[[]byte]) error) *rig {
+// dispatchRig is three workers in processes of their own, which post to a server of the downstream "pay" whose dispatch, 1,000 a second by the policy,
+// moves by itself.
+func dispatchRig(t *testing.T, server http.Handler) *rig {
 	t.Helper()
+	listening := httptest.NewServer(server)
+	t.Cleanup(listening.Close)
 	r := newRig(t)
 	p := policy.Unlimited()
 	p.Downstreams = map[string]policy.Downstream{"pay": {Dispatch: new(admission.PerSecond(1000).WithBurst(20))}}
@@ -94,15 +103,14 @@ func dispatchRig(t *testing.T, handler func(context.Context, worker.Job[[]byte])
 		t.Fatal(err)
 	}
 	r.producer = follows
-	r.runWithTimers(r.store, worker.Config{Concurrency: 20}, on("send", handler))
-	for range 2 {
-		r.run(r.store, worker.Config{Concurrency: 20}, on("send", handler))
+	for range 3 {
+		r.process(roleURL + "=" + listening.URL)
 	}
 	return r
 }
 
-// keepBusy enqueues until ctx ends, so that there is always more to do than may run.
-func (r *rig) keepBusy(ctx context.Context) {
+// keepBusy enqueues jobs of a type until ctx ends, so that there is always more to do than may run.
+func (r *rig) keepBusy(ctx context.Context, jobType string) {
 	r.tb.Helper()
 	ended := func(err error) bool {
 		if err != nil && ctx.Err() == nil {
@@ -122,6 +130,7 @@ func (r *rig) keepBusy(ctx context.Context) {
 		jobs := make([]admission.Job, 64)
 		for i := range jobs {
 			jobs[i] = to("pay", fmt.Sprint("j", sent+i))
+			jobs[i].Type = jobType
 		}
 		if _, err := r.producer.EnqueueBatch(ctx, jobs); ended(err) {
 			return
@@ -139,7 +148,7 @@ func (r *rig) adaptation() store.Adaptation {
 	return all[0]
 }
 
-// TestADispatchFindsTheRateOfItsReceiver: a server that takes 40 requests a second, of which nobody was told, is sent no more than that before long,
+// TestADispatchFindsTheRateOfItsReceiver: a server that takes 40 requests a second, of which nobody was told, is sent no more than that by three processes before long,
 // from 1,000 a second on; and again when it takes 20: there is a second in which it refuses one of them at most. Its breaker stays closed all the while, and no attempt is burnt. By make dispatch-rate, on a
 // machine that does nothing else: it gets at least 0.9 of its rate within ten seconds, and within 25 when it takes 40 again; and of what it gets once its
 // rate is found it refuses at most 0.02.
@@ -147,16 +156,12 @@ func TestADispatchFindsTheRateOfItsReceiver(t *testing.T) {
 	t.Parallel()
 	server := &metered{last: time.Now()}
 	server.set(40)
-	listening := httptest.NewServer(server)
-	t.Cleanup(listening.Close)
-	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 60}}
-	t.Cleanup(client.CloseIdleConnections)
-	r := dispatchRig(t, post(client, listening.URL))
+	r := dispatchRig(t, server)
 	ctx, cancel := context.WithCancel(t.Context())
 	busy := make(chan struct{})
 	go func() {
 		defer close(busy)
-		r.keepBusy(ctx)
+		r.keepBusy(ctx, "post")
 	}()
 	defer func() { cancel(); <-busy }()
 	if os.Getenv("HEADGATE_DISPATCH_RATE") != "" {
@@ -225,21 +230,21 @@ func measureDispatch(t *testing.T, r *rig, server *metered) {
 	}
 }
 
-// TestAReceiverThatPushesBackIsHeededByTheFleet: within a second of its first CRITICAL three workers together dispatch no more than what sees
+// TestAReceiverThatPushesBackIsHeededByTheFleet: within a second of its first CRITICAL three workers in processes of their own dispatch no more than what sees
 // whether it has ended, where they did more than 100 a second; and when it says so no more, the rate comes back by its steps.
 func TestAReceiverThatPushesBackIsHeededByTheFleet(t *testing.T) {
 	t.Parallel()
 	var calls, level atomic.Int64
 	level.Store(int64(admission.PressureNone))
-	r := dispatchRig(t, func(ctx context.Context, _ worker.Job[[]byte]) error {
+	r := dispatchRig(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		calls.Add(1)
-		return worker.Pushback(ctx, admission.PressureLevel(level.Load()), 0)
-	})
+		w.Header().Set("Level", strconv.FormatInt(level.Load(), 10))
+	}))
 	ctx, cancel := context.WithCancel(t.Context())
 	busy := make(chan struct{})
 	go func() {
 		defer close(busy)
-		r.keepBusy(ctx)
+		r.keepBusy(ctx, "post")
 	}()
 	defer func() { cancel(); <-busy }()
 	quick := func() bool {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cockroachdb/datadriven"
+	"pgregory.net/rapid"
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/control"
@@ -101,6 +102,47 @@ func TestHealthIsDamped(t *testing.T) {
 	want := []control.Cause{control.CauseOnTarget, control.CauseOnTarget, control.CauseOnTarget, control.CauseOnTarget, control.CauseOnTarget, control.CauseIll, control.CauseIll, control.CauseIll}
 	if fmt.Sprint(steps) != fmt.Sprint(want) {
 		t.Errorf("got %v", steps)
+	}
+}
+
+// TestHealthMakesNoSmallChange: none of less than a twentieth of what is in force, but to an end of the range, whatever is seen and where it begins.
+func TestHealthMakesNoSmallChange(t *testing.T) {
+	t.Parallel()
+	kept := false
+	rapid.Check(t, func(rt *rapid.T) {
+		limit := rapid.IntRange(10, whole).Draw(rt, "limit")
+		p := newPart(t, control.PartConfig{Controller: control.Health, MinChange: time.Nanosecond}, limit)
+		for range rapid.IntRange(1, 30).Draw(rt, "looks") {
+			score := rapid.SampledFrom([]float64{math.NaN(), math.NaN(), math.NaN(), 0, 0.5, 1}).Draw(rt, "score")
+			step := p.Tick(limit, score, interval)
+			kept = kept || step.Cause == control.CauseDeadBand
+			change := math.Abs(float64(step.Limit - step.Before))
+			if step.Changed() && change < 0.05*float64(step.Before) && step.Limit != 10 && step.Limit != whole {
+				rt.Fatalf("%+v is a change of %.1f %%", step, 100*change/float64(step.Before))
+			}
+			limit = step.Limit
+		}
+	})
+	if !kept {
+		t.Error("nothing was too little to change")
+	}
+}
+
+// TestHealthComesBackByFifths from what a breaker's trip has halved, half a minute apart.
+func TestHealthComesBackByFifths(t *testing.T) {
+	t.Parallel()
+	p, limit := newPart(t, control.PartConfig{Controller: control.Health}, whole), whole
+	p.Tick(limit, 0, interval)
+	limit = whole / 2
+	var to, at []int
+	for tick := range 30 {
+		step := p.Tick(limit, 0, interval)
+		if limit = step.Limit; step.Changed() {
+			to, at = append(to, limit), append(at, tick)
+		}
+	}
+	if fmt.Sprint(to) != "[600 720 864 1000]" || fmt.Sprint(at) != "[5 11 17 23]" {
+		t.Errorf("it came back by %v at %v", to, at)
 	}
 }
 

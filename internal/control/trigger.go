@@ -38,13 +38,13 @@ type Switch struct {
 const switchGap = 30 * time.Second
 
 // Look takes what is seen, NaN for what nobody knows, and reports whether the Switch turned. What nobody knows turns none on, and one that is on
-// off: no cause is seen any more.
+// off: no cause is seen any more. Where both bounds are the same, what is at it turns off, too: a depth of 0 is never below 0.
 func (s *Switch) Look(value float64, now time.Time) (turned bool) {
 	turns := s.On
 	holds := turns.Beyond(value)
 	if s.Active {
 		turns = s.Off
-		holds = math.IsNaN(value) || turns.Beyond(value)
+		holds = math.IsNaN(value) || turns.Beyond(value) || s.On.Bound == s.Off.Bound && !s.On.Beyond(value)
 	}
 	if !holds || now.Sub(s.last) > switchGap {
 		s.since = time.Time{}

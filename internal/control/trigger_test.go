@@ -32,6 +32,8 @@ func TestASwitchTurns(t *testing.T) {
 		"between the bounds it stays":                {above, below, true, []float64{4, 4, 4, 4, 4, 4}, "^^^^^^"},
 		"what nobody knows turns it off":             {above, below, true, []float64{nan, nan, nan}, "^__"},
 		"one without a time turns at once":           {control.Threshold{Bound: 5}, control.Threshold{Below: true, Bound: 5}, false, []float64{6, 4, 6}, "^_^"},
+		"at the bound of both it turns off":          {control.Threshold{Bound: 0}, control.Threshold{Below: true, Bound: 0}, false, []float64{1, 0, 1}, "^_^"},
+		"at the bound of both, below, as well":       {control.Threshold{Below: true, Bound: 1}, control.Threshold{Bound: 1, For: time.Second}, false, []float64{0, 1, 1, 1}, "^^__"},
 		"below is beyond too":                        {control.Threshold{Below: true, Bound: 1}, control.Threshold{Bound: 1}, false, []float64{1, 0, 2}, "_^_"},
 		"it takes as long again after it has turned": {above, below, false, []float64{6, 6, 6, 2, 2, 6, 6, 6}, "__^^___^"},
 	} {

@@ -2,6 +2,7 @@
 //
 //	points_test     L3 L4      a process of each role dies at each of its commands in turn, before Redis has it and after
 //	trigger_test    L1         a scheduler dies at each write by which triggers begin and end
+//	adaptive_test   L1 L4      a scheduler dies at each write by which a limit moves over two partitions
 //	storm_test      L3 L4 L5   producers, schedulers, workers and Redis die at random under load; `make crash` for ten minutes
 //	failover_test   L4         a master that Sentinels know is killed, and loses what its replica never had, nothing else
 //	cluster_test    L1 L4      a cluster whose slots move, whose masters die and halt, and whose network is cut in two

@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -249,23 +248,7 @@ func TestSpinningCounts(t *testing.T) {
 	if _, err := p.Sample(time.Unix(0, 1)); err != nil {
 		t.Fatal(err)
 	}
-	for began := p.spent; ; {
-		_, spent, err := p.tree(os.Getpid())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if spent-began >= 0.2 {
-			break
-		}
-		for range 1_000_000 {
-			continue
-		}
-		var waiting sync.WaitGroup // The runtime takes the latency of one goroutine in eight.
-		for range 100 {
-			waiting.Go(func() {})
-		}
-		waiting.Wait()
-	}
+	spin(t, p, 0.2)
 	s, err := p.Sample(time.Unix(1, 1)) // As if a second had passed.
 	if err != nil || s.CPU < 0.2 || s.CPU > 10 || s.Goroutines == 0 || s.SchedLatency <= 0 {
 		t.Errorf("%+v, %v", s, err)

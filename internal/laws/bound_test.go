@@ -16,7 +16,6 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/store"
-	"github.com/headgate/headgate/store/redisstore"
 )
 
 const (
@@ -27,7 +26,7 @@ const (
 )
 
 // TestAdmittedCostStaysWithinTheBound asserts L1 under 32 producers at once, each with its own connection, random
-// limits at all four levels and of each type of job, a part of the global one kept for high, whose jobs go beside their queue's and class' within a share and a reserve, and random costs, while the limits change and producers with stale ones reload: at every
+// limits at all four levels and of each type of job, a part of the global one kept for high, whose jobs go beside their queue's and class' within a share and a reserve, and random costs, while the limits change, loops and operators move and scale them, and producers with stale ones reload: at every
 // scope, in every window from one admission to another, cost ≤ the largest burst in force + ∫rate. The times are those
 // at which the script says it decided, and each lies between the times of its call.
 func TestAdmittedCostStaysWithinTheBound(t *testing.T) {
@@ -55,6 +54,7 @@ type crowd struct {
 		eras []era
 		sent map[admission.Key]entrance
 	}
+	mover mover
 	// order is what was admitted, by seq.
 	order []entrance
 }
@@ -142,22 +142,15 @@ func (c *crowd) change() error {
 	if err != nil {
 		return err
 	}
-	u := store.PolicyUpdate{Expected: c.version, Version: p.Version, Text: text, Window: policy.DefaultDedupWindow}
+	u := store.PolicyUpdate{Expected: c.version, Version: p.Version, Text: text, Window: policy.DefaultDedupWindow, Caps: c.caps()}
 	if err := c.store.PutPolicy(c.Context(), u); err != nil {
 		return err
 	}
 	c.version++
-	from, err := strconv.ParseInt(redistest.State(c, c.client, redisstore.Keys(c.store).State())["pat"], 10, 64)
+	from, err := c.changedAt()
 	c.mu.eras = append(c.mu.eras, era{compiled, from})
+	c.edited(from)
 	return err
-}
-
-// typeLimit returns the limit of jobs of a type, a disabled one for none.
-func typeLimit(compiled *policy.Compiled, tenant, queue, jobType string) admission.Limit {
-	if limit := compiled.TypeLimit(tenant, queue, jobType); limit != nil {
-		return *limit
-	}
-	return admission.Limit{Disabled: true}
 }
 
 // limit draws a limit of at most so many tokens a second. Some are disabled, some stay, some have a rate far apart.
@@ -194,8 +187,8 @@ func (c *crowd) produce() {
 		running.Go(func() {
 			for range crowdCalls {
 				err := crew[i].call()
-				if err == nil && c.due() {
-					err = c.change()
+				if err == nil {
+					err = c.upset()
 				}
 				if err != nil {
 					c.Errorf("producer %d: %v", i, err)
@@ -210,12 +203,20 @@ func (c *crowd) produce() {
 	}
 }
 
-// due counts a call, and says whether the policy changes after it.
-func (c *crowd) due() bool {
+// upset counts a call, and changes the policy or moves a limit after it where that is due.
+func (c *crowd) upset() error {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.mu.calls++
-	return !c.fixed && c.mu.calls%(crowdProducers*crowdCalls/crowdVersions) == 0
+	calls, of := c.mu.calls, crowdProducers*crowdCalls
+	c.mu.Unlock()
+	switch {
+	case c.fixed:
+	case calls%(of/crowdVersions) == 0:
+		return c.change()
+	case calls%(of/crowdMoves) == 0:
+		return c.move()
+	}
+	return nil
 }
 
 // producer is one of the crowd, with the policy that it has read last.
@@ -352,8 +353,9 @@ func (c *crowd) compare() {
 	if n < 300 {
 		c.Errorf("%d jobs were admitted: too few to show anything", n)
 	}
+	reigns := c.reigns()
 	for scope, admissions := range scopes {
-		c.compareScope(scope, levels[scope], admissions)
+		c.compareScope(reigns, scope, levels[scope], admissions)
 	}
 }
 
@@ -367,54 +369,47 @@ const (
 func enabled(l admission.Limit) bool { return !l.Disabled && l.Tokens > 0 }
 
 // compareScope walks all windows that begin with an admission. Where a scope has no limit for a while its windows end.
-// Two changes of the rate between two admissions may add a burst, as package buckets says.
-func (c *crowd) compareScope(scope admission.Scope, level admission.Level, admissions []entrance) {
+// Two changes of the rate between two admissions may add a burst, and a burst that is raised after it was lowered what it is raised by, as package
+// buckets says.
+func (c *crowd) compareScope(reigns []reign, scope admission.Scope, level admission.Level, admissions []entrance) {
 	c.Helper()
-	limitOf := func(version int64) admission.Limit {
-		j := admissions[0].job
-		if level == levelType {
-			return typeLimit(c.mu.eras[version].compiled, j.Tenant, j.Queue, j.Type)
-		}
-		limits := c.mu.eras[version].compiled.LimitsFor(j.Tenant, j.Queue, j.Priority)
-		switch global := limits[admission.LevelGlobal]; level {
-		case store.LevelOthers:
-			others, _ := global.Others()
-			return others
-		case levelShare:
-			share, _ := global.Share(&limits[admission.LevelTenant])
-			return share
-		case admission.LevelGlobal:
-			global.Burst += (global.Burst*admission.Tokens(c.bypass.ReservePercent) + 99) / 100 // L1 of what goes beside limits.
-			return global
-		default:
-			return limits[level]
-		}
+	in := make([]inForce, len(reigns))
+	for i := range reigns {
+		in[i] = c.limitIn(&reigns[i], level, admissions[0].job)
+	}
+	under := make([]int, len(admissions))
+	for i := range admissions {
+		under[i] = reignOf(reigns, &admissions[i])
 	}
 	for first, start := range admissions {
-		version, at := start.version, start.at
-		limit := limitOf(version)
-		largest, refilled, cost, hidden := limit.Burst, 0.0, admission.Tokens(0), 0
-		for _, a := range admissions[first:] {
+		now, at := under[first], start.at
+		limit := in[now]
+		largest, refilled, cost, hidden := limit.burst, 0.0, admission.Tokens(0), 0
+		lowered, raised := false, 0.0
+		for i, a := range admissions[first:] {
 			changes := 0
-			for enabled(limit) && version < a.version {
-				version++
-				next := limitOf(version)
-				refilled += float64(c.mu.eras[version].from-at) / 1e6 * float64(limit.Rate())
-				at = c.mu.eras[version].from
-				if next.Rate() != limit.Rate() {
+			for limit.is && now < under[first+i] {
+				now++
+				next := in[now]
+				refilled += float64(reigns[now].from-at) / 1e6 * limit.rate
+				at = reigns[now].from
+				if next.rate != limit.rate {
 					changes++
 				}
-				limit, largest = next, max(largest, next.Burst)
+				if lowered = lowered || next.burst < limit.burst; lowered {
+					raised += max(0, next.burst-limit.burst)
+				}
+				limit, largest = next, max(largest, next.burst)
 			}
-			if !enabled(limit) {
+			if !limit.is {
 				break
 			}
-			refilled += float64(a.at-at) / 1e6 * float64(limit.Rate())
+			refilled += float64(a.at-at) / 1e6 * limit.rate
 			at = a.at
 			hidden += max(0, changes-1)
 			cost += a.job.Cost
-			if bound := float64(largest)*float64(1+hidden) + refilled; float64(cost) > bound+1e-6 {
-				c.Fatalf("law L1: scope %s admitted %d tokens in the %d µs after %s, bound %g (burst %d)",
+			if bound := largest*float64(1+hidden) + raised + refilled; float64(cost) > bound+1e-6 {
+				c.Fatalf("law L1: scope %s admitted %d tokens in the %d µs after %s, bound %g (burst %g)",
 					scope, cost, a.at-start.at, start.key, bound, largest)
 			}
 		}

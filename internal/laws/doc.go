@@ -8,6 +8,7 @@
 //	pattern_test, processes_test   L6   the class pattern, also over crashing processes
 //	fairness_test, accounts_test   L7   cost over weight of any two tenants, over every interval
 //	bound_test, charges_test       L1   the bound of every bucket under many producers; the exact charges
+//	moved_test                     L1   the limits that loops move and operators scale meanwhile
 //	live_test                      L1   a limit changed over HTTP, in force on every producer within a second
 //	refusal_test                   L2   refusals that charge nothing and tell the truth
 //	bounded_test, cost_test        L12  what is left when all is over; what idle and waiting tenants cost

@@ -37,6 +37,36 @@ func TestLevelsBeginAtTheirBounds(t *testing.T) {
 	}
 }
 
+// TestHealthIsWhatTheWeightsLeave: of run time 0.4, failures 0.3, cpu 0.2 and depth 0.1 each that is as bad as may be takes its weight of a health of 1, half as
+// bad half of it, and what is worse no more.
+func TestHealthIsWhatTheWeightsLeave(t *testing.T) {
+	t.Parallel()
+	weights := pressure.Weights{pressure.RunTime: .4, pressure.Failed: .3, pressure.CPU: .2, pressure.Depth: .1}
+	if err := weights.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ run, failed, cpu, depth, health float64 }{
+		{0, 0, 0, 0, 1},
+		{1, 0, 0, 0, .6},
+		{0, 1, 0, 0, .7},
+		{0, 0, 1, 0, .8},
+		{0, 0, 0, 1, .9},
+		{1, 1, 1, 1, 0},
+		{.5, 0, 0, 0, .8},
+		{0, .5, 0, 0, .85},
+		{0, 0, .5, 0, .9},
+		{0, 0, 0, .5, .95},
+		{.5, .5, .5, .5, .5},
+		{7, 0, 0, 0, .6},
+		{0, 9, .5, 20, .5},
+	} {
+		got := 1 - pressure.Score(pressure.Inputs{pressure.RunTime: c.run, pressure.Failed: c.failed, pressure.CPU: c.cpu, pressure.Depth: c.depth}, weights).Score
+		if math.Abs(got-c.health) > 1e-12 {
+			t.Errorf("%+v leaves %v", c, got)
+		}
+	}
+}
+
 // TestWhatIsNotKnownIsNeutral: a signal that is absent, not a number or negative leaves the score where the others have it.
 func TestWhatIsNotKnownIsNeutral(t *testing.T) {
 	t.Parallel()

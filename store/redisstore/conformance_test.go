@@ -288,6 +288,7 @@ func (w *walk) step() {
 	}
 	w.assertWakeUp(op)
 	w.assertReserves(op)
+	w.assertMoved(op)
 	if err := w.service.end(before); err != nil {
 		w.rt.Fatalf("after %s: %v", op, err)
 	}

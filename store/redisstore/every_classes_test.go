@@ -2,6 +2,8 @@ package redisstore_test
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -71,6 +73,42 @@ func TestQueuesNobodyNamedHaveClasses(t *testing.T) {
 			enqueue("fax", "fourth", 2)
 			if fax := classes("fax"); fax != "high medium low " {
 				t.Errorf("without what is of each queue the classes are %s", fax)
+			}
+		})
+	}
+}
+
+// TestQueuesNobodyNamedAreServedByTheirClasses: of a backlog of each class of the queue Every ten jobs run as 4:3:2:1.
+func TestQueuesNobodyNamedAreServedByTheirClasses(t *testing.T) {
+	t.Parallel()
+	inRedis, inMemory, _ := both(t)
+	for name, s := range map[string]store.Partition{"redis": inRedis, "memory": inMemory} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			urgent := []admission.Class{{Name: "critical", Weight: 4}, {Name: "high", Weight: 3}, {Name: "medium", Weight: 2}, {Name: "low", Weight: 1}}
+			check(t, s.PutPolicy(t.Context(), store.PolicyUpdate{
+				Version: 1, Text: []byte("{}"), Window: time.Minute, Queues: []store.QueueSettings{{Queue: store.Every, Classes: urgent, Horizon: time.Hour}},
+			}))
+			for class := range urgent {
+				for n := range 10 {
+					j := admission.NewJob("acme", "mail", "t", nil)
+					j.ID, j.Priority = fmt.Sprint(class, n), urgent[class].Name
+					verdicts, err := s.Admit(t.Context(), 1, []store.Candidate{{Job: &j, Class: class, Limits: &[admission.Levels]admission.Limit{}}})
+					check(t, err)
+					check(t, verdicts[0].Err())
+				}
+			}
+			pool := store.Pool{Queues: []store.QueueWeight{{Queue: "mail", Weight: 1}}}
+			_, err := s.Register(t.Context(), "w", pool, 10, time.Minute)
+			check(t, err)
+			leases, err := s.Read(t.Context(), "w", pool.ID(), 10, -1, false)
+			check(t, err)
+			served := make([]int, len(urgent))
+			for _, l := range leases {
+				served[l.Job.ID[0]-'0']++
+			}
+			if !slices.Equal(served, []int{4, 3, 2, 1}) {
+				t.Errorf("served %v", served)
 			}
 		})
 	}

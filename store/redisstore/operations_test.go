@@ -73,6 +73,7 @@ func (w *walk) admit() {
 	check(w.tb, err)
 	verdicts := send()
 	w.dooming(loads, jobs, verdicts)
+	w.assertShed(loads, jobs, verdicts)
 	w.resend = func() { // what was refused may enter now, in the place of what came with it
 		for i, v := range send() {
 			if verdicts[i].Decision == admission.Admitted && v.Decision != admission.Duplicate && v.Reason != admission.ReasonGone {

@@ -282,7 +282,7 @@ var objects = []object{
 			{"moves", choice{policy.MovesMaxRunning, policy.MovesDispatch}, "`max_running`", "Which limit of a downstream `reduce_limit` is about."},
 			{"by", between{-policy.MaxCut, -policy.MinCut}, "refused for `reduce_limit`", "By which part `reduce_limit` makes the policy's limit less: -0.2 leaves four fifths."},
 			{"level", levelName, "`HIGH`", "The level of `shed`."},
-			{"until", of("trigger_until"), "where `when` holds no more, for as long", "By which value it ends. What nobody knows any more ends it, too."},
+			{"until", of("trigger_until"), "where `when` holds no more, for as long", "By which value it ends; of the bound of `when` also at it. What nobody knows any more ends it, too."},
 			{"priority", whole{1, policy.MaxTriggerPriority, true}, strconv.Itoa(policy.DefaultTriggerPriority), "Which of several counts that reduce one limit: the highest, of equal ones the one that leaves least. They do not add up."},
 			{"enabled", toggle{}, "`true`", "Whether it acts."},
 		},
