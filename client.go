@@ -140,7 +140,7 @@ func (c *Client) Close() error {
 	if before {
 		return nil
 	}
-	c.producer.FlushOrLog(context.Background()) //nolint:forbidigo // io.Closer has no ctx; the flush bounds itself.
+	c.producer.FlushOrLog()
 	if !c.owns {
 		return nil
 	}

@@ -50,7 +50,9 @@ func (p *Producer) note(ctx context.Context, entries []*entry) {
 			}
 			add(path, one)
 		}
-	}, func() { p.FlushOrLog(ctx) })
+	}, func() {
+		p.counted(callback.Try(func() error { return p.Flush(ctx) })) // A hook of the client's may panic here too.
+	})
 }
 
 // Flush stores what limits have decided on and was not stored yet, within two seconds. It is for a program that is about to end:
@@ -62,10 +64,9 @@ func (p *Producer) Flush(ctx context.Context) error {
 	return nil
 }
 
-// FlushOrLog is Flush whose error is in the log: it changes nothing of what callers were told.
-func (p *Producer) FlushOrLog(ctx context.Context) {
-	p.counted(callback.Try(func() error { return p.Flush(ctx) })) // A hook of the client's may panic here too.
-}
+// FlushOrLog is Flush for a program that does not run Run and ends: it stores at once what would be stored within a second. What is not is in the log, as it
+// changes nothing of what callers were told.
+func (p *Producer) FlushOrLog() { p.counting.Hurry() }
 
 // counted logs counts that were not stored.
 func (p *Producer) counted(err error) {

@@ -30,14 +30,22 @@ const (
 type Tally struct {
 	mu struct {
 		sync.Mutex
-		running int  // calls of Run
-		armed   bool // a timer of NoteAlone ends with a flush
-		paths   map[Path]Sum
-		typed   int // paths of a type
+		running int // calls of Run
+		// armed is the flush that is ordered and has not begun, last the one that was ordered last.
+		armed, last *armed
+		paths       map[Path]Sum
+		typed       int // paths of a type
 		// values are those of dimensions, up to maxValues.
 		values map[Path]Sum
 		names  names
 	}
+}
+
+// armed is a flush that NoteAlone has ordered.
+type armed struct {
+	timer *time.Timer
+	flush func()
+	done  chan struct{} // closed when it has ended
 }
 
 // Path is the way of a decision, its last names empty where it ends above them; that of the zero Path is the global scope. That of a value of a dimension has its owner in
@@ -94,7 +102,7 @@ func (t *Tally) begin() {
 func (t *Tally) end() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.mu.running--; t.mu.running == 0 && !t.mu.armed {
+	if t.mu.running--; t.mu.running == 0 && t.mu.armed == nil {
 		t.mu.paths, t.mu.values, t.mu.names = nil, nil, names{}
 	}
 }
@@ -123,20 +131,35 @@ func (t *Tally) NoteAlone(note func(add func(Path, Sum)), flush func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	note(t.addLocked)
-	if t.mu.running > 0 || t.mu.armed || len(t.mu.paths)+len(t.mu.values) == 0 {
+	if t.mu.running > 0 || t.mu.armed != nil || len(t.mu.paths)+len(t.mu.values) == 0 {
 		return
 	}
-	t.mu.armed = true
-	time.AfterFunc(flushEvery, func() {
-		t.disarm()
-		flush()
-	})
+	a := &armed{flush: flush, done: make(chan struct{})}
+	a.timer = time.AfterFunc(flushEvery, func() { t.fire(a) })
+	t.mu.armed, t.mu.last = a, a
 }
 
-func (t *Tally) disarm() {
+// fire makes an ordered flush. What is noted from now on orders another.
+func (t *Tally) fire(a *armed) {
+	defer close(a.done)
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.mu.armed = false
+	t.mu.armed = nil
+	t.mu.Unlock()
+	a.flush()
+}
+
+// Hurry makes the flush that NoteAlone has ordered now, and waits for one that is under way.
+func (t *Tally) Hurry() {
+	t.mu.Lock()
+	a := t.mu.last
+	t.mu.Unlock()
+	switch {
+	case a == nil:
+	case a.timer.Stop():
+		t.fire(a)
+	default:
+		<-a.done
+	}
 }
 
 // Flush stores what was counted, within two seconds, whether ctx ends or not. What certainly was not stored is kept.

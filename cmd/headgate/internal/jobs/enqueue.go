@@ -115,7 +115,7 @@ func (f *enqueueFlags) run(c *cobra.Command) error {
 		if f.jsonl || tally.Submitted > 0 {
 			err = errors.Join(err, f.write(c.OutOrStdout(), tally))
 		}
-		p.FlushOrLog(ctx)
+		p.FlushOrLog()
 		if n := tally.Refusals(); err == nil && n+tally.BadLines > 0 {
 			return &cli.RefusedError{Refused: n, Bad: tally.BadLines}
 		}

@@ -173,7 +173,7 @@ func (f *redriveFlags) run(ctx context.Context, c *cobra.Command, s store.Deploy
 		}
 	}
 	painter.Done(true)
-	p.FlushOrLog(ctx)
+	p.FlushOrLog()
 	if _, invalid := errors.AsType[*admission.FieldError](err); invalid || errors.Is(err, store.ErrUnknownQueue) {
 		return err
 	}

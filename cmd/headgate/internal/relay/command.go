@@ -91,7 +91,7 @@ func (f *outboxFlags) move(c *cobra.Command, db *database.DB) error {
 			move = r.Once
 		}
 		err = s.run(ctx, telemetry.Outbox(r), move)
-		p.FlushOrLog(ctx)
+		p.FlushOrLog()
 		done := r.Stats()
 		s.logger.Info().Uint64("admitted", done.Admitted).Uint64("duplicates", done.Duplicates).Uint64("refused", done.Refused).
 			Uint64("dead", done.Dead).Msg("outbox stopped")
