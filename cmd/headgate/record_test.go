@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -174,6 +175,45 @@ func TestACapOfARecord(t *testing.T) {
 	p.run(cli.ExitOK, "record delete bolt")
 	if out := p.run(cli.ExitOK, "tenant show bolt"); !strings.Contains(out.stdout, "no bound") {
 		t.Errorf("%s", out.stdout)
+	}
+}
+
+// TestWhatAFileOfRecordsWouldChange is listed by tenant and value, and nothing is stored.
+func TestWhatAFileOfRecordsWouldChange(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t)
+	p.in(cli.ExitOK, `{"tenant_records":true}`, "policy merge -")
+	p.run(cli.ExitOK, "record set acme --tokens 7 --per 1h --burst 9")
+	p.run(cli.ExitOK, "record set bolt --max-running 5 --weight high=3")
+	p.run(cli.ExitOK, "record set same --max-running 5")
+	file := strings.Join([]string{
+		`{"tenant":"acme","record":{"limit":{"tokens":8,"per":"1h","burst":9},"max_running":2}}`,
+		`{"tenant":"bolt","record":{"priority_weights":{"high":3}}}`,
+		`{"tenant":"new","record":{"tier":"premium"}}`, `{"tenant":"none","record":{}}`, `{"tenant":"same","record":{"max_running":5}}`,
+	}, "\n")
+	has := p.run(cli.ExitOK, "record export").stdout
+	out := p.in(cli.ExitNothing, file, "record diff -")
+	want := `tenant acme, version [0-9]+ of its record:
+~ /limit/tokens 7 → 8
+\+ /max_running 2
+tenant bolt, version [0-9]+ of its record:
+- /max_running 5
+tenant new, no record:
+\+ /tier "premium"
+5 records read, 3 differ, 2 are as in the file
+`
+	if !regexp.MustCompile("^"+want+"$").MatchString(out.stdout) || !strings.Contains(out.stderr, "3 records differ") {
+		t.Errorf("%s%s", out.stdout, out.stderr)
+	}
+	if now := p.run(cli.ExitOK, "record export").stdout; now != has {
+		t.Errorf("a diff has made of\n%s\n%s", has, now)
+	}
+	p.in(cli.ExitOK, file, "record import -")
+	if out := p.in(cli.ExitOK, file, "record diff - --json"); !strings.Contains(out.stdout, `"tenants": []`) || !strings.Contains(out.stdout, `"same": 5`) {
+		t.Errorf("after the import: %s", out.stdout)
+	}
+	if out := p.in(cli.ExitUsage, "{}", "record diff -"); !strings.Contains(out.stderr, "line 1:") {
+		t.Errorf("%s", out.stderr)
 	}
 }
 

@@ -41,11 +41,12 @@ Exit codes: 0 done, 1 a failure, 2 a wrong command line, 3 the tenant has no rec
   headgate record get acme --redis localhost:6379
   headgate record list --name-prefix ac --redis localhost:6379
   headgate record export --redis localhost:6379 > records.jsonl
+  headgate record diff records.jsonl --redis localhost:6379
   headgate record import records.jsonl --redis localhost:6379
   headgate record delete acme --reason "contract is over" --redis localhost:6379
   headgate record adopt --dry-run --redis localhost:6379`)
 	o.Add(c)
-	c.AddCommand(newRecordGet(&o), newRecordSet(&o), newRecordDelete(&o), newRecordList(&o), newRecordExport(&o), newRecordImport(&o), newRecordAdopt(&o))
+	c.AddCommand(newRecordGet(&o), newRecordSet(&o), newRecordDelete(&o), newRecordList(&o), newRecordExport(&o), newRecordDiff(&o), newRecordImport(&o), newRecordAdopt(&o))
 	return c
 }
 

@@ -129,19 +129,11 @@ that was edited since becomes what it was before the import, too.`,
 
 // importFile imports the records of a file, or of standard input.
 func importFile(ctx context.Context, c *cobra.Command, s store.Deployment, path string, f *importFlags) (v importView, err error) {
-	from := c.InOrStdin()
-	var source os.FileInfo
-	if path != "-" {
-		file, err := os.Open(path)
-		if err == nil {
-			source, err = file.Stat()
-		}
-		if err != nil {
-			return v, fmt.Errorf("read records: %w", err)
-		}
-		defer file.Close()
-		from = file
+	from, source, err := openRecords(c, path)
+	if err != nil {
+		return v, err
 	}
+	defer from.Close()
 	m, err := newImporter(ctx, s, f.reason)
 	if err != nil {
 		return v, err
@@ -158,6 +150,21 @@ func importFile(ctx context.Context, c *cobra.Command, s store.Deployment, path 
 	return m.did, err
 }
 
+// openRecords opens a file, or standard input, of which nothing is known.
+func openRecords(c *cobra.Command, path string) (from io.ReadCloser, about os.FileInfo, err error) {
+	if path == "-" {
+		return io.NopCloser(c.InOrStdin()), nil, nil
+	}
+	file, err := os.Open(path)
+	if err == nil {
+		about, err = file.Stat()
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("read records: %w", err)
+	}
+	return file, about, nil
+}
+
 // importer stores records, several at a time, all as one act.
 type importer struct {
 	store store.Deployment
@@ -168,6 +175,8 @@ type importer struct {
 	undo *undoFile // nil to keep nothing
 	dry  bool
 	did  importView
+	// differs, if it is not nil, hears of each record that is not as in the file.
+	differs func(was store.TenantRecord, want policy.OwnLimits) error
 
 	mu struct {
 		sync.Mutex
@@ -291,6 +300,11 @@ func (m *importer) write(ctx context.Context, batch []toImport) error {
 			continue
 		}
 		before, differ = append(before, was), append(differ, batch[i])
+		if m.differs != nil {
+			if err := m.differs(was, batch[i].record); err != nil {
+				return err
+			}
+		}
 	}
 	m.did.Stored += int64(len(differ))
 	if m.dry {
