@@ -55,13 +55,17 @@ end
 -- answer, which is `mf`: 0 for nil, 1 for 0, else the bytes.
 local MEMORY_EVERY, MEMORY_SHARED, MEMORY_FULL = 100000, 0.6, 0.9
 
+-- memory_of_scripts is what the interpreter has, a megabyte or so that it gives back as it collects garbage: nobody's jobs. Redis counts it as used from 8 on.
+local SCRIPTS_COUNTED = (redis.REDIS_VERSION_NUM or 0) >= 0x80000
+local function memory_of_scripts(info) return SCRIPTS_COUNTED and tonumber(match(info, 'used_memory_vm_total:(%d+)') or 0) or 0 end
+
 local function memory_left()
   if not call.memory then
     if math.abs(call.now - state_num('ma')) >= MEMORY_EVERY then
       local info = redis.pcall('INFO', 'memory')
       info = type(info) == 'string' and info or ''
       local limit = tonumber(match(info, 'maxmemory:(%d+)') or 0)
-      local used = tonumber(match(info, 'used_memory:(%d+)') or 0) - tonumber(match(info, 'not_counted_for_evict:(%d+)') or 0)
+      local used = tonumber(match(info, 'used_memory:(%d+)') or 0) - tonumber(match(info, 'not_counted_for_evict:(%d+)') or 0) - memory_of_scripts(info)
       state_set('ma', call.now)
       state_set('mf', used > limit * MEMORY_SHARED and limit > 0 and math.max(1, floor(limit * MEMORY_FULL - used)) or 0)
     end
