@@ -67,7 +67,10 @@ func (m *model) standingCap(name string, limit int) bound {
 	case note.until != 0:
 		return bound{}
 	}
-	if a := m.adaptive[name]; a != nil && a.Limit == limit {
+	if a := m.adaptive[name]; a != nil {
+		if a.Limit != limit { // Somebody has set it.
+			return bound{}
+		}
 		return bound{limit: a.Own, least: a.Least, most: a.Most, loop: a.Name}
 	}
 	return bound{limit: limit, byTier: m.byTier[name]}

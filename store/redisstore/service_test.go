@@ -46,7 +46,11 @@ func (s *serviceLog) dispatched(d fairqueue.Dispatch) {
 
 func (s *serviceLog) rendered(j *fairqueue.Job, actual admission.Tokens) {
 	name := fmt.Sprintf("%d:%s/%s", j.Class, j.Queue, j.Tenant)
-	more := s.room.Share(j) * (float64(actual)/float64(j.Cost) - 1)
+	share := s.room.Share(j) // By the weight that is in force, which may be less than that of its dispatch.
+	more := share * (float64(actual)/float64(j.Cost) - 1)
+	if more < 0 {
+		s.largest[name] = max(s.largest[name], share) // So far below virtual time its tag may come.
+	}
 	s.served[name] += more
 	s.less[name] += max(0, -more)
 	s.beyond[name] += max(0, more)

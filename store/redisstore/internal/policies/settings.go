@@ -375,8 +375,11 @@ func movingSetting(value, row string) string {
 	if _, reduced, is := strings.Cut(loop, "~"); is {
 		loop = reduced
 	}
-	if len(parts) < limit+2 || !rate && parts[limit] != inForce {
+	switch {
+	case len(parts) < limit+2:
 		return value
+	case !rate && parts[limit] != inForce:
+		return "" // Somebody has set it: no policy says that and has it moving, so an edit writes what it says.
 	}
 	if shared {
 		of = "/" + of
