@@ -109,6 +109,7 @@ var bigLines = []bigLine{
 	{line: "trigger unset deep"},
 	{line: "policy merge RECORDED"},
 	{line: "record import RECORDS"},
+	{line: "record diff RECORDS"},
 	{line: "record set t7 --tokens 100 --dry-run"},
 	{line: "record set t7 --tokens 100"},
 	{line: "record get t7"},
