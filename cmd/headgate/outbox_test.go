@@ -14,6 +14,7 @@ import (
 	"github.com/headgate/headgate/internal/dbtest"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/outbox"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // TestOutboxMovesFromMariaDB: by its address, with a password that no error shows.
@@ -27,7 +28,7 @@ func TestOutboxMovesFromMariaDB(t *testing.T) {
 	if _, err := outbox.MySQL.Enqueue(t.Context(), db, admission.NewJob("acme", "mail", "send", nil)); err != nil {
 		t.Fatal(err)
 	}
-	file := filepath.Join(t.TempDir(), "database")
+	file, prefix := filepath.Join(t.TempDir(), "database"), redistest.Prefix(t)
 	for _, row := range []struct {
 		address string
 		code    int
@@ -46,11 +47,16 @@ func TestOutboxMovesFromMariaDB(t *testing.T) {
 			t.Fatal(err)
 		}
 		var notes bytes.Buffer
-		args := []string{"outbox", "--redis", redistest.Shared(t).Addr(), "--prefix", redistest.Prefix(t), "--database-file", file, "--once"}
+		args := []string{"outbox", "--redis", redistest.Shared(t).Addr(), "--prefix", prefix, "--database-file", file, "--once"}
 		code := execute(t.Context(), args, strings.NewReader(""), &notes, &notes)
 		if code != row.code || !strings.Contains(notes.String(), row.says) || strings.Contains(notes.String(), "hunter2") {
 			t.Errorf("%s: exit code %d: %s", row.address, code, notes.String())
 		}
+	}
+	s, err := redisstore.Open(t.Context(), redistest.Shared(t).Client(t), redisstore.Config{Prefix: prefix})
+	must(t, err)
+	if allowed, _ := (&plant{t: t, store: s}).counted("acme:mail"); allowed != 1 {
+		t.Errorf("%d jobs are counted, want the one that was moved", allowed)
 	}
 }
 
