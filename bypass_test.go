@@ -23,7 +23,7 @@ func TestUrgentJobsGoBesideTheirQueuesLimit(t *testing.T) {
 				p.Queue("mail").EachTenant.Limit = aDay(2)
 				p.Document.Bypass = &policy.Bypass{Classes: []headgate.Priority{headgate.High}, ReservePercent: 50, SharePercent: 20}
 			}))
-			checks, err := hg.Limiter(headgate.LimiterConfig{Strict: true})
+			checks, err := hg.Limiter(headgate.LimiterConfig{Strict: true, Timeout: 10 * time.Second})
 			check(t, err)
 			ask := func(class headgate.Priority) (in, bypassed bool) {
 				receipt, err := hg.Enqueue(t.Context(), headgate.Job{Tenant: "acme", Queue: "mail", Priority: class, Args: welcome{}})

@@ -87,7 +87,7 @@ func TestJobsAndChecksGoByTheSameLimitOfEachTenant(t *testing.T) {
 		p.Queue(policy.Every).EachTenant.Limit = aDay(3)
 		p.Tenant("acme").Tier = "gold"
 	}))
-	limiter, err := hg.Limiter(headgate.LimiterConfig{Strict: true})
+	limiter, err := hg.Limiter(headgate.LimiterConfig{Strict: true, Timeout: 10 * time.Second})
 	check(t, err)
 	for _, c := range []struct {
 		tenant, queue string

@@ -111,7 +111,7 @@ func runOthers(t *testing.T, client *redis.Client, s store.Deployment) {
 	}
 	stop()
 	must(t, <-ended)
-	leasing, err := limiter.New(s, limiter.Config{})
+	leasing, err := limiter.New(s, limiter.Config{Timeout: 10 * time.Second})
 	must(t, err)
 	for range 100 {
 		_, err := leasing.Check(t.Context(), limiter.Request{Tenant: "acme", Queue: "run"})
