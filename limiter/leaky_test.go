@@ -223,3 +223,35 @@ func TestALeakyBucketKeepsItsBoundAndItsOrder(t *testing.T) {
 		t.Errorf("%d passed, %d gave up", passed, gaveUp)
 	}
 }
+
+// TestAClockThatStandsIsNotAskedAllTheTime: where the clock of Redis was set back, what is missing comes in once it has passed that time again, and a
+// refusal tells a wait that was enough by then, here of a microsecond.
+func TestAClockThatStandsIsNotAskedAllTheTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const back = 5 * time.Second
+		ahead := time.Hour
+		s := store.Single(memory.New(memory.Config{Now: func() time.Time { return time.Now().Add(ahead) }}), io.NopCloser(nil))
+		l := start(t, s, Config{Policy: limited(none, admission.PerSecond(1).WithBurst(2)), Exact: true, Timeout: patient})
+		r := Request{Tenant: "acme"}
+		for range 2 {
+			if v, err := l.Check(t.Context(), r); err != nil || !v.Admitted {
+				t.Fatal(v, err)
+			}
+			time.Sleep(time.Second - time.Microsecond) //nolint:forbidigo // in a bubble
+		}
+		if v, err := l.Check(t.Context(), r); err != nil || !v.Admitted {
+			t.Fatal(v, err)
+		}
+		ahead -= back
+		began, asked := time.Now(), 0
+		check(t, l.inTurn(t.Context(), &r, func() (Verdict, error) {
+			asked++
+			return l.Check(t.Context(), r)
+		}))
+		if took := time.Since(began); took < back || took > back+2*longestPause || asked > 100 {
+			t.Errorf("it asked %d times in %s", asked, took)
+		}
+		check(t, l.Close(t.Context()))
+	})
+}
