@@ -259,6 +259,16 @@ var scenes = []struct {
 	{"doomed", []string{"queue", "mail"}, func(s *stage) {
 		s.put(`{"queues":{"mail":{"doomed_percent":150,"max_wait":"1h"}}}`, "no late letters")
 	}},
+	{"reservations", []string{"queue", "llm", "queue", "mail", "queue", "chat", "tenant", "acme"}, func(s *stage) {
+		s.put(`{"queues":{"mail":{"max_running":4}}}`, "launch")
+		s.put(`{"reservations":{"expire_after":"90s"},"queues":{"llm":{"reservations":{"expire_after":"10m"}},"*":{"reservations":{"expire_after":"2h"}},"mail":{"max_running":4}}}`, "slow models")
+		for _, queue := range []string{"llm", "mail", "chat"} {
+			s.enqueue("in-"+queue, func(j *admission.Job) { j.Queue = queue })
+		}
+	}},
+	{"reservations of a queue", []string{"tenant", "acme"}, func(s *stage) {
+		s.put(`{"queues":{"llm":{"reservations":{"expire_after":"1h30m"}}}}`, "slow models")
+	}},
 	{"pressure of old", []string{"queue", "mail"}, func(s *stage) {
 		s.put(`{"queues":{"mail":{"pressure":{"max_depth":10},"max_running":4}}}`, "quiet hours")
 	}},
