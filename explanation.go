@@ -104,6 +104,8 @@ const (
 	FindingReserved FindingKind = explain.KindReserved
 	// FindingBypass is that jobs of a class go beside the limits of their queue and class.
 	FindingBypass FindingKind = explain.KindBypass
+	// FindingReservation is when reservations expire.
+	FindingReservation FindingKind = explain.KindReservation
 )
 
 // explanationOf returns an explanation as the door has it.

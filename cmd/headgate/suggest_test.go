@@ -43,6 +43,10 @@ func TestSuggestCommand(t *testing.T) {
 	if versions := p.object(cli.ExitOK, "policy history")["versions"]; len(versions.([]any)) != 0 {
 		t.Errorf("a suggestion was stored: %v", versions)
 	}
+	p.run(cli.ExitOK, "limit set global --tokens 200 --per 1m --burst 200 --reason launch")
+	if out := p.run(cli.ExitOK, "policy suggest --tenant acme").stdout; !strings.Contains(out, "cut: tokens a minute 200, not 221: /global is 200 tokens a minute and 200 at once\n") || !strings.Contains(out, `"tokens":200`) {
+		t.Errorf("beyond the global limit:\n%s", out)
+	}
 	p.refuses(map[string]string{
 		"policy suggest":                              "one of --tier, --tenant and --queue",
 		"policy suggest --tenant a --queue b":         "one of --tier, --tenant and --queue",

@@ -42,6 +42,8 @@ const (
 	KindDoomed = "doomed"
 	// KindBypass is that a class goes beside the limits of queues and classes.
 	KindBypass = "bypass"
+	// KindReservation is when reservations expire.
+	KindReservation = "reservation"
 	// KindErrors is what calls failed by, which receivers have said: for operators alone.
 	KindErrors = "errors"
 )

@@ -115,11 +115,13 @@ func (s *stage) calls(counted breaker.Counts, streak uint64) {
 const slow = `{"tiers":{"standard":{"limit":{"tokens":10,"per":"24h","burst":10}}}}`
 
 // scenes bring about each reason; explain names what is explained then.
-var scenes = []struct {
+type scene struct {
 	name    string
 	explain []string // kind, name, kind, name…
 	set     func(*stage)
-}{
+}
+
+var scenes = []scene{
 	{"workers", []string{"job", "acme:b"}, func(s *stage) {
 		s.enqueue("a")
 		s.enqueue("b")
@@ -256,9 +258,6 @@ var scenes = []struct {
 		s.enqueue("b")
 		s.work(2, 1, "")
 	}},
-	{"doomed", []string{"queue", "mail"}, func(s *stage) {
-		s.put(`{"queues":{"mail":{"doomed_percent":150,"max_wait":"1h"}}}`, "no late letters")
-	}},
 	{"pressure of old", []string{"queue", "mail"}, func(s *stage) {
 		s.put(`{"queues":{"mail":{"pressure":{"max_depth":10},"max_running":4}}}`, "quiet hours")
 	}},
@@ -298,7 +297,7 @@ var (
 // is told of it in testdata.
 func TestEachReasonIsExplained(t *testing.T) {
 	t.Parallel()
-	for _, scene := range scenes {
+	for _, scene := range slices.Concat(scenes, queueScenes) {
 		t.Run(scene.name, func(t *testing.T) {
 			t.Parallel()
 			s := newStage(t)

@@ -55,6 +55,9 @@ func explainQueue(ctx context.Context, s store.Deployment, name string) (Explana
 	if err := in.pressure(&e, &q, now); err != nil {
 		return e, err
 	}
+	if err := in.expiry(&e, name); err != nil {
+		return e, err
+	}
 	return e, in.adaptive(ctx, s, &e, ofLimits(name))
 }
 

@@ -38,6 +38,9 @@ func explainTenant(ctx context.Context, store store.Deployment, name string) (Ex
 	if err := e.addBacklog(ctx, store, name); err != nil {
 		return e, err
 	}
+	if err := in.expiryOfTenant(&e); err != nil {
+		return e, err
+	}
 	return e, e.addGates(ctx, store, in, name)
 }
 

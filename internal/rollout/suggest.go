@@ -42,10 +42,13 @@ type Suggestion struct {
 	// Part is a part of a policy with the limit, as Policy.Merge reads it; nil where none is suggested, and then Why says why.
 	Part json.RawMessage `json:"part,omitempty"`
 	Why  string          `json:"why,omitempty"`
+	// Cut says what the hour alone would have made of it where a bound made it another, and which bound.
+	Cut []string `json:"cut,omitempty"`
 }
 
 // Suggest makes a suggestion of the hour that is kept: a rate of headroom times what 99 of 100 minutes did not exceed, and a burst of what the
-// worst minute had beyond that, within what a limit may be; at least what comes in a second, and what a job has cost. It changes nothing.
+// worst minute had beyond that, at least what comes in a second, and what a job has cost. It is within what a limit may be, and within what the policy bounds
+// such a limit by: the global one, and of a queue what an adaptive entry has of its limits. It changes nothing.
 func Suggest(ctx context.Context, s store.Deployment, of Subject, headroom float64) (Suggestion, error) {
 	rules, err := ReadRules(ctx, s)
 	if err != nil {
@@ -109,9 +112,10 @@ func suggest(hour []store.Recorded, now time.Time, rules *Rules, of Subject, hea
 		v.Why = "its minutes differ by no more than chance has them do: nothing of its peaks can be learned from them"
 		return v, nil
 	}
-	bounded := func(x float64) float64 { return min(max(math.Ceil(x), 1), float64(admission.MaxLimitTokens)) }
-	rate := bounded(headroom * p99)
-	burst := bounded(max(worst-rate, rate/60, cost))
+	bounds := of.bounds(rules)
+	rate, cut := within("tokens a minute", headroom*p99, bounds, bound.ofMinute)
+	burst, cutToo := within("burst", max(worst-rate, rate/60, cost), bounds, bound.ofBurst)
+	v.Cut = append(cut, cutToo...)
 	v.Part, err = of.part(&rules.Document, map[string]any{"tokens": int64(rate), "per": "1m", "burst": int64(burst)})
 	return v, err
 }

@@ -92,7 +92,13 @@ func TestAnIdleAccountCostsNothing(t *testing.T) {
 	if per := bytes / accounts; per > 200 {
 		t.Errorf("an account that has just called takes %d bytes, want 200 at most", per)
 	}
+	before, err := y.store.Time(t.Context())
+	check(t, err)
 	clock.Step(t, 2*time.Minute)
+	for now := before; now.Before(before.Add(2 * time.Minute)); { // Valkey 9 reads the time of day once a millisecond, and adds its monotonic clock's.
+		now, err = y.store.Time(t.Context())
+		check(t, err)
+	}
 	if left := y.withAccounts(); len(left) > 0 {
 		t.Errorf("%d keys tell of idle accounts, such as %s", len(left), left[0])
 	}

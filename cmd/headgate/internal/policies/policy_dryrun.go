@@ -109,8 +109,10 @@ func newPolicySuggest(o *cli.Operator) *cobra.Command {
 		Long: fmt.Sprintf(`Suggests the limit of a tenant, of each tenant of a tier that has none of its own, or of each tenant in a
 queue, by the tokens that were asked for in each minute of the last hour, admitted or refused: a rate of
 --headroom times what 99 of 100 minutes did not exceed, and a burst of what the worst minute had beyond
-that. It prints a part of a policy for headgate policy merge, what that would change, and its dry run, as
-headgate policy dry-run does. Nothing is stored. An hour of counts is needed; of whom minutes differ by no
+that. It is within the global limit, within what any limit may be, and of a queue within what "adaptive"
+of the policy leaves of its limits as they are; where one of these cut it, a line says by what. It prints
+a part of a policy for headgate policy merge, what that would change, and its dry run, as headgate policy
+dry-run does. Nothing is stored. An hour of counts is needed; of whom minutes differ by no
 more than chance nothing is suggested. Counted are the %d scopes with the most and those that the policy
 observes. Exit code 3 says that there is no suggestion, and why.`, store.TopScopes),
 		Example: `  headgate policy suggest --tenant acme --redis localhost:6379
@@ -181,6 +183,9 @@ func suggest(ctx context.Context, o *cli.Operator, c *cobra.Command, s store.Dep
 	v := suggestView{dryRunView{resultViewOf(would, true), forecast}, made}
 	return o.Print(c, v, func(to io.Writer) {
 		fmt.Fprintf(to, "in %d minutes of %d tenants the median is %d tokens, 99 of 100 have %d at most, the worst has %d\n%s\n", made.Minutes, made.Tenants, made.Median, made.P99, made.Worst, made.Part)
+		for _, cut := range made.Cut {
+			fmt.Fprintf(to, "cut: %s\n", cli.Tame(cut, 0))
+		}
 		v.write(to)
 	})
 }
