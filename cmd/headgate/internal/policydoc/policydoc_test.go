@@ -347,6 +347,7 @@ func TestPolicyAndSchemaAgree(t *testing.T) {
 		`{"adaptive": {"out": {"of": "tenant acme", "min": 2}}}`:                                                            false,
 		`{"adaptive": {"out": {"of": "downstream smtp"}}}`:                                                                  false,
 		`{"queues": {"mail": {"pressure": {"target_wait": "5s", "weights": {"wait": 0.5, "slots": 0.5}}}}}`:                 true,
+		`{"queues": {"mail": {"pressure": {"target_wait": "5s", "weights": {"wait": 0.5, "redis_memory": 0.5}}}}}`:          true,
 		`{"queues": {"mail": {"pressure": {"target_wait": "5s", "weights": {"luck": 1}}}}}`:                                 false,
 		`{"shedding": {"order": ["low"], "at": {"HIGH": ["low"]}}}`:                                                         true,
 		`{"shedding": {"order": ["low"], "at": {"NONE": ["low"]}}}`:                                                         false,

@@ -26,7 +26,7 @@ var (
 	dimensionName = name{`^[A-Za-z0-9._-]{1,` + strconv.Itoa(policy.MaxDimensionName) + `}$`, "", "dimension"}
 	dimensionKey  = name{`^[A-Za-z0-9._@/-]{1,64}$`, "", "value"}
 	prefixLength  = name{`^/[0-9]{1,3}$`, "", "`/1` to `/32` of IPv4, `/1` to `/128` of IPv6"}
-	signal        = name{`^(wait|depth|slots|run_p95|failed|cpu|memory)$`, "", "`wait`, `depth`, `slots`, `run_p95`, `failed`, `cpu`, `memory`"}
+	signal        = name{`^(wait|depth|slots|run_p95|failed|cpu|memory|redis_memory)$`, "", "`wait`, `depth`, `slots`, `run_p95`, `failed`, `cpu`, `memory`, `redis_memory`"}
 	levelName     = name{`^(LOW|MEDIUM|HIGH|CRITICAL)$`, "", "`LOW`, `MEDIUM`, `HIGH`, `CRITICAL`"}
 	shed          = name{`^` + part + `(:` + part + `){0,2}$`, "", "`class` or `class:tier`, with `:over` behind it for tenants over their share"}
 	downstream    = name{`^` + part + `$`, "", "downstream"}
@@ -352,7 +352,7 @@ var objects = []object{
 				"weights",
 				named{keys: signal, value: share{}},
 				"wait 0.7 and depth 0.3, or the one that is bounded alone",
-				"How much each counts. They add up to 1. `slots` is the part of the workers' slots that has a job, `cpu` and `memory` what the worker uses that uses most. These two, `run_p95` and `failed` need a `load`.",
+				"How much each counts. They add up to 1. `slots` is the part of the workers' slots that has a job, `redis_memory` the part of its `maxmemory` that Redis uses, unknown without one, `cpu` and `memory` what the worker uses that uses most. These two, `run_p95` and `failed` need a `load`.",
 			},
 			{"target_run", span{time.Millisecond, policy.MaxTargetWait}, "run times do not count", "How long all but one in twenty runs may take. As long counts as 1, with the weight of `run_p95`."},
 			{"max_failed", share{}, "failed runs do not count", "Part of the runs that may fail. As many count as 1, with the weight of `failed`."},
