@@ -81,6 +81,11 @@ type Adaptive struct {
 	// limits of admission alone.
 	TargetPressure float64
 	MinChange      time.Duration
+	// Signal is by what PID, which empty means then, or AIMD of a MaxRunning moves a limit instead, one of AdaptiveSignals; empty means its own measurement.
+	// SignalWaitP95 and SignalPressure are of limits of admission alone. Target is where it is held, and has to be there with it: seconds of SignalRunP95
+	// and SignalWaitP95, else a part of 1.
+	Signal string
+	Target float64
 	// DependsOn are downstreams: when the circuit breaker of one opens, the limit is halved at once, and does not grow while it is open.
 	DependsOn []string
 	// Protect are tiers whose tenants are cut last, by tier: of a queue's limits alone. Those of all others go down to Min first, and these not below
@@ -111,6 +116,8 @@ type adaptiveJSON struct {
 
 	TargetPressure float64  `json:"target_pressure,omitempty"`
 	MinChange      string   `json:"min_change_interval,omitempty"`
+	Signal         string   `json:"signal,omitempty"`
+	Target         float64  `json:"target,omitempty"`
 	DependsOn      []string `json:"depends_on,omitempty"`
 
 	Protect map[string]Protection `json:"protect,omitempty"`
@@ -120,7 +127,7 @@ func (a Adaptive) wire() adaptiveJSON {
 	return adaptiveJSON{
 		Of: a.Of, Moves: a.Moves, Controller: a.Controller, Min: a.Min, Max: a.Max, Interval: formatBound(a.Interval), MaxRunTime: formatBound(a.MaxRunTime),
 		MaxFailures: a.MaxFailures, TargetRunTime: formatBound(a.TargetRunTime), KP: a.Gains.Proportional, KI: a.Gains.Integral, KD: a.Gains.Derivative,
-		TargetPressure: a.TargetPressure, MinChange: formatBound(a.MinChange), DependsOn: a.DependsOn, Protect: a.Protect,
+		TargetPressure: a.TargetPressure, MinChange: formatBound(a.MinChange), Signal: a.Signal, Target: a.Target, DependsOn: a.DependsOn, Protect: a.Protect,
 	}
 }
 
@@ -129,7 +136,7 @@ func (w adaptiveJSON) adaptive(at string, bad *problems) Adaptive {
 		Of: w.Of, Moves: w.Moves, Controller: w.Controller, Min: w.Min, Max: w.Max, Interval: bad.parseDuration(at+".interval", w.Interval),
 		MaxRunTime: bad.parseDuration(at+".max_run_time", w.MaxRunTime), MaxFailures: w.MaxFailures,
 		TargetRunTime: bad.parseDuration(at+".target_run_time", w.TargetRunTime), Gains: Gains{Proportional: w.KP, Integral: w.KI, Derivative: w.KD},
-		TargetPressure: w.TargetPressure, MinChange: bad.parseDuration(at+".min_change_interval", w.MinChange), DependsOn: w.DependsOn, Protect: w.Protect,
+		TargetPressure: w.TargetPressure, MinChange: bad.parseDuration(at+".min_change_interval", w.MinChange), Signal: w.Signal, Target: w.Target, DependsOn: w.DependsOn, Protect: w.Protect,
 	}
 }
 
@@ -138,20 +145,29 @@ func (a Adaptive) withDefaults() Adaptive {
 	if _, limits := a.limits(); limits {
 		a = a.withPartDefaults()
 	} else if !a.movesDispatch() {
+		if a.Signal != "" {
+			a.Controller = cmp.Or(a.Controller, PID)
+		}
 		c := a.config().WithDefaults()
 		a.Controller, a.MaxFailures, a.Gains = c.Controller, c.MaxFailures, c.Gains
 	}
-	if a.Interval == 0 {
-		a.Interval = DefaultAdaptiveInterval
+	if a.ofAMinute() {
+		a.Interval = cmp.Or(a.Interval, DefaultSignalInterval)
 	}
+	a.Interval = cmp.Or(a.Interval, DefaultAdaptiveInterval)
 	return a
 }
 
 func (a Adaptive) config() control.Config {
 	return control.Config{
 		Controller: a.Controller, Min: a.Min, Max: a.Max, Interval: a.Interval, MaxRunTime: a.MaxRunTime, MaxFailures: a.MaxFailures,
-		TargetRunTime: a.TargetRunTime, Gains: a.Gains,
+		TargetRunTime: a.TargetRunTime, Target: a.Target, Gains: a.Gains,
 	}
+}
+
+// ofAMinute reports whether it goes by a signal of which workers tell what it was in the last minute.
+func (a Adaptive) ofAMinute() bool {
+	return a.Signal == SignalRunP95 || a.Signal == SignalErrors || a.Signal == SignalWaitP95
 }
 
 func (a Adaptive) movesDispatch() bool { return a.Moves == MovesDispatch }
@@ -178,6 +194,8 @@ type Moving struct {
 	// Protect is that of the Adaptive, and Min its Min, where there are any.
 	Protect map[string]Protection
 	Min     int
+	// Signal is that of the Adaptive.
+	Signal string
 	// DependsOn is that of the Adaptive.
 	DependsOn []string
 	// Driven says that no Adaptive moves it, but triggers: it is what the policy says while none of them is active. Name is that of the first.
@@ -189,6 +207,20 @@ func (m *Moving) Interval() time.Duration {
 	return cmp.Or(m.Config.Interval, m.Rate.Interval, m.Part.Interval)
 }
 
+// Metric is what Signal is to triggers, "" where it goes by none, or by the pressure.
+func (m *Moving) Metric() string {
+	switch m.Signal {
+	case SignalPressure:
+		return ""
+	case SignalCPU:
+		return MetricCPU
+	}
+	return m.Signal
+}
+
+// Target is where Signal is held.
+func (m *Moving) Target() float64 { return cmp.Or(m.Config.Target, m.Part.Target) }
+
 // Moving returns every limit that moves by itself, by name.
 func (c *Compiled) Moving() []Moving {
 	all := make([]Moving, 0, len(c.adaptive))
@@ -198,7 +230,7 @@ func (c *Compiled) Moving() []Moving {
 			all = append(all, a.moving(name))
 			continue
 		}
-		m := Moving{Name: name, DependsOn: a.DependsOn}
+		m := Moving{Name: name, Signal: a.Signal, DependsOn: a.DependsOn}
 		m.Downstream, _ = a.downstream()
 		if a.movesDispatch() {
 			m.Dispatch = true
@@ -246,6 +278,9 @@ func (p Policy) validateAdaptive(bad *problems) {
 		a, at := p.Adaptive[name], "adaptive."+name
 		a.validateDependsOn(bad, at)
 		p.validateProtect(bad, at+".protect", a)
+		if !p.validateSignal(bad, at, a) {
+			continue
+		}
 		if queue, limits := a.limits(); limits {
 			if before := by[a.Of]; before != "" {
 				bad.field(at+".of", strconv.Quote(a.Of), "something else than that of "+strconv.Quote(before)+", which moves the same limits")

@@ -40,22 +40,28 @@ func (a Adaptive) limits() (queue string, ok bool) {
 // part is by what a part of limits moves.
 func (a Adaptive) part() control.PartConfig {
 	return control.PartConfig{
-		Controller: a.Controller, Min: a.leastPart(), Max: cmp.Or(a.Max, 100) * partUnit, Interval: a.Interval, Target: a.TargetPressure, Gains: a.Gains,
-		MinChange: a.MinChange,
+		Controller: a.Controller, Min: a.leastPart(), Max: cmp.Or(a.Max, 100) * partUnit, Interval: a.Interval, Target: cmp.Or(a.Target, a.TargetPressure), Gains: a.Gains,
+		MinChange: a.MinChange, Signal: a.Signal != "" && a.Signal != SignalPressure,
 	}
 }
 
 // withPartDefaults fills in what is left out of one that moves limits of admission.
 func (a Adaptive) withPartDefaults() Adaptive {
+	if a.Signal == SignalWaitP95 && a.Controller != Health {
+		a.Gains = cmp.Or(a.Gains, control.WaitGains)
+	}
 	c := a.part().WithDefaults()
-	a.Controller, a.TargetPressure, a.Gains, a.MinChange = c.Controller, c.Target, c.Gains, c.MinChange
+	a.Controller, a.Gains, a.MinChange = c.Controller, c.Gains, c.MinChange
+	if a.Signal == "" {
+		a.TargetPressure = c.Target
+	}
 	return a
 }
 
 // moving returns it as the scheduler takes it.
 func (a Adaptive) moving(name string) Moving {
 	queue, _ := a.limits()
-	m := Moving{Name: name, Limits: true, Queue: queue, Part: a.part(), DependsOn: a.DependsOn}
+	m := Moving{Name: name, Limits: true, Queue: queue, Part: a.part(), Signal: a.Signal, DependsOn: a.DependsOn}
 	if len(a.Protect) > 0 {
 		m.Protect, m.Min = a.Protect, a.Min
 	}
@@ -214,11 +220,17 @@ func (m *Moving) lower(cut control.Cut) {
 
 // validateLimits checks one that moves limits of admission.
 func (p Policy) validateLimits(bad *problems, at, queue string, a Adaptive) {
+	pressed := a.Signal == "" || a.Signal == SignalPressure
 	if queue == "" {
-		if p.Global == (admission.Limit{}) || p.Global.Disabled || !slices.ContainsFunc(sortedKeys(p.Queues), func(name string) bool { return p.Queues[name].Pressure != nil }) {
+		switch there := p.Global != (admission.Limit{}) && !p.Global.Disabled; {
+		case !pressed && !there:
+			bad.field(at+".of", strconv.Quote(a.Of), `"global" where there is a global limit`)
+		case pressed && (!there || !p.pressed("")):
 			bad.field(at+".of", strconv.Quote(a.Of), `"global" where there is a global limit, and a queue with a pressure by which it moves`)
 		}
-	} else if p.Queues[queue].Pressure == nil || !p.limitsQueue(queue) {
+	} else if !pressed && !p.limitsQueue(queue) {
+		bad.field(at+".of", strconv.Quote(a.Of), `"queue NAME" with limits: each_tenant, a tier's queues, queue_limits or priority_limits`)
+	} else if pressed && (p.Queues[queue].Pressure == nil || !p.limitsQueue(queue)) {
 		bad.field(at+".of", strconv.Quote(a.Of), `"queue NAME" with a pressure, and with limits: each_tenant, a tier's queues, queue_limits or priority_limits`)
 	}
 	bad.integer(at+".min", int64(a.Min), 1, 100)
@@ -228,7 +240,7 @@ func (p Policy) validateLimits(bad *problems, at, queue string, a Adaptive) {
 	bad.duration(at+".interval", a.Interval, MinAdaptiveInterval, MaxAdaptiveInterval)
 	c := a.part()
 	c.Min, c.Max, c.Interval = 1, 1, time.Second
-	if a.TargetPressure != 0 && a.Controller != Health {
+	if a.Signal == "" && a.TargetPressure != 0 && a.Controller != Health {
 		if !(a.TargetPressure >= MinTargetPressure && a.TargetPressure <= MaxTargetPressure) {
 			bad.field(at+".target_pressure", strconv.FormatFloat(a.TargetPressure, 'g', -1, 64), "0.05 to 0.95")
 		}

@@ -23,6 +23,104 @@ func adaptivePolicy(a Adaptive) Policy {
 	}
 }
 
+// TestABadSignalNamesItsField, the value and what is allowed: one error for each, of a downstream and of limits of admission.
+func TestABadSignalNamesItsField(t *testing.T) {
+	t.Parallel()
+	smtp, queue := Adaptive{Of: "downstream smtp", Min: 5, Signal: SignalCPU, Target: 0.7}, Adaptive{Of: "queue mail", Min: 5, Signal: SignalWaitP95, Target: 10}
+	const all = `one of "run_p95", "error_rate", "wait_p95", "cpu", "pressure"`
+	for want, a := range map[string]func() Adaptive{
+		`signal "luck": allowed is ` + all:                                                                                                         func() Adaptive { smtp.Signal = "luck"; return smtp },
+		`target 0.7: allowed is none without a signal`:                                                                                             func() Adaptive { smtp.Signal = ""; return smtp },
+		`signal "wait_p95": allowed is "run_p95", "error_rate" or "cpu" of a downstream: it is of queues`:                                          func() Adaptive { smtp.Signal = SignalWaitP95; return smtp },
+		`signal "pressure": allowed is "run_p95", "error_rate" or "cpu" of a downstream: it is of queues`:                                          func() Adaptive { smtp.Signal = SignalPressure; return smtp },
+		`signal "cpu": allowed is none of gradient, which holds no target`:                                                                         func() Adaptive { smtp.Controller = Gradient; return smtp },
+		`signal "wait_p95": allowed is none of health, which holds no target`:                                                                      func() Adaptive { queue.Controller = Health; return queue },
+		`controller "aimd": allowed is "pid" or "health"`:                                                                                          func() Adaptive { queue.Controller = AIMD; return queue },
+		`signal "cpu": allowed is none where a dispatch moves: it goes by what the receiver refuses`:                                               func() Adaptive { smtp.Of, smtp.Moves = "downstream push", MovesDispatch; return smtp },
+		`target 0: allowed is 0.05 to 0.95, where cpu is held`:                                                                                     func() Adaptive { smtp.Target = 0; return smtp },
+		`target 1: allowed is 0.05 to 0.95, where cpu is held`:                                                                                     func() Adaptive { smtp.Target = 1; return smtp },
+		`target 1: allowed is 0.001 to 0.95, where error_rate is held`:                                                                             func() Adaptive { smtp.Signal, smtp.Target = SignalErrors, 1; return smtp },
+		`target 301: allowed is 0.001 to 300 seconds, where run_p95 is held`:                                                                       func() Adaptive { smtp.Signal, smtp.Target = SignalRunP95, 301; return smtp },
+		`target -1: allowed is 0.001 to 300 seconds, where wait_p95 is held`:                                                                       func() Adaptive { queue.Target = -1; return queue },
+		`target 0.99: allowed is 0.05 to 0.95, where pressure is held`:                                                                             func() Adaptive { queue.Signal, queue.Target = SignalPressure, 0.99; return queue },
+		`target_run_time 1s: allowed is none beside a signal, which has its target`:                                                                func() Adaptive { smtp.TargetRunTime = time.Second; return smtp },
+		`target_pressure 0.6: allowed is none beside a signal, which has its target`:                                                               func() Adaptive { queue.TargetPressure = 0.6; return queue },
+		`max_failures 0.25: allowed is above target: it cuts where error_rate is held`:                                                             func() Adaptive { smtp.Signal, smtp.Target = SignalErrors, 0.25; return smtp },
+		`interval 29s: allowed is 30s to 5m`:                                                                                                       func() Adaptive { queue.Interval = 29 * time.Second; return queue },
+		`of "queue fax": allowed is "queue NAME" with limits: each_tenant, a tier's queues, queue_limits or priority_limits`:                       func() Adaptive { queue.Of = "queue fax"; return queue },
+		`of "global": allowed is "global" where there is a global limit`:                                                                           func() Adaptive { queue.Of = "global"; return queue },
+		`of "queue mail": allowed is "queue NAME" with a pressure, and with limits: each_tenant, a tier's queues, queue_limits or priority_limits`: func() Adaptive { queue.Signal, queue.Target = SignalPressure, 0.5; return queue },
+		"": func() Adaptive { return queue },
+	} {
+		of, ofQueue := smtp, queue
+		p := adaptivePolicy(a())
+		smtp, queue = of, ofQueue
+		p.Load, p.Queues = &LoadRules{}, map[string]Queue{"mail": {EachTenant: EachTenant{Limit: admission.PerSecond(9)}}}
+		err := p.Validate()
+		if want == "" && err == nil {
+			continue
+		}
+		if err == nil || !errors.Is(err, admission.ErrInvalid) || !strings.Contains(err.Error(), "invalid adaptive.mail-out."+want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("got  %v\nwant %s", err, want)
+		}
+	}
+	p := adaptivePolicy(smtp)
+	want := `invalid load (none): allowed is "load": {}, by which workers tell it, since adaptive.mail-out.signal is there`
+	if err := p.Validate(); err == nil || !strings.HasSuffix(err.Error(), want) {
+		t.Errorf("without a load: %v", err)
+	}
+}
+
+// TestASignalIsTakenByItsController: with its target instead of another, looked at once a minute where workers tell of the last one.
+func TestASignalIsTakenByItsController(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		a      Adaptive
+		metric string
+		want   any
+	}{
+		{
+			Adaptive{Of: "downstream smtp", Min: 5, Signal: SignalRunP95, Target: 2}, MetricRunP95,
+			control.Config{Controller: PID, Min: 5, Max: 40, Interval: time.Minute, MaxFailures: 0.25, Target: 2, Gains: control.DefaultGains},
+		},
+		{
+			Adaptive{Of: "downstream smtp", Min: 5, Controller: AIMD, Signal: SignalCPU, Target: 0.7}, MetricCPU,
+			control.Config{Controller: AIMD, Min: 5, Max: 40, Interval: 5 * time.Second, MaxFailures: 0.25, Target: 0.7},
+		},
+		{
+			Adaptive{Of: "queue mail", Min: 5, Signal: SignalWaitP95, Target: 10}, MetricWaitP95,
+			control.PartConfig{Controller: PID, Min: 50, Max: 1000, Interval: time.Minute, Target: 10, Signal: true, Gains: control.WaitGains},
+		},
+		{
+			Adaptive{Of: "queue mail", Min: 5, Signal: SignalErrors, Target: 0.1, Interval: 30 * time.Second}, MetricErrors,
+			control.PartConfig{Controller: PID, Min: 50, Max: 1000, Interval: 30 * time.Second, Target: 0.1, Signal: true, Gains: control.DefaultGains},
+		},
+		{
+			Adaptive{Of: "queue mail", Min: 5, Signal: SignalPressure, Target: 0.5}, "",
+			control.PartConfig{Controller: PID, Min: 50, Max: 1000, Interval: 5 * time.Second, Target: 0.5, Gains: control.DefaultGains},
+		},
+	} {
+		p := adaptivePolicy(c.a)
+		p.Load, p.Queues = &LoadRules{}, map[string]Queue{"mail": {EachTenant: EachTenant{Limit: admission.PerSecond(9)}, Pressure: &PressureRules{MaxDepth: 9}}}
+		text, err := json.Marshal(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		compiled, err := PrepareStored(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := compiled.Moving()[0]
+		var got any = m.Config
+		if m.Limits {
+			got = m.Part
+		}
+		if !reflect.DeepEqual(got, c.want) || m.Metric() != c.metric || m.Signal != c.a.Signal || m.Target() != c.a.Target {
+			t.Errorf("%+v is taken as %+v", c.a, m)
+		}
+	}
+}
+
 // TestABadAdaptiveNamesItsField, the value and what is allowed: one error for each.
 func TestABadAdaptiveNamesItsField(t *testing.T) {
 	t.Parallel()

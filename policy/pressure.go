@@ -34,9 +34,9 @@ type PressureRules struct {
 	// and up to 1; zero means that it does not count.
 	TargetRun time.Duration
 	MaxFailed float64
-	// Weights say how much each signal counts: wait, depth, slots (the part of the workers' slots that has a job), and, where the policy has
-	// a Load, run_p95, failed, cpu and memory (of the worker that uses most). They add up to 1. Nil means wait 0.7 and depth 0.3, or the one
-	// that is bounded alone.
+	// Weights say how much each signal counts: wait, depth, slots (the part of the workers' slots that has a job), redis_memory (which part of
+	// its maxmemory Redis uses), and, where the policy has a Load, run_p95, failed, cpu and memory (of the worker that uses most). They add up
+	// to 1. Nil means wait 0.7 and depth 0.3, or the one that is bounded alone.
 	Weights map[string]float64
 	// Interval is how often it is measured, MinAdaptiveInterval to MaxAdaptiveInterval; zero means DefaultPressureInterval.
 	Interval time.Duration
@@ -121,13 +121,13 @@ func (p *PressureRules) validate(bad *problems, at string) {
 	}{
 		pressure.Wait: {"target_wait", p.TargetWait != 0}, pressure.Depth: {"max_depth", p.MaxDepth != 0},
 		pressure.RunTime: {"target_run", p.TargetRun != 0}, pressure.Failed: {"max_failed", p.MaxFailed != 0},
-		pressure.Slots: {}, pressure.CPU: {}, pressure.Memory: {},
+		pressure.Slots: {}, pressure.CPU: {}, pressure.Memory: {}, pressure.RedisMemory: {},
 	}
 	weights := p.weights()
 	for _, signal := range slices.Sorted(maps.Keys(weights)) {
 		switch bound, known := bounds[signal]; {
 		case !known:
-			bad.field(at+".weights."+shownName(string(signal)), "(unknown)", "wait, depth, slots, run_p95, failed, cpu and memory")
+			bad.field(at+".weights."+shownName(string(signal)), "(unknown)", "wait, depth, slots, run_p95, failed, cpu, memory and redis_memory")
 			return
 		case bound.field != "" && !bound.there:
 			bad.field(at+".weights."+string(signal), strconv.FormatFloat(weights[signal], 'g', -1, 64), "no weight without a "+bound.field)
@@ -168,6 +168,9 @@ func (p *Pressured) Told() bool {
 	}
 	return false
 }
+
+// WeighsRedis reports whether the memory of Redis counts for it.
+func (p *Pressured) WeighsRedis() bool { return p.Weights[pressure.RedisMemory] > 0 }
 
 // Pressured returns every queue that is measured, by name.
 func (c *Compiled) Pressured() []Pressured {

@@ -49,6 +49,25 @@ var TriggerMetrics = []string{
 	MetricCPU, MetricMemory, MetricErrors, MetricDepth, MetricWait, MetricWaitP95, MetricRunP95, MetricPressure, MetricRedis, MetricBreaker,
 }
 
+// What a limit may go by instead (Adaptive.Signal), as triggers look at it, but for SignalCPU, which is MetricCPU, and SignalPressure, which is a score.
+const (
+	SignalRunP95   = MetricRunP95
+	SignalErrors   = MetricErrors
+	SignalWaitP95  = MetricWaitP95
+	SignalCPU      = "cpu"
+	SignalPressure = "pressure"
+)
+
+// AdaptiveSignals are all of them.
+var AdaptiveSignals = []string{SignalRunP95, SignalErrors, SignalWaitP95, SignalCPU, SignalPressure}
+
+// DefaultSignalInterval and MinSignalInterval are of Adaptive.Interval with a signal of the last minute: a loop that looks sooner steps again for what it has
+// stepped for, and swings.
+const (
+	DefaultSignalInterval = time.Minute
+	MinSignalInterval     = 30 * time.Second
+)
+
 // What a trigger may do.
 const (
 	// ReduceLimit makes a limit less by a part.

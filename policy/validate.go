@@ -233,3 +233,51 @@ func quoteNames(names []string) string {
 	}
 	return strings.Join(quoted, ", ")
 }
+
+// validateSignal checks by which signal a limit goes, and reports whether that can be used.
+func (p Policy) validateSignal(bad *problems, at string, a Adaptive) (ok bool) {
+	before := len(*bad)
+	refuse := func(field, value, allowed string) bool {
+		bad.field(at+"."+field, value, allowed)
+		return false
+	}
+	target, signal := strconv.FormatFloat(a.Target, 'g', -1, 64), strconv.Quote(a.Signal)
+	_, limits := a.limits()
+	bounds, known := map[string][2]float64{
+		SignalRunP95: {0.001, 300}, SignalWaitP95: {0.001, 300}, SignalErrors: {0.001, 0.95}, SignalCPU: {0.05, 0.95},
+		SignalPressure: {MinTargetPressure, MaxTargetPressure},
+	}[a.Signal]
+	switch {
+	case a.Signal == "" && a.Target != 0:
+		return refuse("target", target, "none without a signal")
+	case a.Signal == "":
+		return true
+	case !known:
+		return refuse("signal", signal, "one of "+quoteNames(AdaptiveSignals))
+	case !limits && a.movesDispatch():
+		return refuse("signal", signal, "none where a dispatch moves: it goes by what the receiver refuses")
+	case !limits && (a.Signal == SignalWaitP95 || a.Signal == SignalPressure):
+		return refuse("signal", signal, `"run_p95", "error_rate" or "cpu" of a downstream: it is of queues`)
+	case a.Controller == Gradient || a.Controller == Health:
+		return refuse("signal", signal, "none of "+string(a.Controller)+", which holds no target")
+	case !(a.Target >= bounds[0] && a.Target <= bounds[1]):
+		unit := ""
+		if bounds[1] > 1 {
+			unit = " seconds"
+		}
+		return refuse("target", target, fmt.Sprintf("%g to %g%s, where %s is held", bounds[0], bounds[1], unit, a.Signal))
+	case a.TargetRunTime != 0:
+		return refuse("target_run_time", a.TargetRunTime.String(), "none beside a signal, which has its target")
+	case a.TargetPressure != 0:
+		return refuse("target_pressure", strconv.FormatFloat(a.TargetPressure, 'g', -1, 64), "none beside a signal, which has its target")
+	case !limits && a.Signal == SignalErrors && a.MaxFailures <= a.Target:
+		return refuse("max_failures", strconv.FormatFloat(a.MaxFailures, 'g', -1, 64), "above target: it cuts where error_rate is held")
+	}
+	if a.ofAMinute() {
+		bad.duration(at+".interval", a.Interval, MinSignalInterval, MaxAdaptiveInterval)
+	}
+	if a.Signal != SignalPressure && p.Load == nil {
+		bad.field("load", "(none)", `"load": {}, by which workers tell it, since `+at+".signal is there")
+	}
+	return len(*bad) == before
+}

@@ -3,12 +3,14 @@ package scheduler
 import (
 	"context"
 	"errors"
+	"math"
 	"reflect"
 	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/headgate/headgate/internal/control"
+	"github.com/headgate/headgate/internal/load"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/store"
 )
@@ -239,6 +241,7 @@ func (s *Scheduler) moveAll(ctx context.Context, to *duties, version int64) erro
 	if err != nil {
 		return err
 	}
+	signals := signals{load: s.samples}
 	var errs []error
 	for _, l := range to.loops {
 		i := slices.IndexFunc(all, func(a store.Adaptation) bool { return a.Gate == l.gate() })
@@ -259,16 +262,16 @@ func (s *Scheduler) moveAll(ctx context.Context, to *duties, version int64) erro
 		case cutting || all[i].Back > 0 || l.Driven:
 			errs = append(errs, s.cut(ctx, l, all[i], cut, cutting, version))
 		case l.Limits:
-			errs = append(errs, s.movePart(ctx, l, all[i], to.gauges, version))
+			errs = append(errs, s.movePart(ctx, l, all[i], to.gauges, &signals, version))
 		default:
-			errs = append(errs, s.move(ctx, l, all[i], version))
+			errs = append(errs, s.move(ctx, l, all[i], &signals, version))
 		}
 	}
 	return errors.Join(errs...)
 }
 
 // move makes a step of what is seen of a limit, and stores it.
-func (s *Scheduler) move(ctx context.Context, l *loop, seen store.Adaptation, version int64) error {
+func (s *Scheduler) move(ctx context.Context, l *loop, seen store.Adaptation, signals *signals, version int64) error {
 	last := l.last
 	l.last = seen
 	if seen.Override != nil {
@@ -292,7 +295,32 @@ func (s *Scheduler) move(ctx context.Context, l *loop, seen store.Adaptation, ve
 			return err
 		}
 	}
-	return s.put(ctx, l, l.control.Tick(seen.Limit, sampleOf(last, seen)), seen, version, store.Adapt{})
+	sample := sampleOf(last, seen)
+	if l.Signal != "" {
+		var err error
+		if sample.Signal, err = signals.read(ctx, &l.Moving); err != nil {
+			return err
+		}
+	}
+	return s.put(ctx, l, l.control.Tick(seen.Limit, sample), seen, version, store.Adapt{})
+}
+
+// signals are what workers tell, read once a turn, if a limit goes by any of it.
+type signals struct {
+	load    func(context.Context) ([]load.Sample, error)
+	samples []load.Sample
+	known   bool
+}
+
+// read returns the signal of a limit, NaN for one that nobody knows.
+func (of *signals) read(ctx context.Context, m *policy.Moving) (value float64, err error) {
+	if !of.known {
+		if of.samples, err = of.load(ctx); err != nil {
+			return math.NaN(), err
+		}
+		of.known = true
+	}
+	return load.MetricOf(m.Metric(), m.Queue, m.Downstream, of.samples), nil
 }
 
 // nudge lets Redis see what is due of a limit that its loop leaves alone.

@@ -2,12 +2,14 @@ package scheduler_test
 
 import (
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/internal/load"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/internal/rollout"
 	"github.com/headgate/headgate/policy"
@@ -109,4 +111,107 @@ func TestLimitsMoveByOneOfManySchedulers(t *testing.T) {
 	if n := limit(); n != 40 {
 		t.Errorf("when nothing moves it any more it is %d", n)
 	}
+}
+
+// TestLimitsGoByWhatWorkersTell: one of a downstream by how much its workers' processors are used, those of a queue by how many runs fail, and the global one by how long
+// they take; down where that is above its target, up where it is below, and back to what is configured where nobody tells any more.
+func TestLimitsGoByWhatWorkersTell(t *testing.T) {
+	t.Parallel()
+	s, of := partsBench(t, map[string]policy.Adaptive{
+		"out":     {Of: "downstream smtp", Min: 2, Interval: 200 * time.Millisecond, Controller: policy.AIMD, Signal: policy.SignalCPU, Target: .7},
+		"mail-in": {Of: "queue mail", Min: 30, Signal: policy.SignalErrors, Target: .6},
+		"all-in":  {Of: "global", Min: 30, Signal: policy.SignalRunP95, Target: 5},
+	})
+	b := newBench(t, s.Partitions()[0])
+	version, err := s.PolicyInForce(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 60 {
+		j := admission.NewJob("acme", "mail", "send", nil)
+		j.ID, j.Downstream = strconv.Itoa(i), "smtp"
+		none := admission.Limit{Disabled: true}
+		if _, err := s.Partitions()[0].Admit(t.Context(), version, []store.Candidate{{Job: &j, Class: 1, Limits: &[admission.Levels]admission.Limit{none, none, none, none}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tell := func(cpu float64, downstreams map[string]load.Runs) {
+		t.Helper()
+		var w load.Window
+		for i := range 20 {
+			w.Ended(time.Now(), "mail", 10*time.Second, i%2 == 0)
+		}
+		told := load.Sample{Use: load.Use{CPU: cpu, Memory: .1}, Queues: w.Sum(time.Now()), Downstreams: downstreams}
+		if _, err := s.Partitions()[0].Heartbeat(t.Context(), b.worker, time.Hour, told.Text()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	smtp := map[string]load.Runs{"smtp": {Running: 3}}
+	tell(.95, smtp)
+	var runTime atomic.Int64
+	runTime.Store(int64(10 * time.Millisecond))
+	called(t, s, &runTime)
+	run(t, s, scheduler.Config{TimerLease: handOver})
+	out := store.DownstreamGate("smtp")
+	await(t, "busy processors to lower it to min", func() bool { return of(out).Limit == 2 })
+	if a := of(out); a.Why != "above_target" {
+		t.Errorf("it fell for %q", a.Why)
+	}
+	await(t, "the first looks at the others", func() bool {
+		return !of(store.QueueLimitsGate("mail")).At.IsZero() && !of(store.GlobalLimitGate).At.IsZero()
+	})
+	if a := of(store.QueueLimitsGate("mail")); a.Limit != store.PartWhole || a.Cause != "below_target" { // The queue is pressed as much as can be.
+		t.Errorf("with half of the runs failed, of six tenths that may: %+v", a)
+	}
+	if a := of(store.GlobalLimitGate); a.Limit != 900 || a.Why != "above_target" { // No score is above 1.
+		t.Errorf("with runs twice as long as may be: %+v", a)
+	}
+	tell(.2, smtp)
+	await(t, "idle processors to raise it to max", func() bool { return of(out).Limit == 40 })
+	tell(.95, smtp)
+	await(t, "busy processors to lower it again", func() bool { return of(out).Limit == 2 })
+	tell(.95, nil) // It calls that downstream no more.
+	await(t, "what nobody tells to end at what is configured", func() bool { return of(out).Limit == 40 })
+	if a := of(out); a.Why != "missing" {
+		t.Errorf("it came back for %q", a.Why)
+	}
+}
+
+// TestNothingIsReadForASignalThatNobodyNames: a limit that moves by its own measurement takes no command more for those that others may go by.
+func TestNothingIsReadForASignalThatNobodyNames(t *testing.T) {
+	t.Parallel()
+	client := redistest.Start(t, redistest.Options{}).Client(t)
+	s := open(t, client)
+	p := policy.Unlimited()
+	p.Downstreams = map[string]policy.Downstream{"smtp": {MaxRunning: 40}}
+	put := func(a policy.Adaptive) {
+		t.Helper()
+		p.Adaptive = map[string]policy.Adaptive{"out": a}
+		if _, err := rollout.Put(t.Context(), s, p, rollout.Edit{Author: "ada", Reason: "test", Expected: rollout.AnyVersion}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	calls := func(command string) int {
+		t.Helper()
+		stats, err := client.Info(t.Context(), "commandstats").Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, rest, _ := strings.Cut(stats, "cmdstat_"+command+":calls=")
+		text, _, _ := strings.Cut(rest, ",")
+		n, _ := strconv.Atoi(text)
+		return n
+	}
+	put(policy.Adaptive{Of: "downstream smtp", Min: 2, Interval: 200 * time.Millisecond})
+	run(t, s, scheduler.Config{TimerLease: handOver})
+	const enough = 10
+	looks, read := calls("hscan"), calls("hkeys") // Who the workers are, of which the loads are; other duties ask for it, too, once in a while.
+	await(t, "ten looks", func() bool { return calls("hscan") >= looks+enough })
+	if n := calls("hkeys") - read; n > enough/3 {
+		t.Errorf("nobody names a signal, and what workers tell is read %d times", n)
+	}
+	p.Load = &policy.LoadRules{}
+	put(policy.Adaptive{Of: "downstream smtp", Min: 2, Interval: 200 * time.Millisecond, Signal: policy.SignalCPU, Target: .7})
+	read = calls("hkeys")
+	await(t, "ten readings where one is named", func() bool { return calls("hkeys") >= read+enough })
 }

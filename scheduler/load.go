@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"time"
 
@@ -89,6 +90,15 @@ func (s *Scheduler) figures(ctx context.Context) ([]figured, error) {
 		all = append(all, figured{load.OfDownstream(name, waiting[i], samples), load.DownstreamHistory(name)})
 	}
 	return all, nil
+}
+
+// redisMemory returns which part of its maxmemory Redis uses, NaN where it has none.
+func (s *Scheduler) redisMemory(ctx context.Context) (float64, error) {
+	v, err := s.store.Vitals(ctx)
+	if err != nil || v.MaxMemory == 0 {
+		return math.NaN(), err
+	}
+	return float64(v.Memory) / float64(v.MaxMemory), nil
 }
 
 // samples returns what workers told. What cannot be read, of a release to come, is left out.

@@ -77,8 +77,8 @@ func scoreOf(m *policy.Moving, gauges []*gauge) float64 {
 	return score
 }
 
-// movePart makes a step of how much queues are pressed.
-func (s *Scheduler) movePart(ctx context.Context, l *loop, seen store.Adaptation, gauges []*gauge, version int64) error {
+// movePart makes a step of how much queues are pressed, or of a signal.
+func (s *Scheduler) movePart(ctx context.Context, l *loop, seen store.Adaptation, gauges []*gauge, signals *signals, version int64) error {
 	last, now := l.looked, time.Now()
 	l.looked = now
 	if seen.Override != nil { // Redis says whether it is over.
@@ -96,7 +96,14 @@ func (s *Scheduler) movePart(ctx context.Context, l *loop, seen store.Adaptation
 		}
 		last = now.Add(-l.Interval())
 	}
-	return s.put(ctx, l, l.part.Tick(seen.Limit, scoreOf(&l.Moving, gauges), now.Sub(last)), seen, version, store.Adapt{})
+	score := scoreOf(&l.Moving, gauges)
+	if l.Metric() != "" {
+		var err error
+		if score, err = signals.read(ctx, &l.Moving); err != nil {
+			return err
+		}
+	}
+	return s.put(ctx, l, l.part.Tick(seen.Limit, score, now.Sub(last)), seen, version, store.Adapt{})
 }
 
 // cut puts in force what triggers leave of a limit, and when none acts on it any more what was before (store.Adaptation.Back): of one that nothing else

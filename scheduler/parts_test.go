@@ -25,6 +25,11 @@ func partsBench(t *testing.T, adaptive map[string]policy.Adaptive) (s store.Depl
 	}}
 	p.Downstreams = map[string]policy.Downstream{"smtp": {MaxRunning: 40}}
 	p.Adaptive = adaptive
+	for _, a := range adaptive {
+		if a.Signal != "" {
+			p.Load = &policy.LoadRules{}
+		}
+	}
 	if _, err := rollout.Put(t.Context(), s, p, rollout.Edit{Author: "ada", Reason: "test", Expected: rollout.AnyVersion}); err != nil {
 		t.Fatal(err)
 	}

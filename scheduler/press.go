@@ -77,19 +77,25 @@ func (s *Scheduler) measure(ctx context.Context, to *duties, version int64) erro
 			return err
 		}
 	}
+	redis := math.NaN()
+	if slices.ContainsFunc(due, func(g *gauge) bool { return g.WeighsRedis() }) {
+		if redis, err = s.redisMemory(ctx); err != nil {
+			return err
+		}
+	}
 	var errs []error
 	for i, g := range due {
-		errs = append(errs, s.press(ctx, g, &loads[i], samples, to.triggers.level(g.Queue), version))
+		errs = append(errs, s.press(ctx, g, inputs(g.Pressured, &loads[i], samples, redis), &loads[i], to.triggers.level(g.Queue), version))
 	}
 	return errors.Join(errs...)
 }
 
-// press notes what a gauge makes of what is seen, a level of least at least.
-func (s *Scheduler) press(ctx context.Context, g *gauge, seen *store.QueueLoad, samples []load.Sample, least admission.PressureLevel, version int64) error {
+// press notes what a gauge makes of signals, a level of least at least.
+func (s *Scheduler) press(ctx context.Context, g *gauge, in pressure.Inputs, seen *store.QueueLoad, least admission.PressureLevel, version int64) error {
 	if g.meter == nil {
 		g.meter = pressure.ResumeAt(pressure.Level(seen.Level))
 	}
-	reading := pressure.Score(inputs(g.Pressured, seen, samples), g.Weights)
+	reading := pressure.Score(in, g.Weights)
 	if neutral := reading.Neutral(); len(neutral) == len(reading.Parts) != g.blind {
 		if g.blind = !g.blind; g.blind {
 			s.config.Logger.Warn().Str("queue", g.Queue).Strs("unknown", neutral).Msg("nothing is known of how much the queue is pressed: its level falls to NONE")
@@ -116,9 +122,9 @@ func (s *Scheduler) press(ctx context.Context, g *gauge, seen *store.QueueLoad, 
 	return err
 }
 
-// inputs are the signals of a queue, those that nobody knows left out.
-func inputs(p policy.Pressured, seen *store.QueueLoad, samples []load.Sample) pressure.Inputs {
-	in := pressure.Inputs{}
+// inputs are the signals of a queue, those that nobody knows left out, or NaN.
+func inputs(p policy.Pressured, seen *store.QueueLoad, samples []load.Sample, redis float64) pressure.Inputs {
+	in := pressure.Inputs{pressure.RedisMemory: redis}
 	if p.TargetWait > 0 && seen.Wait >= 0 {
 		in[pressure.Wait] = float64(seen.Wait) / float64(p.TargetWait)
 	}

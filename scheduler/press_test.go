@@ -183,3 +183,68 @@ func TestTakenSlotsPressAQueue(t *testing.T) {
 	}
 	presses("0", admission.PressureNone)
 }
+
+// TestAFullRedisPressesAQueue: by which part of its maxmemory Redis uses, where a weight says so. Without a maxmemory nobody knows that, and where
+// nobody weighs it nobody asks.
+func TestAFullRedisPressesAQueue(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Options{})
+	client := server.Client(t)
+	s := open(t, client)
+	put := func(weights map[string]float64) {
+		t.Helper()
+		p := policy.Unlimited()
+		p.Queues = map[string]policy.Queue{"mail": {Pressure: &policy.PressureRules{MaxDepth: 10, Interval: policy.MinAdaptiveInterval, Weights: weights}}}
+		if _, err := rollout.Put(t.Context(), s, p, rollout.Edit{Author: "ada", Reason: "test", Expected: rollout.AnyVersion}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	noted := func() store.PressureState {
+		t.Helper()
+		q, err := s.Queue(t.Context(), "mail")
+		if err != nil || q.Pressure == nil {
+			return store.PressureState{}
+		}
+		return *q.Pressure
+	}
+	may := func(times float64) { // It may use so many times what it uses.
+		t.Helper()
+		v, err := s.Vitals(t.Context())
+		if err == nil {
+			err = client.ConfigSet(t.Context(), "maxmemory", strconv.FormatInt(int64(times*float64(v.Memory)), 10)).Err()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	const ballast = 32 << 20 // Beside it buffers of connections, which come and go, are little.
+	if err := client.Set(t.Context(), "ballast", strings.Repeat("x", ballast), 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	put(map[string]float64{"redis_memory": .99, "depth": .01})
+	run(t, s, scheduler.Config{TimerLease: handOver})
+	await(t, "nothing to be known without a maxmemory", func() bool {
+		return noted().Parts == "depth 0 of weight 0.01, redis_memory unknown of weight 0.99"
+	})
+	may(1.3)
+	await(t, "a Redis that is three quarters full", func() bool {
+		p := noted()
+		return p.Score > .7 && p.Score < .84 && p.Level == admission.PressureMedium
+	})
+	may(100)
+	await(t, "a Redis with room", func() bool { p := noted(); return p.Score < .02 && p.Level == admission.PressureNone })
+	put(map[string]float64{"depth": 1})
+	await(t, "nobody to weigh it", func() bool { return noted().Parts == "depth 0 of weight 1" })
+	if err := client.ConfigResetStat(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	first := noted().Until
+	await(t, "three measurements after that", func() bool { return noted().Until.Sub(first) > 3*policy.MinAdaptiveInterval })
+	stats, err := client.Info(t.Context(), "commandstats").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(stats, "cmdstat_info:") {
+		t.Errorf("nobody weighs the memory of Redis, and it is asked for: %s", stats)
+	}
+}

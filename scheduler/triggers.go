@@ -295,11 +295,7 @@ func (s *Scheduler) value(ctx context.Context, t *trigger, of *senses) (float64,
 	queue, downstream := t.Measured()
 	switch t.Metric {
 	case policy.MetricRedis:
-		v, err := s.store.Vitals(ctx)
-		if err != nil || v.MaxMemory == 0 {
-			return math.NaN(), err
-		}
-		return float64(v.Memory) / float64(v.MaxMemory), nil
+		return s.redisMemory(ctx)
 	case policy.MetricBreaker:
 		b, err := s.store.Breaker(ctx, downstream)
 		if errors.Is(err, store.ErrNoBreaker) { // It is closed.

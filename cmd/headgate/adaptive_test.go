@@ -1,12 +1,14 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/cmd/headgate/internal/cli"
+	"github.com/headgate/headgate/internal/load"
 	"github.com/headgate/headgate/internal/rollout"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/store"
@@ -100,6 +102,73 @@ func TestAdaptiveCommands(t *testing.T) {
 	p.run(cli.ExitOK, "adaptive override mail-out --off")
 	if one, _ := p.object(cli.ExitOK, "adaptive list --json")["adaptive"].([]any)[0].(map[string]any); one["limit"] != 23.0 || one["override"] != nil || one["frozen"] != nil {
 		t.Errorf("%v", one)
+	}
+}
+
+// TestASignalIsTold with its target and what workers told of it last, by the list, as JSON and in the explanation; and that nobody knows it.
+func TestASignalIsTold(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t)
+	document := policy.Policy{
+		Global:      admission.PerSecond(100),
+		Queues:      map[string]policy.Queue{"mail": {EachTenant: policy.EachTenant{Limit: admission.PerSecond(5)}, Pressure: &policy.PressureRules{MaxDepth: 9}}},
+		Downstreams: map[string]policy.Downstream{"smtp": {MaxRunning: 40}, "sms": {MaxRunning: 40}},
+		Load:        &policy.LoadRules{},
+		Adaptive: map[string]policy.Adaptive{
+			"mail-out": {Of: "downstream smtp", Min: 5, Signal: policy.SignalCPU, Target: .7}, "sms-out": {Of: "downstream sms", Min: 5},
+			"all-in": {Of: "global", Min: 20, Signal: policy.SignalRunP95, Target: 2.5}, "mail-in": {Of: "queue mail", Min: 20, Signal: policy.SignalPressure, Target: .5},
+		},
+	}
+	_, err := rollout.Put(t.Context(), p.store, document, rollout.Edit{Author: "ada", Reason: "test", Expected: rollout.AnyVersion})
+	must(t, err)
+	part := p.store.Partitions()[0]
+	_, err = part.Register(t.Context(), "w", store.Pool{Queues: []store.QueueWeight{{Queue: "mail", Weight: 1}}}, 1, time.Minute)
+	must(t, err)
+	signals := func() map[any]any {
+		all := map[any]any{}
+		shown, _ := p.object(cli.ExitOK, "adaptive list --json")["adaptive"].([]any)
+		for _, one := range shown {
+			one, _ := one.(map[string]any)
+			all[one["name"]] = one["signal"]
+		}
+		return all
+	}
+	if got := signals(); fmt.Sprint(got) != "map[all-in:map[name:run_p95 target:2.5] mail-in:map[name:pressure target:0.5] mail-out:map[name:cpu target:0.7] sms-out:<nil>]" {
+		t.Errorf("before anybody tells: %v", got)
+	}
+	told := func(line string) string { // Without the lines of a table.
+		return strings.Join(strings.Fields(strings.ReplaceAll(p.run(cli.ExitOK, line).stdout, "│", " ")), " ")
+	}
+	if list := told("adaptive list"); !strings.Contains(list, "cpu is not known, its target is 0.7") {
+		t.Errorf("%s", list)
+	}
+	var ran load.Window
+	ran.Ended(time.Now(), "mail", time.Second, false)
+	sample := load.Sample{Use: load.Use{CPU: .875, Memory: .1}, Queues: ran.Sum(time.Now()), Downstreams: map[string]load.Runs{"smtp": {Running: 1}}}
+	_, err = part.Heartbeat(t.Context(), "w", time.Minute, sample.Text())
+	must(t, err)
+	version, err := p.store.PolicyInForce(t.Context())
+	must(t, err)
+	_, err = part.Promote(t.Context(), "s1", time.Minute)
+	must(t, err)
+	_, err = p.store.Press(t.Context(), store.Press{Owner: "s1", Version: version, Queue: "mail", Pressure: admission.Pressure{Level: admission.PressureLow, Score: .625}, Life: time.Minute})
+	must(t, err)
+	got := signals()
+	for name, want := range map[string]float64{"mail-out": .875, "mail-in": .625} {
+		if one, _ := got[name].(map[string]any); one["reading"] != want {
+			t.Errorf("%s: %v", name, got[name])
+		}
+	}
+	for line, part := range map[string]string{
+		"explain downstream smtp": "it goes by a signal: cpu is 0.875, its target 0.7", "explain queue mail": "it goes by a signal: pressure is 0.625, its target 0.5",
+		"adaptive list": "nobody has looked at it yet; cpu is 0.875, its target 0.7",
+	} {
+		if out := told(line); !strings.Contains(out, part) {
+			t.Errorf("no %q in\n%s", part, out)
+		}
+	}
+	if out := p.run(cli.ExitOK, "explain downstream sms").stdout; strings.Contains(out, "signal") {
+		t.Errorf("without a signal:\n%s", out)
 	}
 }
 

@@ -3,6 +3,7 @@ package control
 import (
 	"cmp"
 	"errors"
+	"math"
 	"strconv"
 	"time"
 )
@@ -31,8 +32,10 @@ type Config struct {
 	MaxRunTime time.Duration
 	// MaxFailures is which part of the calls may fail, above 0 and at most 1; zero means DefaultMaxFailures.
 	MaxFailures float64
-	// TargetRunTime is how long calls are to take in the mean: of PID alone, which has to have it, and above zero.
+	// TargetRunTime is how long calls are to take in the mean: of PID alone, which has to have it, and above zero, or a Target.
 	TargetRunTime time.Duration
+	// Target is where PID and AIMD hold a signal (Sample.Signal), in its unit, above zero; zero means that they go by no signal.
+	Target float64
 	// Gains are those of PID; all zero means DefaultGains.
 	Gains Gains
 }
@@ -91,10 +94,17 @@ func validateBounds(least, most int, interval time.Duration, add func(field, val
 	}
 }
 
-// validatePID reports what PID lacks, and what is there for PID alone.
+// validatePID reports what PID lacks, what is there for PID alone, and a target that nothing holds.
 func (c Config) validatePID(add func(field, value, allowed string)) {
 	c.Gains.validate(c.Controller == PID, add)
 	switch {
+	case !(c.Target >= 0) || math.IsInf(c.Target, 0):
+		add("target", strconv.FormatFloat(c.Target, 'g', -1, 64), "above 0")
+	case c.Target > 0 && c.Controller != PID && c.Controller != AIMD:
+		add("target", strconv.FormatFloat(c.Target, 'g', -1, 64), "none, but of pid and aimd")
+	case c.Target > 0 && c.TargetRunTime != 0:
+		add("target_run_time", c.TargetRunTime.String(), "none beside a target of a signal")
+	case c.Target > 0:
 	case c.Controller != PID && c.TargetRunTime != 0:
 		add("target_run_time", c.TargetRunTime.String(), "none, but of pid")
 	case c.Controller == PID && c.TargetRunTime <= 0:

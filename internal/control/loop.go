@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strings"
@@ -18,11 +19,18 @@ type Sample struct {
 	Refused int64
 	// Bound says that jobs waited for a unit of the limit: without that a higher one would change nothing.
 	Bound bool
+	// Signal is what was read last of what Config.Target is of, in its unit; below 0, or no number, it is not known.
+	Signal float64
 }
 
 // plus adds a sample that follows. Two are bound if both are.
 func (s Sample) plus(t Sample) Sample {
-	return Sample{Over: s.Over + t.Over, Calls: s.Calls + t.Calls, Failures: s.Failures + t.Failures, Ran: s.Ran + t.Ran, Refused: s.Refused + t.Refused, Bound: t.Bound && (s.Bound || s.Over == 0)}
+	return Sample{Over: s.Over + t.Over, Calls: s.Calls + t.Calls, Failures: s.Failures + t.Failures, Ran: s.Ran + t.Ran, Refused: s.Refused + t.Refused, Bound: t.Bound && (s.Bound || s.Over == 0), Signal: t.Signal}
+}
+
+// empty reports whether nothing was seen of calls.
+func (s Sample) empty() bool {
+	return s.Over == 0 && s.Calls == 0 && s.Failures == 0 && s.Ran == 0 && s.Refused == 0
 }
 
 // goodput is successes a second while so many calls run, by Little's law. What was counted a second says the same with more noise, since
@@ -124,9 +132,11 @@ func New(config Config, limit int) (*Loop, error) {
 	l := &Loop{config: config, limit: float64(limit), force: limit}
 	switch config.Controller {
 	case AIMD:
-		l.rule = aimd{}
+		l.rule = aimd{config.Target}
 	case PID:
-		l.rule = newPID(config.Gains, config.TargetRunTime.Seconds(), config.Min, config.Max)
+		pid := newPID(config.Gains, cmp.Or(config.Target, config.TargetRunTime.Seconds()), config.Min, config.Max)
+		pid.signal = config.Target > 0
+		l.rule = pid
 	default:
 		l.rule = &gradient{most: float64(config.Max)}
 	}
@@ -144,9 +154,10 @@ func (l *Loop) Tick(in int, s Sample) Step {
 		l.forget()
 		return l.to(math.Max(float64(l.config.Min), math.Min(float64(in), float64(l.config.Max))), CauseOutOfRange)
 	}
-	if s == (Sample{Bound: s.Bound}) {
+	if s.empty() {
 		return l.nothing(s.Bound)
 	}
+	unread := l.config.Target > 0 && (!(s.Signal >= 0) || math.IsInf(s.Signal, 0)) // Not a number is neither above nor below.
 	if s.Over <= 0 || s.Calls < 0 || s.Failures < 0 || s.Failures > s.Calls || s.Ran < 0 || s.Over > maxGap*l.config.Interval {
 		l.pause()
 		return l.to(l.limit, CauseGap)
@@ -156,13 +167,12 @@ func (l *Loop) Tick(in int, s Sample) Step {
 		if l.pending.Over > maxGap*l.config.Interval {
 			l.pause()
 		}
-		if s.Calls == 0 {
-			return l.nothing(s.Bound)
+		if s.Calls == 0 || unread {
+			return l.nothing(s.Bound && s.Calls == 0)
 		}
 		l.missed = 0
 		return l.to(l.limit, CauseNoSample)
 	}
-	l.missed = 0
 	s = l.pending
 	if s.failureShare() > l.config.MaxFailures {
 		return l.brake(failureCut, CauseFailures)
@@ -170,6 +180,11 @@ func (l *Loop) Tick(in int, s Sample) Step {
 	if l.config.MaxRunTime > 0 && s.runTime() > l.config.MaxRunTime {
 		return l.brake(float64(l.config.MaxRunTime)/float64(s.runTime()), CauseRunTime)
 	}
+	if unread {
+		l.pause()
+		return l.nothing(false)
+	}
+	l.missed = 0
 	if s.Over < minRuns*s.runTime() {
 		return l.to(l.limit, CauseNoSample)
 	}
@@ -181,10 +196,10 @@ func (l *Loop) Tick(in int, s Sample) Step {
 	return l.to(l.rule.next(l.limit, l.force, s, float64(s.Over)/float64(l.config.Interval)))
 }
 
-// nothing was seen: the limit stays, and that of PID goes back to the configured one after some looks, but while its units are all taken:
+// nothing was seen: the limit stays, and what holds a target goes back to the configured one after some looks, but while its units are all taken:
 // calls that do not end are no reason for more of them.
 func (l *Loop) nothing(bound bool) Step {
-	if l.missed++; l.missed < missedMost || bound || l.config.Controller != PID {
+	if l.missed++; l.missed < missedMost || bound || l.config.Controller != PID && l.config.Target == 0 {
 		return l.to(l.limit, CauseNoSample)
 	}
 	l.forget()
@@ -207,6 +222,7 @@ func (l *Loop) forget() {
 // brake lowers the limit whatever the rule says, at most to brakeMost of it.
 func (l *Loop) brake(factor float64, why Cause) Step {
 	l.forget()
+	l.missed = 0
 	return l.to(l.limit*math.Max(brakeMost, math.Min(factor, 1-downMost)), why)
 }
 

@@ -38,6 +38,8 @@ type PartConfig struct {
 	Interval time.Duration
 	// Target is the score at which PID holds what is pressed, above 0 and below 1; zero means DefaultTarget.
 	Target float64
+	// Signal says that Target, above 0, is of a signal of another unit, which Tick is given instead of a score: of PID alone.
+	Signal bool
 	// Gains are those of PID; all zero means DefaultGains.
 	Gains Gains
 	// MinChange is how long it is at least from one change to the next; zero means DefaultMinChange of Health, and none of PID.
@@ -64,6 +66,11 @@ func (c PartConfig) Validate() error {
 	}
 	validateBounds(c.Min, c.Max, c.Interval, add)
 	switch {
+	case steps && c.Signal:
+		add("signal", "(there)", "none, but of pid")
+	case c.Signal && !(c.Target > 0 && !math.IsInf(c.Target, 0)):
+		add("target", strconv.FormatFloat(c.Target, 'g', -1, 64), "above 0")
+	case c.Signal:
 	case steps && c.Target != 0:
 		add("target_pressure", strconv.FormatFloat(c.Target, 'g', -1, 64), "none, but of pid")
 	case !(c.Target >= 0 && c.Target < 1):
@@ -106,7 +113,7 @@ func (p *Part) adopt(limit int) {
 	p.pid.forget()
 }
 
-// Tick makes a step of a score, NaN for one that nobody knows, which was seen over a time. in is the limit in force: another one than that of the
+// Tick makes a step of a score, or of a signal, NaN for one that nobody knows, which was seen over a time. in is the limit in force: another one than that of the
 // last step is somebody else's, from which it goes on.
 func (p *Part) Tick(in int, score float64, over time.Duration) Step {
 	if in != p.force {

@@ -31,6 +31,9 @@ func (g Gains) validate(used bool, add func(field, value, allowed string)) {
 	}
 }
 
+// WaitGains are those of PID by how long jobs waited: a wait adds up what is let in too much, so a controller that adds up as well would swing.
+var WaitGains = Gains{Proportional: 0.1, Derivative: 2}
+
 const (
 	// tolerance is how far from its target a measurement may be, as a part of it, before anything is done: noise below it moves nothing.
 	tolerance = 0.05
@@ -45,6 +48,8 @@ type pid struct {
 	gains       Gains
 	target      float64
 	least, most float64
+	// signal says that the target is of Sample.Signal, not of run times.
+	signal bool
 	// sum is the integral of the error, in intervals; before was measured last, NaN where nothing was.
 	sum, before float64
 }
@@ -95,7 +100,10 @@ func beyond(v, bound float64) float64 {
 	return v - math.Max(-bound, math.Min(v, bound))
 }
 
-// next holds the mean run time at the target.
+// next holds the mean run time, or the signal, at the target.
 func (p *pid) next(limit float64, _ int, s Sample, intervals float64) (float64, Cause) {
+	if p.signal {
+		return p.step(limit, s.Signal, intervals)
+	}
 	return p.step(limit, s.runTime().Seconds(), intervals)
 }

@@ -109,6 +109,7 @@ func ofLimits(queue string) func(m *policy.Moving) bool {
 
 // adaptive tells what moves limits, those that the policy has moved of some, and what came of that.
 func (r *rules) adaptive(ctx context.Context, s store.Deployment, e *Explanation, of func(m *policy.Moving) bool) error {
+	signals := shown.SignalsOf(s)
 	for _, m := range r.compiled.Moving() {
 		if !of(&m) {
 			continue
@@ -125,6 +126,13 @@ func (r *rules) adaptive(ctx context.Context, s store.Deployment, e *Explanation
 			if a := &all[i]; a.Name == m.Name {
 				reason := ofAdaptive(a, rule)
 				reason.Text += protected(&m, a)
+				signal, err := signals.Read(ctx, &m)
+				if err != nil {
+					return err
+				}
+				if signal != nil {
+					reason.Text += "; it goes by a signal: " + signal.InWords()
+				}
 				e.add(reason)
 			}
 		}

@@ -35,9 +35,11 @@ func OfDownstream(service string, depth int64, samples []Sample) Figures {
 }
 
 // Downstreams are those of which workers tell, by name.
-func Downstreams(samples []Sample) (names []string) {
-	for _, s := range samples {
-		names = slices.AppendSeq(names, maps.Keys(s.Downstreams))
+func Downstreams(samples []Sample) []string { return namesIn(samples, downstreamsOf) }
+
+func namesIn(samples []Sample, of func(*Sample) map[string]Runs) (names []string) {
+	for i := range samples {
+		names = slices.AppendSeq(names, maps.Keys(of(&samples[i])))
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
@@ -113,6 +115,24 @@ func (f Figures) Metric(name string) float64 {
 		return math.NaN()
 	}
 	return value
+}
+
+// MetricOf returns a metric of a queue or of a downstream, where both are empty the most of any queue; NaN for what is not known, or is none of
+// those of Metric.
+func MetricOf(name, queue, downstream string, samples []Sample) float64 {
+	switch {
+	case downstream != "":
+		return OfDownstream(downstream, 0, samples).Metric(name)
+	case queue != "":
+		return Of(queue, 0, samples).Metric(name)
+	}
+	most := math.NaN()
+	for _, queue := range namesIn(samples, queuesOf) {
+		if value := Of(queue, 0, samples).Metric(name); !(value <= most) && !math.IsNaN(value) {
+			most = value
+		}
+	}
+	return most
 }
 
 // Text is what ParseFigures reads, with times in whole microseconds.

@@ -169,3 +169,35 @@ func TestTextsAreRead(t *testing.T) {
 		}
 	}
 }
+
+// TestMetricsAreOfWhoIsNamed: a queue, a downstream, or the queue of which most is told; what nobody tells is no number.
+func TestMetricsAreOfWhoIsNamed(t *testing.T) {
+	t.Parallel()
+	runs := func(failed, ended int64) load.Runs { return load.Runs{Failed: failed, Ended: ended} }
+	samples := []load.Sample{
+		{Use: load.Use{CPU: .2}, Queues: map[string]load.Runs{"mail": runs(1, 10)}, Downstreams: map[string]load.Runs{"smtp": runs(3, 10)}},
+		{Use: load.Use{CPU: .6}, Queues: map[string]load.Runs{"hook": runs(5, 10), "mail": runs(1, 10), "idle": {}}},
+	}
+	for _, c := range []struct {
+		metric, queue, downstream string
+		want                      float64
+	}{
+		{"error_rate", "mail", "", .1},
+		{"error_rate", "", "smtp", .3},
+		{"error_rate", "", "", .5},
+		{"cpu_utilization", "", "smtp", .2},
+		{"cpu_utilization", "mail", "", .6},
+		{"error_rate", "idle", "", math.NaN()},
+		{"error_rate", "nobody", "", math.NaN()},
+		{"error_rate", "", "nobody", math.NaN()},
+		{"cpu_utilization", "", "nobody", math.NaN()},
+		{"luck", "mail", "", math.NaN()},
+	} {
+		if got := load.MetricOf(c.metric, c.queue, c.downstream, samples); got != c.want && !(math.IsNaN(got) && math.IsNaN(c.want)) {
+			t.Errorf("%+v: got %g", c, got)
+		}
+	}
+	if got := load.MetricOf("error_rate", "", "", nil); !math.IsNaN(got) {
+		t.Errorf("of nobody it is %g", got)
+	}
+}

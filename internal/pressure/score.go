@@ -31,6 +31,8 @@ const (
 	// CPU and Memory are which part of these the worker uses that uses most.
 	CPU    Signal = "cpu"
 	Memory Signal = "memory"
+	// RedisMemory is which part of its maxmemory Redis uses.
+	RedisMemory Signal = "redis_memory"
 )
 
 // Told reports whether a signal is what workers tell of themselves.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/control"
+	"github.com/headgate/headgate/internal/load"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/store"
 )
@@ -42,6 +43,8 @@ type Adaptive struct {
 	Frozen   *Frozen    `json:"frozen,omitempty"`
 	// Override is until when an operator, Frozen, has set Limit, and what comes back then.
 	Override *Override `json:"override,omitempty"`
+	// Signal is by what it goes instead of its own measurement; absent where it does not.
+	Signal *Signal `json:"signal,omitempty"`
 	// Pushback is how much the receiver asks for less, and InForce what of Limit is left by it; absent where it does not.
 	Pushback string  `json:"pushback,omitempty"`
 	InForce  float64 `json:"in_force,omitempty"`
@@ -60,6 +63,13 @@ type Override struct {
 	Back  float64    `json:"back"`
 }
 
+// Signal is what a limit goes by: a name of the policy, where it is held, and what was told of it last, absent where nobody knows.
+type Signal struct {
+	Name    string   `json:"name"`
+	Target  float64  `json:"target"`
+	Reading *float64 `json:"reading,omitempty"`
+}
+
 // MovesLimits is Adaptive.Moves of how much of limits of admission is in force.
 const MovesLimits = "limits"
 
@@ -68,14 +78,108 @@ type Adaptives struct {
 	Adaptive []Adaptive `json:"adaptive"`
 }
 
-// ReadAdaptives returns every limit that moves by itself.
+// ReadAdaptives returns every limit that moves by itself. Signals of a policy that is of a release to come are left out.
 func ReadAdaptives(ctx context.Context, s store.Deployment) (Adaptives, error) {
 	all, err := s.Adaptations(ctx)
 	v := Adaptives{Adaptive: make([]Adaptive, len(all))}
 	for i := range all {
 		v.Adaptive[i] = AdaptiveOf(&all[i])
 	}
+	if err != nil || len(all) == 0 {
+		return v, err
+	}
+	text, err := s.Policy(ctx)
+	if err != nil {
+		return v, err
+	}
+	compiled, err := policy.PrepareStored(text)
+	if err != nil {
+		return v, nil //nolint:nilerr // What is in force is to be seen all the same.
+	}
+	signals := SignalsOf(s)
+	for _, m := range compiled.Moving() {
+		for i := range v.Adaptive {
+			if a := &v.Adaptive[i]; a.Name == m.Name && err == nil {
+				a.Signal, err = signals.Read(ctx, &m)
+			}
+		}
+	}
 	return v, err
+}
+
+// Signals reads by what limits go as their loop does: what workers tell once, however many limits go by it. It is for one goroutine.
+type Signals struct {
+	store   store.Deployment
+	samples []load.Sample
+	known   bool
+}
+
+// SignalsOf returns those of a deployment, of which nothing is read yet.
+func SignalsOf(s store.Deployment) *Signals { return &Signals{store: s} }
+
+// Read returns the signal of a limit, nil for one that goes by none: then it reads nothing.
+func (of *Signals) Read(ctx context.Context, m *policy.Moving) (*Signal, error) {
+	if m.Signal == "" {
+		return nil, nil //nolint:nilnil // It goes by none.
+	}
+	v, value := &Signal{Name: m.Signal, Target: m.Target()}, math.NaN()
+	var err error
+	if m.Metric() == "" {
+		value, err = of.pressure(ctx, m.Queue)
+	} else if err = of.read(ctx); err == nil {
+		value = load.MetricOf(m.Metric(), m.Queue, m.Downstream, of.samples)
+	}
+	if !math.IsNaN(value) {
+		v.Reading = &value
+	}
+	return v, err
+}
+
+// read reads what workers tell, once.
+func (of *Signals) read(ctx context.Context) error {
+	if of.known {
+		return nil
+	}
+	told, err := of.store.WorkerLoads(ctx)
+	of.samples, of.known = SamplesOf(told), err == nil
+	return err
+}
+
+// pressure is the score of a queue, for "" of the one that is pressed most, as long as it holds; NaN where nobody knows.
+func (of *Signals) pressure(ctx context.Context, queue string) (float64, error) {
+	names, most := []string{queue}, math.NaN()
+	now, err := of.store.Time(ctx)
+	if err == nil && queue == "" {
+		names, err = of.store.QueueNames(ctx)
+	}
+	if err != nil {
+		return most, err
+	}
+	for _, name := range names {
+		q, err := of.store.Queue(ctx, name)
+		if err != nil {
+			return most, err
+		}
+		if q.Pressure != nil && q.Pressure.Until.After(now) && !(q.Pressure.Score <= most) {
+			most = q.Pressure.Score
+		}
+	}
+	return most, nil
+}
+
+// InWords tells of a signal for people.
+func (s *Signal) InWords() string {
+	number := func(x float64) string {
+		text := strconv.FormatFloat(x, 'g', 3, 64)
+		if s.Name == policy.SignalRunP95 || s.Name == policy.SignalWaitP95 {
+			text += " s"
+		}
+		return text
+	}
+	if s.Reading == nil {
+		return s.Name + " is not known, its target is " + number(s.Target)
+	}
+	return s.Name + " is " + number(*s.Reading) + ", its target " + number(s.Target)
 }
 
 // AdaptiveOf shows a limit that moves by itself.

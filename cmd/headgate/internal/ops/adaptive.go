@@ -75,6 +75,9 @@ func writeAdaptives(to io.Writer, all shown.Adaptives, now time.Time) {
 				step += ", " + cli.Tame(a.Frozen.Reason, cli.ShownText)
 			}
 		}
+		if a.Signal != nil {
+			step += "; " + a.Signal.InWords()
+		}
 		if a.DeadBand > 0 {
 			step += fmt.Sprintf("; the dead band held it %d times", a.DeadBand)
 		}

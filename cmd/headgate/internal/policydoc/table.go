@@ -26,7 +26,7 @@ var (
 	dimensionName = name{`^[A-Za-z0-9._-]{1,` + strconv.Itoa(policy.MaxDimensionName) + `}$`, "", "dimension"}
 	dimensionKey  = name{`^[A-Za-z0-9._@/-]{1,64}$`, "", "value"}
 	prefixLength  = name{`^/[0-9]{1,3}$`, "", "`/1` to `/32` of IPv4, `/1` to `/128` of IPv6"}
-	signal        = name{`^(wait|depth|slots|run_p95|failed|cpu|memory)$`, "", "`wait`, `depth`, `slots`, `run_p95`, `failed`, `cpu`, `memory`"}
+	signal        = name{`^(wait|depth|slots|run_p95|failed|cpu|memory|redis_memory)$`, "", "`wait`, `depth`, `slots`, `run_p95`, `failed`, `cpu`, `memory`, `redis_memory`"}
 	levelName     = name{`^(LOW|MEDIUM|HIGH|CRITICAL)$`, "", "`LOW`, `MEDIUM`, `HIGH`, `CRITICAL`"}
 	shed          = name{`^` + part + `(:` + part + `){0,2}$`, "", "`class` or `class:tier`, with `:over` behind it for tenants over their share"}
 	downstream    = name{`^` + part + `$`, "", "downstream"}
@@ -252,15 +252,17 @@ var objects = []object{
 			},
 			{"min", whole{low: 1, high: policy.MaxMaxRunning}, "refused", "Below which it never goes: jobs at a time, jobs in the `per` of the `dispatch`, or percent of what the policy says."},
 			{"max", whole{1, policy.MaxMaxRunning, true}, "the downstream's own, or 100", "Above which it never goes; not above the downstream's own."},
-			{"interval", span{policy.MinAdaptiveInterval, policy.MaxAdaptiveInterval}, "5s", "How often it is looked. Several times as long as a job runs."},
+			{"interval", span{policy.MinAdaptiveInterval, policy.MaxAdaptiveInterval}, "5s, by a `signal` of the last minute 1m", "How often it is looked. Several times as long as a job runs. By a `signal` of the last minute 30s at least."},
 			{"max_run_time", overDay, "no bound", "How long calls may take in the mean. Above, the limit is cut by as much, at most to half at a time."},
 			{"max_failures", share{}, "0.25", "Part of the calls that may fail. Above, the limit is cut by a fifth."},
-			{"target_run_time", overDay, "refused for `pid`", "How long calls are to take in the mean, of `pid` alone; below `max_run_time`, if there is one."},
-			{"kp", gains{}, "0.5", "By which part of the limit `pid` moves for a run time that is off by all of its target. Without any of `kp`, `ki` and `kd` all three are as told here; with one, those that are not there are 0."},
-			{"ki", gains{}, "0.1", "By which more for each interval that it has been off."},
-			{"kd", gains{}, "0.2", "By which less for each change in an interval by all of the target."},
+			{"target_run_time", overDay, "refused for `pid`", "How long calls are to take in the mean, of `pid` without a `signal` alone; below `max_run_time`, if there is one."},
+			{"kp", gains{}, "0.5, of `wait_p95` 0.1", "By which part of the limit `pid` moves for what is off by all of its target. Without any of `kp`, `ki` and `kd` all three are as told here; with one, those that are not there are 0."},
+			{"ki", gains{}, "0.1, of `wait_p95` 0", "By which more for each interval that it has been off."},
+			{"kd", gains{}, "0.2, of `wait_p95` 2", "By which less for each change in an interval by all of the target."},
 			{"target_pressure", between{policy.MinTargetPressure, policy.MaxTargetPressure}, "0.6", "The score at which `pid` holds the queue, or of all that have a `pressure` the one that is pressed most. Of `global` and of a queue alone."},
 			{"min_change_interval", span{time.Second, policy.MaxMinChange}, "30s of `health`, none of `pid`", "How long it is at least from one change to the next. Of `global` and of a queue alone."},
+			{"signal", choice(policy.AdaptiveSignals), "run times; of `global` and of a queue the pressure", "By what `pid`, which is the default then, or `aimd` moves it instead: how long all but one in twenty runs took (`run_p95`) or jobs waited (`wait_p95`) and which part of the runs failed (`error_rate`), of the last minute, `cpu` of the worker that uses most, or the score of `pressure`. Of `global` the most of any queue. `wait_p95` and `pressure` are of `global` and of a queue alone, where only `pressure` needs a `pressure` of the queue. All but that need a `load`."},
+			{"target", between{0.001, 300}, "refused with a `signal`", "Where `signal` is held: seconds of `run_p95` and `wait_p95`, else a part of 1, 0.001 to 0.95 of `error_rate`, which is below `max_failures`, 0.05 to 0.95 of `cpu` and `pressure`. `aimd` grows up to it and cuts above, by a tenth to a fifth."},
 			{"depends_on", list{0, policy.MaxDependsOn, downstream}, "nothing", "Downstreams: when the circuit breaker of one opens, the limit is halved within a second, and does not grow while it is open."},
 			{"protect", named{keys: tierName, value: of("protection")}, "all are cut alike", "Tiers whose tenants are cut last, of a queue alone: nothing of theirs before the limits of all others there are at `min`. [Adaptive limits](guides/adaptive-limits.md#who-is-cut-last) tells how."},
 		},
@@ -352,7 +354,7 @@ var objects = []object{
 				"weights",
 				named{keys: signal, value: share{}},
 				"wait 0.7 and depth 0.3, or the one that is bounded alone",
-				"How much each counts. They add up to 1. `slots` is the part of the workers' slots that has a job, `cpu` and `memory` what the worker uses that uses most. These two, `run_p95` and `failed` need a `load`.",
+				"How much each counts. They add up to 1. `slots` is the part of the workers' slots that has a job, `redis_memory` the part of its `maxmemory` that Redis uses, unknown without one, `cpu` and `memory` what the worker uses that uses most. These two, `run_p95` and `failed` need a `load`.",
 			},
 			{"target_run", span{time.Millisecond, policy.MaxTargetWait}, "run times do not count", "How long all but one in twenty runs may take. As long counts as 1, with the weight of `run_p95`."},
 			{"max_failed", share{}, "failed runs do not count", "Part of the runs that may fail. As many count as 1, with the weight of `failed`."},
