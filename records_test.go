@@ -2,6 +2,7 @@ package headgate_test
 
 import (
 	"errors"
+	"reflect"
 	"testing"
 	"time"
 
@@ -65,6 +66,22 @@ func TestARecordIsInForceFromTheNextJobOn(t *testing.T) {
 		check(t, err)
 		if record.Limit == nil || record.Limit.Burst != 500 {
 			t.Errorf("%+v", record)
+		}
+	})
+}
+
+// TestWhatAChangeOfARecordDoesNotNameStays: tier, weights and cap beside another limit, and the other way round.
+func TestWhatAChangeOfARecordDoesNotNameStays(t *testing.T) {
+	t.Parallel()
+	perMinute(t, func(t *testing.T, hg *headgate.Client, _ *headgate.Limiter) {
+		t.Helper()
+		all := policy.OwnLimits{Tier: "standard", Weights: policy.Weights{headgate.High: 3}, MaxRunning: 5}
+		check(t, hg.Policy().ChangeRecord(t.Context(), "acme", headgate.Edit{}, func(r *policy.OwnLimits) { *r = all }))
+		own(t, hg, "acme", 500)
+		check(t, hg.Policy().ChangeRecord(t.Context(), "acme", headgate.Edit{}, func(r *policy.OwnLimits) { r.Weights[headgate.Low] = 7 }))
+		all.Weights, all.Limit = policy.Weights{headgate.High: 3, headgate.Low: 7}, &headgate.Limit{Tokens: 500, Per: time.Hour, Burst: 500}
+		if r, err := hg.Policy().Record(t.Context(), "acme"); err != nil || !reflect.DeepEqual(r, all) {
+			t.Errorf("%+v, %v, want %+v", r, err, all)
 		}
 	})
 }

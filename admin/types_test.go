@@ -117,3 +117,37 @@ func TestATenantsLimitsOfTypesOverHTTP(t *testing.T) {
 		t.Errorf("%s", tried.body)
 	}
 }
+
+// TestABoundOfARecordOverHTTP is in force for the next job over HTTP, in a queue and over all, is told with the record, and one that is none is refused by its place.
+func TestABoundOfARecordOverHTTP(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t, nil)
+	p.put("admin", ask{op: "PUT /api/v1/policy", body: `{"tenant_records":true,"tiers":{"standard":{"limit":{"enabled":false}}}}`})
+	bolt := map[string]string{"tenant": "bolt"}
+	const text = `{"overflow":{"policy":"reject","max_jobs":3},"queues":{"mail":{"overflow":{"policy":"reject","max_jobs":2}}}}`
+	p.want(http.StatusOK, "operator", ask{op: "PUT /api/v1/records/{tenant}", path: bolt, body: text, header: http.Header{"If-None-Match": {"*"}}})
+	if got := p.want(http.StatusOK, "viewer", ask{op: "GET /api/v1/records/{tenant}", path: bolt}); !bytes.Contains(got.body, []byte(text)) {
+		t.Errorf("%s", got.body)
+	}
+	for i, row := range []struct {
+		queue  string
+		status int
+	}{{"mail", http.StatusCreated}, {"mail", http.StatusCreated}, {"mail", http.StatusTooManyRequests}, {"fax", http.StatusCreated}, {"fax", http.StatusTooManyRequests}} {
+		got := p.want(row.status, "operator", ask{op: "POST /api/v1/jobs", body: fmt.Sprintf(`{"tenant":"bolt","queue":%q,"type":"send"}`, row.queue)})
+		if row.status != http.StatusCreated && !bytes.Contains(got.body, []byte(`"overflow"`)) {
+			t.Errorf("job %d: %s", i, got.body)
+		}
+	}
+	for bad, told := range map[string]string{
+		`{"overflow":{"policy":"spillover","max_jobs":3}}`:                         "overflow.policy",
+		`{"queues":{"mail":{"overflow":{"policy":"reject","max_jobs":-1}}}}`:       "max_jobs",
+		`{"queues":{"mail":{"overflow":{"policy":"reject","most":1}}}}`:            "most",
+		`{"queues":{"mail":{"overflow":{"policy":"reject"}}}}`:                     "max_jobs",
+		`{"queues":{"mail":{"overflow":{"policy":"never","max_jobs":1}}}}`:         "drop_oldest",
+		`{"queues":{"mail":{"overflow":{"policy":"none","low_water_percent":7}}}}`: "overflow",
+	} {
+		if got := p.want(http.StatusBadRequest, "operator", ask{op: "PUT /api/v1/records/{tenant}", path: bolt, body: bad, header: http.Header{"If-Match": {"*"}}}); !bytes.Contains(got.body, []byte(told)) {
+			t.Errorf("%s: no %s in %s", bad, told, got.body)
+		}
+	}
+}

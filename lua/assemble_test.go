@@ -32,7 +32,7 @@ func TestANameIsOfOneFile(t *testing.T) {
 func TestEveryNameIsThere(t *testing.T) {
 	t.Parallel()
 	const language = "and break do else elseif end false for function if in local nil not or repeat return then true until while " +
-		"error ipairs math next pairs redis string table tonumber tostring type unpack select cjson struct cmsgpack bit " +
+		"error ipairs math next pairs pcall redis string table tonumber tostring type unpack select cjson struct cmsgpack bit " +
 		"call keys reset scripts shared memory remembered KEYS ARGV"
 	word := regexp.MustCompile(`^[A-Za-z_]`)
 	for file, s := range files() {

@@ -249,3 +249,83 @@ func (o Overflow) validateTotal(bad *problems, owner string) {
 
 // Overflows returns the bounds of single tenants in queues, with every default filled in. The map is the caller's.
 func (c *Compiled) Overflows() map[admission.Scope]Overflow { return maps.Clone(c.overflows) }
+
+// queuesJSON is what the JSON of a record has of single queues.
+func (r *OwnLimits) queuesJSON() map[string]tierQueueJSON {
+	all := convert(r.Queues, func(_ string, in EachTenant) tierQueueJSON {
+		return tierQueueJSON{eachTenantJSON: in.withDefaults().wire()}
+	})
+	for queue, bound := range r.Overflows {
+		if bound == (Overflow{}) {
+			continue
+		}
+		if all == nil {
+			all = map[string]tierQueueJSON{}
+		}
+		in := all[queue]
+		in.Overflow = bound.withDefaults()
+		all[queue] = in
+	}
+	return all
+}
+
+// setQueues reads it.
+func (r *OwnLimits) setQueues(written map[string]tierQueueJSON, bad *problems) {
+	r.Queues = convert(written, func(queue string, in tierQueueJSON) EachTenant {
+		return in.eachTenant("queues."+queue+".", bad).withDefaults()
+	})
+	for queue, in := range written {
+		if in.Overflow == (Overflow{}) {
+			continue
+		}
+		if r.Overflows == nil {
+			r.Overflows = map[string]Overflow{}
+		}
+		r.Overflows[queue] = in.Overflow.withDefaults()
+		if each := r.Queues[queue]; each.empty() {
+			delete(r.Queues, queue)
+		}
+	}
+	if len(r.Overflows) > 0 && len(r.Queues) == 0 {
+		r.Queues = nil
+	}
+}
+
+// validateBounds checks what a record says of depth, and of how many queues it says anything.
+func (r *OwnLimits) validateBounds(bad *problems) {
+	r.Overflow.withDefaults().validateTotal(bad, "overflow")
+	for _, queue := range sortedKeys(r.Overflows) {
+		if !hasKey(r.Queues, queue) {
+			bad.add(admission.ValidateName("queues", queue, true))
+		}
+		r.Overflows[queue].withDefaults().validate(bad, "queues."+queue+".overflow")
+	}
+	if n := len(overlay(boundQueues(r.Queues), boundQueues(r.Overflows))); n > MaxRecordQueues {
+		bad.field("queues", strconv.Itoa(n), "up to "+strconv.Itoa(MaxRecordQueues))
+	}
+}
+
+func boundQueues[V any](of map[string]V) map[string]bool {
+	return convert(of, func(string, V) bool { return true })
+}
+
+// WithOverflow returns a copy of the record with another bound in a queue, or over all where the queue is empty; the zero Overflow takes it away.
+func (r OwnLimits) WithOverflow(queue string, bound Overflow) OwnLimits {
+	if queue == "" {
+		r.Overflow = bound
+		return r
+	}
+	r.Overflows = overlay(r.Overflows, map[string]Overflow{queue: bound})
+	if bound == (Overflow{}) {
+		delete(r.Overflows, queue)
+	}
+	return r
+}
+
+// OverflowAt returns what the record says of the bound in a queue, or over all where the queue is empty; the zero Overflow for nothing.
+func (r OwnLimits) OverflowAt(queue string) Overflow {
+	if queue == "" {
+		return r.Overflow
+	}
+	return r.Overflows[queue]
+}

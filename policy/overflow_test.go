@@ -1,6 +1,8 @@
 package policy
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -77,6 +79,54 @@ func TestABoundOfAllTenantsIsNoCandidates(t *testing.T) {
 		p.Rollout.Rules.Overflows = map[admission.Scope]Overflow{scope: {Policy: Reject, MaxJobs: 3}}
 		if _, err = p.Prepare(); err == nil || !strings.Contains(err.Error(), `invalid rollout.rules.overflows "`+string(scope)+`"`) {
 			t.Errorf("a candidate with %s: %v", scope, err)
+		}
+	}
+}
+
+// TestARecordBoundsDepth over all queues and in single ones, with all that is not said filled in, and what is wrong is told by its place.
+func TestARecordBoundsDepth(t *testing.T) {
+	t.Parallel()
+	const text = `{"max_running":5,"overflow":{"policy":"reject","max_jobs":9},"limit":{"tokens":5,"per":"1s","burst":5},"queues":{"fax":{"overflow":{"policy":"none"}},"mail":{"limit":{"enabled":false},"overflow":{"policy":"spillover","max_bytes":70,"max_spilled":10000,"low_water_percent":50}}}}`
+	r, err := UnmarshalRecord([]byte(strings.Replace(text, `,"max_spilled":10000,"low_water_percent":50`, "", 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if written, err := MarshalRecord(r); err != nil || string(written) != text {
+		t.Errorf("%s, %v", written, err)
+	}
+	if len(r.Queues) != 1 || r.OverflowAt("").MaxJobs != 9 || r.OverflowAt("fax").Policy != NoBound || r.OverflowAt("mail").LowWaterPercent != DefaultLowWater || r.OverflowAt("other") != (Overflow{}) {
+		t.Errorf("%+v", r)
+	}
+	own := OwnLimits{}.WithOverflow("mail", Overflow{Policy: Spillover, MaxJobs: 3}).WithOverflow("", Overflow{Policy: Reject, MaxJobs: 4})
+	if err := compiledWith(t, `{"tenant_records": true}`).CheckRecord(own); err != nil {
+		t.Error(err)
+	}
+	if none := own.WithOverflow("mail", Overflow{}).WithOverflow("", Overflow{}); !none.Empty() || len(own.Overflows) != 1 {
+		t.Errorf("taken out there is left %+v, of %+v", none, own)
+	}
+	queues := func(n int) string {
+		all := make([]string, n)
+		for i := range all {
+			all[i] = fmt.Sprintf(`"q%d":{"overflow":{"policy":"none"}}`, i)
+		}
+		return `{"queues":{"mail":{"limit":{"enabled":false}},` + strings.Join(all, ",") + "}}"
+	}
+	if _, err := UnmarshalRecord([]byte(queues(MaxRecordQueues - 1))); err != nil {
+		t.Error(err)
+	}
+	for bad, told := range map[string]string{
+		`{"overflow":{"policy":"spillover","max_jobs":5}}`:                                            `overflow.policy "spillover": allowed is "none" or "reject" over all queues`,
+		`{"overflow":{"max_jobs":5}}`:                                                                 `overflow.policy "none": allowed is "reject"`,
+		`{"overflow":{"policy":"reject"}}`:                                                            "overflow.max_jobs 0: allowed is 1 to 10000000, or a max_bytes",
+		`{"queues":{"mail":{"overflow":{"policy":"drop_oldest","max_jobs":-1}}}}`:                     "queues.mail.overflow.max_jobs -1",
+		`{"queues":{"mail":{"overflow":{"policy":"reject","max_jobs":1,"low_water_percent":7}}}}`:     "queues.mail.overflow.policy",
+		`{"queues":{"no queue":{"overflow":{"policy":"none"}}}}`:                                      "no queue",
+		`{"queues":{"mail":{"overflow":{"jobs":1}}}}`:                                                 "jobs",
+		`{"queues":{"mail":{"overflow":{"policy":"spillover","max_jobs":1,"spill_to":"elsewhere"}}}}`: "queues.mail.overflow.spill_to",
+		queues(MaxRecordQueues):                                                                       "queues 65: allowed is up to 64",
+	} {
+		if _, err := UnmarshalRecord([]byte(bad)); !errors.Is(err, admission.ErrInvalid) || !strings.Contains(err.Error(), told) {
+			t.Errorf("%.90s: %v, want it to tell of %s", bad, err, told)
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/headgate/headgate/admission"
 )
 
-// OwnLimits is what one tenant has of its own beside the policy, where that has TenantRecords: its tier, its weights, its cap, and limits, each in the place of
+// OwnLimits is what one tenant has of its own beside the policy, where that has TenantRecords: its tier, its weights, its cap, bounds of its depth, and limits, each in the place of
 // what the policy has of that tenant or at that scope. It is stored by itself, so that to change one costs the same whatever number of tenants have theirs.
 //
 //nolint:recvcheck // It is a plain value; what is asked often spares the copy.
@@ -25,9 +25,13 @@ type OwnLimits struct {
 	Weights Weights
 	// MaxRunning is how many of its jobs workers hold at a time, 1 to MaxMaxRunning, before the policy's own of it and that of its tier; zero says nothing.
 	MaxRunning int
+	// Overflow bounds its depth over all its queues, before the policy's own of it and that of its tier, and Overflows in single queues, by name. The zero Overflow says
+	// nothing, and one of NoBound that there is no bound.
+	Overflow  Overflow
+	Overflows map[string]Overflow
 	// Limit is that of the tenant; nil says nothing, a Disabled one that there is none.
 	Limit *admission.Limit
-	// Queues are its limits in single queues, by name, up to MaxRecordQueues.
+	// Queues are its limits in single queues, by name. They and Overflows are of up to MaxRecordQueues.
 	Queues map[string]EachTenant
 }
 
@@ -44,18 +48,19 @@ const NoRecord int64 = 1
 // mostRecords is how many records a Compiled remembers. One that is forgotten is read again when its tenant comes.
 const mostRecords = 1 << 16
 
-// recordJSON begins with tier, weights and cap: scripts read them there (fragments/weight.lua).
+// recordJSON begins with tier, weights and cap: scripts read them there (fragments/weight.lua), and bounds wherever they are (fragments/depth.lua).
 type recordJSON struct {
-	Tier       string                    `json:"tier,omitempty"`
-	Weights    Weights                   `json:"priority_weights,omitempty"`
-	MaxRunning int                       `json:"max_running,omitempty"`
-	Limit      *limitJSON                `json:"limit,omitempty"`
-	Queues     map[string]eachTenantJSON `json:"queues,omitempty"`
+	Tier       string                   `json:"tier,omitempty"`
+	Weights    Weights                  `json:"priority_weights,omitempty"`
+	MaxRunning int                      `json:"max_running,omitempty"`
+	Overflow   Overflow                 `json:"overflow,omitzero"`
+	Limit      *limitJSON               `json:"limit,omitempty"`
+	Queues     map[string]tierQueueJSON `json:"queues,omitempty"`
 }
 
 // Empty reports whether the record says nothing.
 func (r OwnLimits) Empty() bool {
-	return r.Tier == "" && len(r.Weights) == 0 && r.MaxRunning == 0 && r.Limit == nil && len(r.Queues) == 0
+	return r.Tier == "" && len(r.Weights) == 0 && r.MaxRunning == 0 && r.Overflow == (Overflow{}) && r.Limit == nil && len(r.Overflows)+len(r.Queues) == 0
 }
 
 // LimitAt returns what the record says of a level on a way, and whether it says anything. It does not allocate.
@@ -148,14 +153,12 @@ func withLimit[K ~string](limits map[K]admission.Limit, name K, limit *admission
 	return limits
 }
 
-// MarshalRecord returns the record as JSON, bursts filled in; nil for one that says nothing. Equal records give equal bytes.
+// MarshalRecord returns the record as JSON, bursts and what bounds have where nothing is said filled in; nil for one that says nothing. Equal records give equal bytes.
 func MarshalRecord(r OwnLimits) ([]byte, error) {
 	if r.Empty() {
 		return nil, nil
 	}
-	wire := recordJSON{Tier: r.Tier, Weights: r.Weights, MaxRunning: r.MaxRunning, Queues: convert(r.Queues, func(_ string, in EachTenant) eachTenantJSON {
-		return in.withDefaults().wire()
-	})}
+	wire := recordJSON{Tier: r.Tier, Weights: r.Weights, MaxRunning: r.MaxRunning, Overflow: r.Overflow.withDefaults(), Queues: r.queuesJSON()}
 	if own := ownBurst(r.Limit); own != nil {
 		wire.Limit = newLimitJSON(*own)
 	}
@@ -173,8 +176,8 @@ func checkRecordSize(text []byte) error {
 	return &admission.FieldError{Field: "record", Value: fmt.Sprintf("%d bytes", len(text)), Allowed: fmt.Sprintf("JSON of up to %d bytes", MaxRecordBytes)}
 }
 
-// UnmarshalRecord reads a record: {"tier": "premium", "priority_weights": {"high": 3}, "max_running": 5, "limit": {"tokens": 50}, "queues": {"mail": {"limit": {…},
-// "priority_limits": {"low": {…}}, "type_limits": {"report": {…}}}}}, all written as in a policy. An empty text is the record that says nothing. Unknown and repeated names are refused. Every error matches headgate.ErrInvalid.
+// UnmarshalRecord reads a record: {"tier": "premium", "priority_weights": {"high": 3}, "max_running": 5, "overflow": {"policy": "reject", "max_jobs": 100}, "limit": {"tokens": 50},
+// "queues": {"mail": {"limit": {…}, "priority_limits": {"low": {…}}, "type_limits": {"report": {…}}, "overflow": {…}}}}, all written as in a policy. An empty text is the record that says nothing. Unknown and repeated names are refused. Every error matches headgate.ErrInvalid.
 func UnmarshalRecord(text []byte) (OwnLimits, error) {
 	if len(text) == 0 {
 		return OwnLimits{}, nil
@@ -190,9 +193,8 @@ func UnmarshalRecord(text []byte) (OwnLimits, error) {
 		return OwnLimits{}, decodeError(err)
 	}
 	var bad problems
-	r := OwnLimits{Tier: wire.Tier, Weights: wire.Weights, MaxRunning: wire.MaxRunning, Limit: ownBurst(bad.limit("limit", wire.Limit)), Queues: convert(wire.Queues, func(queue string, in eachTenantJSON) EachTenant {
-		return in.eachTenant("queues."+queue+".", &bad).withDefaults()
-	})}
+	r := OwnLimits{Tier: wire.Tier, Weights: wire.Weights, MaxRunning: wire.MaxRunning, Overflow: wire.Overflow.withDefaults(), Limit: ownBurst(bad.limit("limit", wire.Limit))}
+	r.setQueues(wire.Queues, &bad)
 	if err := errors.Join(bad...); err != nil {
 		return OwnLimits{}, err
 	}
@@ -210,9 +212,7 @@ func (r OwnLimits) validate() error {
 	if r.Limit != nil {
 		bad.add(r.Limit.Validate("limit"))
 	}
-	if len(r.Queues) > MaxRecordQueues {
-		bad.field("queues", strconv.Itoa(len(r.Queues)), "up to "+strconv.Itoa(MaxRecordQueues))
-	}
+	r.validateBounds(&bad)
 	for _, queue := range sortedKeys(r.Queues) {
 		bad.add(admission.ValidateName("queues", queue, true))
 		in, at := r.Queues[queue], "queues."+queue+"."

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"time"
 
@@ -77,7 +78,8 @@ type RecordEdit struct {
 	Expected int64
 	// Text is its JSON, up to policy.MaxRecordBytes; empty takes the record away.
 	Text []byte
-	// Bounded says that the policy bounds depth by tier: jobs that entered before the tenant had another tier are counted into its new bound, soon after (SpreadPolicy).
+	// Bounded says that the policy bounds depth by tier: jobs that entered before the tenant had another tier are counted into its new bound, soon after (SpreadPolicy). Those of one whose
+	// record bounds its depth from now on are in any case.
 	Bounded bool
 	// LongestFill is how long the slowest bucket takes to fill by what will be in force.
 	LongestFill time.Duration
@@ -108,6 +110,63 @@ func (r RecordShares) Cap(tiers map[string]int, alone bool) (limit int, said boo
 		return r.MaxRunning, r.MaxRunning > 0
 	}
 	return tiers[r.Tier], true
+}
+
+// RecordBounds is what a record says of its tenant's depth, over all its queues and in single ones, by name. An Overflow without a policy says nothing.
+type RecordBounds struct {
+	All    Overflow
+	Queues map[string]Overflow
+}
+
+// RecordBoundsOf returns what the JSON of a record says.
+func RecordBoundsOf(text []byte) (said RecordBounds) {
+	type bound struct {
+		Policy     OverflowPolicy `json:"policy"`
+		MaxJobs    int            `json:"max_jobs"`
+		MaxBytes   int64          `json:"max_bytes"`
+		MaxSpilled int            `json:"max_spilled"`
+		MaxMoved   int            `json:"max_moved"`
+		LowWater   int            `json:"low_water_percent"`
+	}
+	var written struct {
+		Overflow bound `json:"overflow"`
+		Queues   map[string]struct {
+			Overflow bound `json:"overflow"`
+		} `json:"queues"`
+	}
+	if json.Unmarshal(text, &written) != nil {
+		return RecordBounds{} // It is what a release to come has written.
+	}
+	said.All = Overflow(written.Overflow)
+	for queue, in := range written.Queues {
+		if in.Overflow.Policy == "" {
+			continue
+		}
+		if said.Queues == nil {
+			said.Queues = map[string]Overflow{}
+		}
+		said.Queues[queue] = Overflow(in.Overflow)
+	}
+	return said
+}
+
+// Empty reports whether nothing is said.
+func (b *RecordBounds) Empty() bool { return b.All.Policy == "" && len(b.Queues) == 0 }
+
+// Of returns what is said of the depth in a queue, and over all where it is empty.
+func (b *RecordBounds) Of(queue string) (o Overflow, said bool) {
+	if o = b.All; queue != "" {
+		o = b.Queues[queue]
+	}
+	return o, o.Policy != ""
+}
+
+// SamePlaces reports whether both bound depth, and lift bounds, at the same places: then no jobs are to be counted that were not before.
+func (b *RecordBounds) SamePlaces(other *RecordBounds) bool {
+	same := func(a, b Overflow) bool {
+		return (a.Policy == "") == (b.Policy == "") && (a.Policy == NoBound) == (b.Policy == NoBound)
+	}
+	return same(b.All, other.All) && maps.EqualFunc(b.Queues, other.Queues, same)
 }
 
 // Validate checks an edit. The error is one or several *headgate.FieldError.

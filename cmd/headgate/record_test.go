@@ -101,6 +101,42 @@ func TestRecordCommands(t *testing.T) {
 	p.run(cli.ExitNothing, "record get acme")
 }
 
+// TestBoundsOfRecords are set over all queues and in one, shown, exported and taken out again, in the words of the policy's.
+func TestBoundsOfRecords(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t)
+	p.in(cli.ExitOK, `{"tenant_records":true}`, "policy merge -")
+	for _, row := range [][2]string{
+		{"record set acme --overflow reject --max-jobs 100 --reason contract", `{"overflow":{"policy":"reject","max_jobs":100}}`},
+		{"record set acme --max-bytes 5000", `{"overflow":{"policy":"reject","max_jobs":100,"max_bytes":5000}}`},
+		{"record set acme:mail --overflow spillover --max-jobs 7", `{"overflow":{"policy":"reject","max_jobs":100,"max_bytes":5000},"queues":{"mail":{"overflow":{"policy":"spillover","max_jobs":7,"max_spilled":10000,"low_water_percent":50}}}}`},
+		{"record set acme:mail --overflow drop_oldest --tokens 3", `"queues":{"mail":{"limit":{"tokens":3,"per":"1s","burst":3},"overflow":{"policy":"drop_oldest","max_jobs":7}}}`},
+		{"record set acme:mail --none", `"queues":{"mail":{"overflow":{"policy":"drop_oldest","max_jobs":7}}}`},
+		{"audit --json", `"/queues/mail/overflow/max_jobs"`},
+		{"record set acme:mail --overflow none --dry-run", "would change in 2 values"},
+		{"record set acme:mail --overflow none", `"queues":{"mail":{"overflow":{"policy":"none"}}}`},
+		{"record export", `{"tenant":"acme","record":{"overflow":{"policy":"reject","max_jobs":100,"max_bytes":5000},"queues":{"mail":{"overflow":{"policy":"none"}}}}}`},
+	} {
+		if out := p.run(cli.ExitOK, row[0]); !strings.Contains(out.stdout, row[1]) {
+			t.Errorf("%s: no %q in %s", row[0], row[1], out.stdout)
+		}
+	}
+	if out := p.in(cli.ExitNothing, `{"tenant":"acme","record":{"overflow":{"policy":"none"}}}`, "record diff -"); !strings.Contains(out.stdout, "/overflow/policy") || !strings.Contains(out.stdout, "/queues/mail/overflow") {
+		t.Errorf("a diff: %s", out.stdout)
+	}
+	p.refuses(map[string]string{
+		"record set bolt --max-jobs 5":                            `"reject"`,
+		"record set bolt --overflow spillover --max-jobs 5":       `"none" or "reject" over all queues`,
+		"record set bolt:mail --overflow reject":                  "1 to 10000000, or a max_bytes",
+		"record set bolt:mail --overflow reject --max-jobs -5":    "queues.mail.overflow.max_jobs -5",
+		"record set bolt:mail:low --overflow reject --max-jobs 5": "a tenant or tenant:queue with --overflow",
+		"record set bolt:mail --overflow never --max-jobs 5":      `"drop_oldest"`,
+	})
+	p.run(cli.ExitOK, "record set acme --overflow=")
+	p.run(cli.ExitOK, "record set acme:mail --overflow=")
+	p.run(cli.ExitNothing, "record get acme")
+}
+
 // TestTiersAndWeightsOfRecords are set, shown, exported and taken out again, and the policy keeps what records name.
 func TestTiersAndWeightsOfRecords(t *testing.T) {
 	t.Parallel()

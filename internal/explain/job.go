@@ -8,6 +8,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/shown"
+	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/store"
 )
 
@@ -209,6 +210,9 @@ func (r *rules) ofWait(w store.Wait, job *admission.Job) (*Rule, error) {
 	case store.WaitCap, store.WaitRate:
 		return r.ofGate(w.Gate, job.Tenant, job.Queue, job.Downstream)
 	case store.WaitDepth:
+		if own := r.compiled.RecordOf(job.Tenant); own.OverflowAt(job.Queue) != (policy.Overflow{}) {
+			return r.recorded(job.Tenant, own, []string{"queues", job.Queue, "overflow"})
+		}
 		return r.decided("built in: no bound", r.asOf(job.Tenant).OverflowClause(job.Tenant, job.Queue))
 	case store.WaitTurn:
 		return r.ofWeight(job.Tenant, job.Priority)

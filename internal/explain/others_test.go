@@ -142,3 +142,24 @@ func TestExplainGoesByTheTierOfARecord(t *testing.T) {
 		}
 	}
 }
+
+// TestExplainTellsOfTheBoundOfARecord: a job that is kept aside by what the record of its tenant says of the queue is told so, and one of another queue is not.
+func TestExplainTellsOfTheBoundOfARecord(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.put(`{"tenant_records": true, "tiers": {"standard": {"limit": {"enabled": false}}}, "overflows": {"acme:mail": {"policy": "reject", "max_jobs": 1}}}`, "bounds")
+	read := func(ctx context.Context) (rollout.Rules, error) { return rollout.ReadRules(ctx, s.store) }
+	_, err := rollout.EditRecord(t.Context(), s.store, read, "acme", rollout.Edit{Expected: rollout.AnyVersion}, func(r policy.OwnLimits) (policy.OwnLimits, error) {
+		return r.WithOverflow("mail", policy.Overflow{Policy: policy.Spillover, MaxJobs: 2}).WithOverflow("", policy.Overflow{Policy: policy.Reject, MaxJobs: 9}), nil
+	})
+	must(t, err)
+	for _, id := range []string{"a", "b", "c"} {
+		s.enqueue(id)
+	}
+	e, err := explain.New(t.Context(), s.store, explain.Job, "acme:c", shown.Everything)
+	must(t, err)
+	i := slices.IndexFunc(e.Reasons, func(r explain.Reason) bool { return r.Kind == "depth" })
+	if i < 0 || e.Reasons[i].Rule == nil || e.Reasons[i].Rule.Of != "record of tenant acme" || e.Reasons[i].Rule.Path != "/queues/mail/overflow" || !strings.Contains(string(e.Reasons[i].Rule.Value), `"max_jobs":2`) {
+		t.Errorf("%+v", e.Reasons)
+	}
+}

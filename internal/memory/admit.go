@@ -380,7 +380,7 @@ func (a *admitting) planOf() *overflowPlan {
 // bounded reports whether anything may bound the depth of a job's tenant.
 func (a *admitting) bounded(j *admission.Job) bool {
 	q := a.m.queues[j.Queue]
-	return len(a.m.overflows)+len(a.m.tiers) > 0 || q.Overflow.Policy != "" || len(q.Tiers) > 0
+	return len(a.m.overflows)+len(a.m.tiers)+len(a.m.bounds) > 0 || q.Overflow.Policy != "" || len(q.Tiers) > 0
 }
 
 // forgetQueues makes room for queues, where there is little.

@@ -169,6 +169,9 @@ func (d *dump) limits() {
 	if d.capped > 0 {
 		d.add("records with a cap %d", d.capped)
 	}
+	if len(d.bounds) > 0 {
+		d.add("records with bounds %d", len(d.bounds))
+	}
 	for name := range d.byTier {
 		d.add("gate %s is of a tier", name)
 	}

@@ -105,9 +105,25 @@ func (m *model) tidy(of tenantQueue) {
 	}
 }
 
-// bound returns what bounds a tenant in a queue, without a policy where nothing does.
+// bind notes what a record says of depth, and reports whether it says so of other places than the one before it.
+func (m *model) bind(tenant string, text []byte) bool {
+	was, is := m.bounds[tenant], store.RecordBoundsOf(text)
+	if delete(m.bounds, tenant); !is.Empty() {
+		if m.bounds == nil {
+			m.bounds = map[string]store.RecordBounds{}
+		}
+		m.bounds[tenant] = is
+	}
+	return !was.SamePlaces(&is)
+}
+
+// bound returns what bounds a tenant in a queue, without a policy where nothing does: by its record, else by the policy.
 func (m *model) bound(tenant, queue string) store.Overflow {
-	o, ok := m.overflows[tenant+":"+queue]
+	said := m.bounds[tenant]
+	o, ok := said.Of(queue)
+	if !ok {
+		o, ok = m.overflows[tenant+":"+queue]
+	}
 	if !ok {
 		q := m.queues[queue]
 		o = q.Overflow
@@ -125,9 +141,13 @@ func (m *model) bound(tenant, queue string) store.Overflow {
 	return o
 }
 
-// total returns what bounds a tenant over all its queues.
+// total returns what bounds a tenant over all its queues, as bound does in one.
 func (m *model) total(tenant string) store.Overflow {
-	o, ok := m.overflows[tenant]
+	said := m.bounds[tenant]
+	o, ok := said.Of("")
+	if !ok {
+		o, ok = m.overflows[tenant]
+	}
 	if !ok {
 		o = m.overflows["*"]
 		if other, differs := m.allTiers[m.tierOf(tenant)]; differs {

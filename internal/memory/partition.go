@@ -262,7 +262,8 @@ func (p *Partition) PutRecord(_ context.Context, e store.RecordEdit) (version in
 			version = m.recorded
 			m.records[e.Tenant] = store.TenantRecord{Tenant: e.Tenant, Version: version, Text: slices.Clone(e.Text)}
 		}
-		if m.share(e.Tenant, e.Text) && e.Bounded {
+		tiers, places := m.share(e.Tenant, e.Text), m.bind(e.Tenant, e.Text)
+		if tiers && e.Bounded || places {
 			m.recount()
 		}
 		m.bank.Forget(m.over(now))

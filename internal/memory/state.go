@@ -37,6 +37,7 @@ type model struct {
 	shares    map[string]store.RecordShares // what those of them say of tier, weights and cap that say something, of which
 	tiered    int                           // so many name a tier, and
 	capped    int                           // so many have a cap of their own
+	bounds    map[string]store.RecordBounds // what those of them say of depth that say something
 	refunds   int64
 	refunded  *times.Times
 	parts     map[string]admission.Tokens  // what work that goes on has told so far, by the same names as refunded

@@ -191,9 +191,10 @@ func newCrowd(t *testing.T, s store.Deployment, prefix string, seed uint64) *cro
 		check(t, err)
 	}
 	for i := range crowdTenants - 2 { // Two have none.
-		_, err := s.PutRecord(ctx, store.RecordEdit{Tenant: fmt.Sprintf("t%d", i), Policy: 1, Text: fmt.Appendf(nil, `{"tier":"tier-%d","max_running":%d,"limit":{"tokens":%d}}`, i%3, 1000+i, i+1)})
+		_, err := s.PutRecord(ctx, store.RecordEdit{Tenant: fmt.Sprintf("t%d", i), Policy: 1, Text: fmt.Appendf(nil, `{"tier":"tier-%d","max_running":%d,"overflow":{"policy":"reject","max_jobs":%d},"limit":{"tokens":%d}}`, i%3, 1000+i, 1_000_000+i, i+1)})
 		check(t, err)
 	}
+	check(t, s.SpreadPolicy(ctx)) // Who was in is counted.
 	c.work(3)
 	check(t, s.Shadow(ctx, 1, "candidate", []store.Question{{Tenant: "t7", Queue: "mail", Class: "low", Limits: crowdLimits, Cost: 1}}))
 	_, err = s.Partitions()[0].LastTick(ctx, "nightly", time.UnixMicro(1))

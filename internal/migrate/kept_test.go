@@ -185,11 +185,14 @@ func recordsOf(ctx context.Context, t *testing.T, s store.Deployment) (lines []s
 	for i, part := range s.Partitions() {
 		page, err := part.RecordsPage(ctx, store.RecordsQuery{})
 		check(t, err)
-		tiers, capped := map[string]int64{}, 0
+		tiers, capped, bounded := map[string]int64{}, 0, 0
 		for _, r := range page.Records {
 			says := store.RecordSharesOf(r.Text)
 			tiers[says.Tier]++
 			capped += min(says.MaxRunning, 1)
+			if bounds := store.RecordBoundsOf(r.Text); !bounds.Empty() {
+				bounded++
+			}
 			lines = append(lines, fmt.Sprintf("record %s %d %s", r.Tenant, r.Version, r.Text))
 			if s.PartitionOf(r.Tenant) != i {
 				t.Errorf("partition %d has the record of %s", i, r.Tenant)
@@ -201,6 +204,9 @@ func recordsOf(ctx context.Context, t *testing.T, s store.Deployment) (lines []s
 		at := inRedis(s)[i].Conn()
 		if counted, err := redisconn.Client(at).HGet(ctx, at.Partition.State(), "rm").Int(); capped > 0 && err != nil || counted != capped {
 			t.Errorf("partition %d counts %d records with a cap, %v, and has %d", i, counted, err, capped)
+		}
+		if counted, err := redisconn.Client(at).HGet(ctx, at.Partition.State(), "ro").Int(); bounded > 0 && err != nil || counted != bounded {
+			t.Errorf("partition %d counts %d records with bounds, %v, and has %d", i, counted, err, bounded)
 		}
 	}
 	if len(lines) == 0 {

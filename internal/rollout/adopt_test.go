@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -92,6 +93,19 @@ func drawOwn(t *rapid.T, record bool) (r policy.OwnLimits) {
 		}
 	}
 	r.MaxRunning = rapid.SampledFrom([]int{0, 0, 1, 7}).Draw(t, "cap")
+	if some("bounded over all") {
+		r.Overflow = policy.Overflow{Policy: policy.Reject, MaxJobs: rapid.IntRange(3, 5).Draw(t, "jobs")}
+	}
+	if some("lifted over all") {
+		r.Overflow = policy.Overflow{Policy: policy.NoBound}
+	}
+	for _, queue := range adoptQueues {
+		if bound := rapid.SampledFrom([]policy.OverflowPolicy{"", policy.NoBound, policy.Reject, policy.Spillover}).Draw(t, "bound"); bound == policy.NoBound {
+			r.Overflows = with(r.Overflows, queue, policy.Overflow{Policy: bound})
+		} else if bound != "" {
+			r.Overflows = with(r.Overflows, queue, policy.Overflow{Policy: bound, MaxJobs: rapid.IntRange(1, 3).Draw(t, "jobs")})
+		}
+	}
 	if some("limited") {
 		r.Limit = new(limit("limit"))
 	}
@@ -153,8 +167,16 @@ func drawAdoptable(t *rapid.T) policy.Policy {
 		if rapid.IntRange(0, 4).Draw(t, "entry") > 0 {
 			p.Tenants[name] = entry
 		}
-		if rapid.IntRange(0, 4).Draw(t, "bounded") == 0 {
-			p.Overflows[admission.Scope(name+":mail")], p.MaxRunning[admission.Scope(name+":fax")] = policy.Overflow{Policy: policy.Reject, MaxJobs: 3}, 2
+		if rapid.IntRange(0, 4).Draw(t, "capped") == 0 {
+			p.MaxRunning[admission.Scope(name+":fax")] = 2
+		}
+		for queue, bound := range own.Overflows {
+			if p.Overflows[admission.Scope(name+":"+queue)] = bound; bound.Policy == policy.NoBound && rapid.Bool().Draw(t, "said of nothing") {
+				p.Overflows[admission.Scope(name+":"+queue)] = policy.Overflow{}
+			}
+		}
+		if own.Overflow != (policy.Overflow{}) {
+			p.Overflows[admission.Scope(name)] = own.Overflow
 		}
 	}
 	return p
@@ -199,7 +221,15 @@ func inForce(ctx context.Context, s store.Deployment) (lines []string, err error
 	}
 	all := c.Overflows()
 	for _, tenant := range adoptTenants {
-		lines = append(lines, fmt.Sprintf("bound %+v", all[admission.Scope(tenant+":mail")]))
+		own := c.RecordOf(tenant)
+		for _, queue := range append([]string{""}, adoptQueues...) {
+			bound, said := own.OverflowAt(queue), true
+			if bound == (policy.Overflow{}) {
+				bound, said = all[admission.Scope(strings.TrimSuffix(tenant+":"+queue, ":"))]
+				bound.Policy = cmp.Or(bound.Policy, policy.NoBound) // What is there and says nothing lifts that of all.
+			}
+			lines = append(lines, fmt.Sprintf("bound of %s in %q: %+v, %t", tenant, queue, bound, said))
+		}
 	}
 	return lines, nil
 }

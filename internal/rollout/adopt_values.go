@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -53,6 +54,13 @@ func saidOf(p policy.Policy, tenants []string) map[string]policy.OwnLimits {
 			}
 		}
 	}
+	for scope, bound := range p.Overflows {
+		tenant, queue, _ := strings.Cut(string(scope), ":")
+		if tenant != policy.Every && asked(tenant) {
+			// A record would say nothing with a bound that says nothing, which in the policy lifts that of all.
+			all[tenant] = all[tenant].WithOverflow(queue, cmp.Or(bound, policy.Overflow{Policy: policy.NoBound}))
+		}
+	}
 	for scope, limit := range p.QueueLimits {
 		tenant, queue, _ := strings.Cut(string(scope), ":")
 		put(tenant, queue, func(e *policy.EachTenant) { e.Limit = limit })
@@ -72,7 +80,7 @@ func saidOf(p policy.Policy, tenants []string) map[string]policy.OwnLimits {
 
 // without returns a policy that does not say any more what saidOf has of tenants.
 func without(p policy.Policy, tenants map[string]bool) policy.Policy {
-	p.Tenants, p.QueueLimits, p.PriorityLimits = maps.Clone(p.Tenants), maps.Clone(p.QueueLimits), maps.Clone(p.PriorityLimits)
+	p.Tenants, p.QueueLimits, p.PriorityLimits, p.Overflows = maps.Clone(p.Tenants), maps.Clone(p.QueueLimits), maps.Clone(p.PriorityLimits), maps.Clone(p.Overflows)
 	for name := range tenants {
 		if own, named := p.Tenants[name]; named && own.Dispatch != nil {
 			p.Tenants[name] = policy.Tenant{Tier: policy.StandardTier, Dispatch: own.Dispatch}
@@ -83,6 +91,7 @@ func without(p policy.Policy, tenants map[string]bool) policy.Policy {
 	of := func(scope admission.Scope, _ admission.Limit) bool { return tenants[tenantOf(scope)] }
 	maps.DeleteFunc(p.QueueLimits, of)
 	maps.DeleteFunc(p.PriorityLimits, of)
+	maps.DeleteFunc(p.Overflows, func(scope admission.Scope, _ policy.Overflow) bool { return tenants[tenantOf(scope)] })
 	return p
 }
 
@@ -91,6 +100,8 @@ func withSaid(own, said policy.OwnLimits) (all, overruled policy.OwnLimits) {
 	all = own
 	all.Tier, overruled.Tier = first(own.Tier, said.Tier)
 	all.MaxRunning, overruled.MaxRunning = first(own.MaxRunning, said.MaxRunning)
+	all.Overflow, overruled.Overflow = first(own.Overflow, said.Overflow)
+	all.Overflows, overruled.Overflows = under(own.Overflows, said.Overflows)
 	all.Weights, overruled.Weights = under(own.Weights, said.Weights)
 	if all.Limit == nil {
 		all.Limit = said.Limit
@@ -181,6 +192,12 @@ func valuesOf(tenant string, said policy.OwnLimits, reason string) (all []Policy
 	if said.MaxRunning != 0 {
 		add("tenants", tenant, "max_running")
 	}
+	if said.Overflow != (policy.Overflow{}) {
+		add("overflows", tenant)
+	}
+	for queue := range said.Overflows {
+		add("overflows", tenant+":"+queue)
+	}
 	if said.Limit != nil {
 		add("tenants", tenant, "limit")
 	}
@@ -210,9 +227,6 @@ func unheldOf(p policy.Policy, tenants []string) (all []PolicyValue) {
 		if own.Dispatch != nil {
 			add(name, "a record has no rate of dispatches", "tenants", name, "dispatch")
 		}
-	}
-	for scope := range p.Overflows {
-		add(tenantOf(scope), "a record has no bound of waiting jobs", "overflows", string(scope))
 	}
 	for scope := range p.MaxRunning {
 		add(tenantOf(scope), "a record has no cap in a single queue", "max_running", string(scope))

@@ -46,6 +46,22 @@ func (d *redisDump) recordedCaps() {
 	}
 }
 
+// TestBoundsOfRecordsEqualTheModel is about tenants whose records bound their depth, which changes while jobs wait and are kept aside.
+func TestBoundsOfRecordsEqualTheModel(t *testing.T) {
+	t.Parallel()
+	conformHalves(t, redistest.Shared(t), "", conformanceSteps, "bounded")
+}
+
+// recordedBounds tells how many records bound depth, and whether scripts know that some do.
+func (d *redisDump) recordedBounds() {
+	if d.state["ro"] != "" {
+		d.add("records with bounds %s", d.state["ro"])
+	}
+	if n := number(d.tb, "0"+d.state["nb"]); (n >= 1<<24) != (d.state["ro"] != "") || n%(1<<24) != len(d.hash("bounds")) {
+		d.add("BROKEN nb %d beside %s records with bounds", n, d.state["ro"])
+	}
+}
+
 // TestBypassesEqualTheModel is about jobs of which some go beside the limits of their queue and class, and tell another cost than they had reserved.
 func TestBypassesEqualTheModel(t *testing.T) {
 	t.Parallel()

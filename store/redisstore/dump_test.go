@@ -407,6 +407,7 @@ func (d *redisDump) buckets() {
 		d.add("records by tier %s", d.state["rt"])
 	}
 	d.recordedCaps()
+	d.recordedBounds()
 	if n := number(d.tb, "0"+d.state["nw"]); (n >= 1<<24) != (d.state["rt"] != "") || n%(1<<24) != len(d.hash("weights")) {
 		d.add("BROKEN nw %d beside records by tier %q", n, d.state["rt"])
 	}

@@ -1,9 +1,12 @@
 package redisstore_test
 
 import (
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/store"
 )
 
 func (w *walk) drawLimits() {
@@ -82,4 +85,27 @@ func (w *walk) drawWindow() admission.Limit {
 	l, err := admission.FixedWindow(admission.Tokens(w.number("tokens", 1, 60)), window, anchor.Format("15:04"), zone)
 	check(w.tb, err)
 	return l
+}
+
+// drawBounds draws what a record says of depth, over all queues and in single ones.
+func (w *walk) drawBounds() (text string) {
+	bound := func(o store.Overflow) string {
+		return fmt.Sprintf(`"overflow":{"policy":%q,"max_jobs":%d,"max_bytes":%d,"max_spilled":%d,"low_water_percent":%d}`, o.Policy, o.MaxJobs, o.MaxBytes, o.MaxSpilled, o.LowWater)
+	}
+	if all := w.drawOverflow(); all.Policy != "" && w.theme != "spills" && w.number("bounds of a record over all", 0, 2) == 0 {
+		if all.Policy != store.NoBound {
+			all = store.Overflow{Policy: store.Reject, MaxJobs: all.MaxJobs, MaxBytes: all.MaxBytes}
+		}
+		text += bound(all) + ","
+	}
+	var in []string
+	for _, queue := range []string{"mail", "hook", "overflow"} {
+		if o := w.drawOverflow(); o.Policy != "" && w.number("bounds of a record", 0, 2) == 0 {
+			in = append(in, fmt.Sprintf("%q:{%s}", queue, bound(o)))
+		}
+	}
+	if len(in) > 0 {
+		text += `"queues":{` + strings.Join(in, ",") + "},"
+	}
+	return text
 }

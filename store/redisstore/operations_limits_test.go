@@ -108,7 +108,7 @@ func (w *walk) drawWeights(u *store.PolicyUpdate) {
 	}
 }
 
-// drawShares draws what a record says of tier, weights and cap, as its JSON begins with it.
+// drawShares draws what a record says of tier, weights, cap and bounds, as its JSON begins with it.
 func (w *walk) drawShares() (text string) {
 	if tier := pick(w, "record's tier", []string{"", "gold", "tin.1", "gone"}); tier != "" && w.theme != "spills" {
 		text = fmt.Sprintf("%q:%q,", "tier", tier)
@@ -119,7 +119,7 @@ func (w *walk) drawShares() (text string) {
 	if w.gates != "none" && w.number("own cap", 0, 1) == 0 {
 		text += fmt.Sprintf("%q:%d,", "max_running", w.number("max running", 1, 3))
 	}
-	return text
+	return text + w.drawBounds()
 }
 
 // drawTierCaps draws caps of tiers that records of tenants name, and says of caps of tenants whether they are those of their tiers.
@@ -156,7 +156,7 @@ func (w *walk) record() {
 			own.limits[level] = w.drawLimit()
 		}
 		own.types = w.drawOwn()
-		e.Text = fmt.Appendf(nil, "{%s%q:%q}", w.drawShares(), "queues", fmt.Sprint(own.limits, own.types))
+		e.Text = fmt.Appendf(nil, "{%s%q:%q}", w.drawShares(), "others", fmt.Sprint(own.limits, own.types))
 	}
 	e.Bounded = w.number("bounded by tier", 0, 1) == 1
 	send := func() (version int64, text string) {

@@ -7,6 +7,9 @@
 -- (HASH, `nb` entries) has a tenant's own in a queue, TENANT:QUEUE, before the queue's, and *:* after it; and that of a
 -- tenant over all its queues, TENANT, or * of every other. Where tiers differ, that of a queue, *:* and * are BOUND;TIER=BOUND…, the first
 -- for the rest, and :TENANT is a tenant's tier, before which goes that of its record (weight.lua).
+-- A record may have bounds, which go before the policy's own of its tenant: {"overflow":{…}} over all its queues, and {"queues":{"QUEUE":{"overflow":{…}}}},
+-- as a policy writes them. `ro` counts records that have any; while there are some, `nb` is higher by RECORDED (weight.lua), so that nobody asks for records
+-- where none says something.
 local CLASS_STEP = 35184372088832
 function reset.depth() call.depths, call.bounds, call.depth_freed = {}, {}, {} end -- name → 'left', or 'goes on' where moves ran out -- luacheck: ignore 241 (only a fill uses it)
 
@@ -19,11 +22,58 @@ local function bound_read(text)
   return b
 end
 
+local POLICIES = { reject = 'r', drop_oldest = 'd', spillover = 's' }
+
+-- bound_said returns a bound as JSON has it: false for none, nil where nothing is said.
+local function bound_said(o)
+  if type(o) ~= 'table' or not o.policy then return nil end
+  local far = tonumber(o.max_moved) or 0
+  return bound_read(format('%s,%d,%d,%d,%d,%d', far > 0 and 'm' or POLICIES[o.policy] or 'none', tonumber(o.max_jobs) or 0, tonumber(o.max_bytes) or 0,
+    tonumber(o.max_spilled) or 0, tonumber(o.low_water_percent) or 0, far))
+end
+
+local function bounds_parse(text)
+  local ok, said = pcall(cjson.decode, text)
+  if not ok or type(said) ~= 'table' then return {} end
+  local of = { [''] = bound_said(said.overflow) }
+  for queue, each in pairs(type(said.queues) == 'table' and said.queues or {}) do
+    if type(each) == 'table' then of[queue] = bound_said(each.overflow) end
+  end
+  return of
+end
+local RECORD_BOUNDS = memory(bounds_parse)
+
+-- record_bounds returns the bounds that the JSON of a record has: by queue, under '' that over all, false for one that is lifted; nil for none.
+local function record_bounds(text)
+  if not string.find(text, '"overflow":{', 1, true) then return nil end
+  local of = remembered(RECORD_BOUNDS, text)
+  return next(of) ~= nil and of or nil
+end
+
+-- record_bounded counts a record that took the place of another, both by their JSON, empty for none, and reports whether it has bounds, or lifts some, at other
+-- places than that: then jobs that entered before are to be counted (recount.lua).
+local function record_bounded(before, after)
+  local was, is = record_bounds(before), record_bounds(after)
+  if not was ~= not is then
+    local n = state_num('ro') + (is and 1 or -1)
+    state_set('ro', n > 0 and n)
+    state_set('nb', state_num('nb') % RECORDED + (n > 0 and RECORDED or 0))
+  end
+  was, is = was or {}, is or {}
+  for name, b in pairs(is) do
+    if was[name] == nil or not was[name] ~= not b then return true end
+  end
+  for name in pairs(was) do
+    if is[name] == nil then return true end
+  end
+  return false
+end
+
 -- bound_of picks from a text that of a tenant's tier.
 local function bound_of(tenant, text)
   local rest = text and string.find(text, ';', 1, true)
   if not rest then return text end
-  local tier = recorded_tier(tenant) or state_num('nb') > 0 and redis.call('HGET', keys.bounds, ':' .. tenant)
+  local tier = recorded_tier(tenant) or state_num('nb') % RECORDED > 0 and redis.call('HGET', keys.bounds, ':' .. tenant)
   local name = ';' .. (tier or '') .. '='
   local at = tier and string.find(text, name, rest, true)
   return at and match(text, '^[^;]*', at + #name) or sub(text, 1, rest - 1)
@@ -33,10 +83,15 @@ local function bound_open(tenant, queue)
   local name = tenant .. ':' .. queue
   local b = call.bounds[name]
   if b == nil then
-    local found = state_num('nb') > 0 and redis.call('HMGET', keys.bounds, name, '*:*', tenant, '*') or {}
-    local own = queue_open(queue).overflow
-    b = bound_read(bound_of(tenant, found[1] or own ~= '-' and own or found[2]))
-    call.bounds[name], call.bounds[tenant] = b, bound_read(bound_of(tenant, found[3] or found[4]))
+    local of = state_num('nb')
+    local stored = of >= RECORDED and records_read({ tenant })[tenant]
+    local said = stored and record_bounds(sub(stored, 8)) or {}
+    local found = of % RECORDED > 0 and redis.call('HMGET', keys.bounds, name, '*:*', tenant, '*') or {}
+    local own, most = queue_open(queue).overflow, said['']
+    b = said[queue]
+    if b == nil then b = bound_read(bound_of(tenant, found[1] or own ~= '-' and own or found[2])) end
+    if most == nil then most = bound_read(bound_of(tenant, found[3] or found[4])) end
+    call.bounds[name], call.bounds[tenant] = b, most
   end
   return b
 end

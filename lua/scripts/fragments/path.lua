@@ -288,7 +288,7 @@ local function edits_since(heard)
 end
 
 -- stale_reply is what a call is answered whose limits are not those in force, nil for one whose are: the version of the policy, then of each
--- tenant that has another record its name and that, empty for none.
+-- tenant that has another record its name and that, empty for none. It returns the records of OWNERS, too, where it has read them.
 local function stale_reply(version)
   local pv = state_get('pv') or '0'
   if pv ~= version then return { 'stale', pv } end
@@ -302,7 +302,7 @@ local function stale_reply(version)
       reply[#reply + 1], reply[#reply + 2] = names[i], stored[i] or ''
     end
   end
-  return reply
+  return reply, stored
 end
 
 -- path_changed returns when the limits of a path last changed.

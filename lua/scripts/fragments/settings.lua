@@ -327,7 +327,7 @@ local function settings_apply(list, edit, now)
   if #names > 0 then caps_apply(wanted, names, now) end
   for to in pairs(touched) do
     local n = redis.call('HLEN', keys[to[1]])
-    if to == SETTINGS.w then n = n + (state_get('rt') and RECORDED or 0) end
+    if to ~= SETTINGS.p and state_num(to[2]) >= RECORDED then n = n + RECORDED end
     state_set(to[2], n > 0 and n)
   end
 end

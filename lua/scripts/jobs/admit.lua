@@ -455,8 +455,11 @@ function scripts.admit(KEYS, ARGV)
     end
   end
   call_begin(call.now, state_fields)
-  local stale = stale_reply(VERSION)
+  local stale, records = stale_reply(VERSION)
   if stale then return stale end
+  if records and state_num('nb') >= RECORDED then
+    for i = 1, call.owners do call.own_records[OWNERS[i].name] = records[i] end
+  end
   buckets_read()
   jobs_read(jobs_at)
   known()

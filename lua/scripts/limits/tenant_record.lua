@@ -8,7 +8,7 @@
 -- ARGV[6] full  milliseconds in which the slowest bucket fills, by what is in force from now on
 -- ARGV[7] changes  JSON, for the audit; "" where it is one of many that are told as one act
 -- ARGV[8] by  who does it and why, as fragments/audit.lua reads it
--- ARGV[9] bounded  "1" where bounds differ by tier: jobs that entered before their tenant had another are then to be counted (recount.lua)
+-- ARGV[9] bounded  "1" where bounds differ by tier: jobs that entered before their tenant had another are then to be counted (recount.lua), as they are in any case where the record bounds depth at another place
 -- Reply {"stale", version of the policy}, {"conflict", version of the record} or {"stored" | "removed" | "kept", version of the record}; kept is
 --   one that says the same already
 -- Never takes away what a job has: a weight and a cap count from the tenant's next dispatch, a bound from its next job on. Never changes what a bucket holds: time until now counts as a change of the policy has it, by what was and what is.
@@ -44,7 +44,8 @@ function scripts.tenant_record(KEYS, ARGV)
     call.own_records[TENANT] = struct_pack(RECORD_VERSION, version) .. RECORD
     redis.call('HSET', keys.records, TENANT, call.own_records[TENANT])
   end
-  if record_counted(before, RECORD) and BOUNDED == '1' then state_set('pr', format('record %d', edit)) end
+  local tiers, places = record_counted(before, RECORD), record_bounded(before, RECORD)
+  if tiers and BOUNDED == '1' or places then state_set('pr', format('record %d', edit)) end
   local key = call.prefix .. 'b:' .. TENANT
   if redis.call('EXISTS', key) == 1 then
     redis.call('HSET', key, '~', format('%d', state_num('bt')))

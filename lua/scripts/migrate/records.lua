@@ -18,7 +18,8 @@ function scripts.records(KEYS, ARGV)
       state_get('ng')
       gate_before = gate(name)
     end
-    record_counted(sub(was, 8), sub(stored, 8))
+    record_counted(before, after)
+    if record_bounded(before, after) then state_set('pr', 'record 0') end -- Who has moved them may have been before the recount.
     call.own_records[tenant] = stored ~= '' and stored
     if stored == '' then
       redis.call('HDEL', keys.records, tenant)

@@ -67,30 +67,62 @@ func classesSetting() setting {
 
 // overflowSetting bounds the depth of each tenant in the queue.
 func overflowSetting() setting {
-	var what string
-	var jobs, bytes int64
+	var b boundFlags
 	var given *pflag.FlagSet
 	return setting{
-		word: "overflow", field: []string{"overflow"}, flags: []string{"overflow", "max-jobs", "max-bytes"},
+		word: "overflow", field: []string{"overflow"}, flags: boundWords,
 		add: func(flags *pflag.FlagSet) {
 			given = flags
-			flags.StringVar(&what, "overflow", "", "`WHAT` becomes of a job for which its tenant has no room: reject, drop_oldest, spillover or none")
-			flags.Int64Var(&jobs, "max-jobs", 0, fmt.Sprintf("`NUMBER` of jobs of each tenant for which there is room, 1 to %d, or 0 for no bound", policy.MaxOverflowJobs))
-			flags.Int64Var(&bytes, "max-bytes", 0, "`BYTES` of jobs of each tenant for which there is room, 1 to 64 GiB, or 0 for no bound")
+			b.add(flags)
 		},
 		edits: func() (all []policy.Patch, err error) {
 			if given.Changed("overflow") {
-				all = append(all, one(json.RawMessage(strconv.Quote(what)), "overflow", "policy")...)
+				all = append(all, one(json.RawMessage(strconv.Quote(b.what)), "overflow", "policy")...)
 			}
 			if given.Changed("max-jobs") {
-				all = append(all, one(json.RawMessage(strconv.FormatInt(jobs, 10)), "overflow", "max_jobs")...)
+				all = append(all, one(json.RawMessage(strconv.FormatInt(b.jobs, 10)), "overflow", "max_jobs")...)
 			}
 			if given.Changed("max-bytes") {
-				all = append(all, one(json.RawMessage(strconv.FormatInt(bytes, 10)), "overflow", "max_bytes")...)
+				all = append(all, one(json.RawMessage(strconv.FormatInt(b.bytes, 10)), "overflow", "max_bytes")...)
 			}
 			return all, nil
 		},
 	}
+}
+
+// boundWords are the flags of a bound of depth, and boundFlags what they say.
+var boundWords = []string{"overflow", "max-jobs", "max-bytes"}
+
+type boundFlags struct {
+	what        string
+	jobs, bytes int64
+}
+
+func (b *boundFlags) add(flags *pflag.FlagSet) {
+	flags.StringVar(&b.what, "overflow", "", "`WHAT` becomes of a job for which its tenant has no room: reject, drop_oldest, spillover or none")
+	flags.Int64Var(&b.jobs, "max-jobs", 0, fmt.Sprintf("`NUMBER` of jobs of each tenant for which there is room, 1 to %d, or 0 for no bound", policy.MaxOverflowJobs))
+	flags.Int64Var(&b.bytes, "max-bytes", 0, "`BYTES` of jobs of each tenant for which there is room, 1 to 64 GiB, or 0 for no bound")
+}
+
+// over returns a bound with what the flags say of it; an empty policy takes it away.
+func (b *boundFlags) over(flags *pflag.FlagSet, bound policy.Overflow) policy.Overflow {
+	switch {
+	case !flags.Changed("overflow"):
+	case b.what == "":
+		return policy.Overflow{}
+	case b.what != string(bound.Policy):
+		bound = policy.Overflow{Policy: policy.OverflowPolicy(b.what), MaxJobs: bound.MaxJobs, MaxBytes: bound.MaxBytes}
+		if b.what == string(policy.NoBound) {
+			bound.MaxJobs, bound.MaxBytes = 0, 0
+		}
+	}
+	if flags.Changed("max-jobs") {
+		bound.MaxJobs = int(b.jobs)
+	}
+	if flags.Changed("max-bytes") {
+		bound.MaxBytes = b.bytes
+	}
+	return bound
 }
 
 func newQueueSet(o *cli.Operator) *cobra.Command {

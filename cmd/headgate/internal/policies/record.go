@@ -9,6 +9,7 @@ import (
 	"io"
 	"maps"
 	"strconv"
+	"strings"
 	"sync/atomic"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -28,8 +29,8 @@ import (
 // NewRecord returns the command headgate record.
 func NewRecord() *cobra.Command {
 	var o cli.Operator
-	c := cli.Parent("record", "Show or change what single tenants have beside the policy", `A tenant's record has its tier, weights and a cap of its own, and limits of its own at any of its scopes, before
-what the policy says of them. It is stored by itself: to change one costs the same with ten tenants and with a
+	c := cli.Parent("record", "Show or change what single tenants have beside the policy", `A tenant's record has its tier, weights and a cap of its own, bounds of its depth, and limits of its own at any
+of its scopes, before what the policy says of them. It is stored by itself: to change one costs the same with ten tenants and with a
 million, where an entry of the policy is an edit of the whole document. The policy allows records by
 "tenant_records": true, once every process is of a release that has them. An edit is in force from the next
 job on, and in limiters half a second later where they are asked for others too, else a second.
@@ -82,17 +83,20 @@ func newRecordSet(o *cli.Operator) *cobra.Command {
 	var shares shareFlags
 	var none, dry bool
 	c := &cobra.Command{
-		Use: "set SCOPE (--tokens NUMBER | --off | --none) [--tier TIER] [--weight WEIGHTS] [--max-running NUMBER]", Short: "Set a limit, the tier, weights or the cap of a tenant's record", Args: cli.OneArg("SCOPE"),
+		Use: "set SCOPE (--tokens NUMBER | --off | --none) [--tier TIER] [--weight WEIGHTS] [--max-running NUMBER] [--overflow WHAT --max-jobs NUMBER]", Short: "Set a limit, the tier, weights, the cap or a bound of a tenant's record", Args: cli.OneArg("SCOPE"),
 		Long: `Sets the limit of a tenant, of tenant:queue, of tenant:queue:priority or of tenant:queue:type=TYPE in the
 tenant's record, and leaves the others there as they are. TYPE is a type of job, or * for each type of which
 the record says nothing there. Of a tenant it sets the tier, weights class by class, and how many of its
 jobs workers hold at a time, with a limit or without one: --tier '' and a weight or a --max-running of 0 take
 them out. A tier is one of the policy's, whose max_running the tenant has unless it has one of its own.
---dry-run makes all checks, tells what would change in the record and, as headgate policy dry-run does, what
-would have become of what the tenant asked for in the last hour, and stores nothing.`,
+--overflow, --max-jobs and --max-bytes bound the jobs that a tenant may have in all its queues, or of tenant:queue
+in that queue; --overflow none says that there is no bound, and --overflow '' takes it out. --dry-run makes all checks, tells what would change in the record and, as headgate policy dry-run does, what would have become
+of what the tenant asked for in the last hour, and stores nothing.`,
 		Example: `  headgate record set acme --tokens 100 --per 1s --burst 200 --reason "new contract" --redis localhost:6379
   headgate record set acme --tier premium --weight high=5,low=1 --redis localhost:6379
   headgate record set acme --max-running 5 --redis localhost:6379
+  headgate record set acme --overflow reject --max-jobs 100000 --redis localhost:6379
+  headgate record set acme:mail --overflow spillover --max-jobs 1000 --redis localhost:6379
   headgate record set acme:mail --off --redis localhost:6379
   headgate record set acme:mail:type=report --tokens 5 --redis localhost:6379
   headgate record set acme --tokens 50 --per 1s --dry-run --redis localhost:6379
@@ -135,17 +139,19 @@ would have become of what the tenant asked for in the last hour, and stores noth
 	return c
 }
 
-// shareFlags are the tier, the weights and the cap of a record.
+// shareFlags are the tier, the weights, the cap and a bound of a record.
 type shareFlags struct {
 	tier       string
 	weights    map[string]int
 	maxRunning int
+	bound      boundFlags
 }
 
 func (s *shareFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&s.tier, "tier", "", "`TIER` of the policy that the tenant has, such as premium; '' takes it out of the record")
 	flags.StringToIntVar(&s.weights, "weight", nil, "`WEIGHTS` of the tenant by class, high=5,low=1, each 1 to 1000, or 0 to take it out of the record")
 	flags.IntVar(&s.maxRunning, "max-running", 0, fmt.Sprintf("`NUMBER` of the tenant's jobs that workers hold at a time, 1 to %d, or 0 to take it out of the record", policy.MaxMaxRunning))
+	s.bound.add(flags)
 }
 
 // change returns what the flags make of a record.
@@ -154,18 +160,30 @@ func (s *shareFlags) change(flags *pflag.FlagSet, scope admission.Scope, f *limi
 	if shares && scope.Level() != admission.LevelTenant {
 		return nil, cli.FieldError("scope", string(scope), "a tenant with --tier, --weight or --max-running: a tenant has them in all its queues")
 	}
-	if shares && !none && !f.off && f.tokens == 0 {
-		return func(r policy.OwnLimits) (policy.OwnLimits, error) { return s.put(flags, r), nil }, nil
+	_, queue, class, err := policy.LimitParts(scope)
+	bounds := changed(flags, boundWords)
+	switch {
+	case err != nil:
+		return nil, cli.Usage(err)
+	case bounds && class != "":
+		return nil, cli.FieldError("scope", string(scope), "a tenant or tenant:queue with --"+strings.Join(boundWords, ", --"))
+	case (shares || bounds) && !none && !f.off && f.tokens == 0:
+		return func(r policy.OwnLimits) (policy.OwnLimits, error) { return s.put(flags, queue, r), nil }, nil
 	}
 	limit, err := f.limit(none)
 	if err != nil {
 		return nil, err
 	}
-	return func(r policy.OwnLimits) (policy.OwnLimits, error) { return s.put(flags, r).WithLimit(scope, limit) }, nil
+	return func(r policy.OwnLimits) (policy.OwnLimits, error) {
+		return s.put(flags, queue, r).WithLimit(scope, limit)
+	}, nil
 }
 
-// put returns a record with those that flags name in it.
-func (s *shareFlags) put(flags *pflag.FlagSet, r policy.OwnLimits) policy.OwnLimits {
+// put returns a record with those that flags name in it, the bound of a queue, or over all where it is empty.
+func (s *shareFlags) put(flags *pflag.FlagSet, queue string, r policy.OwnLimits) policy.OwnLimits {
+	if changed(flags, boundWords) {
+		r = r.WithOverflow(queue, s.bound.over(flags, r.OverflowAt(queue)))
+	}
 	if flags.Changed("tier") {
 		r.Tier = s.tier
 	}

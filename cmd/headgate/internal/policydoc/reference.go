@@ -34,7 +34,7 @@ and the first that is there holds:
 
 | | | limit | of a class | of a type | depth |
 | --- | --- | --- | --- | --- | --- |
-| 0 | its record's | ` + "`queues.mail.limit`, or `limit` at the tenant | `queues.mail.priority_limits.high` | `queues.mail.type_limits.report`" + ` | none |
+| 0 | its record's | ` + "`queues.mail.limit`, or `limit` at the tenant | `queues.mail.priority_limits.high` | `queues.mail.type_limits.report` | `queues.mail.overflow`" + ` |
 | 1 | the tenant's own | ` + "`queue_limits[\"acme:mail\"]` | `priority_limits[\"acme:mail:high\"]` | `tenants.acme.queues.mail.type_limits.report` | `overflows[\"acme:mail\"]`" + ` |
 | 2 | its tier's in the queue | ` + "`tiers.gold.queues.mail.limit` | `….priority_limits.high` | `….type_limits.report` | `….overflow`" + ` |
 | 3 | the queue's | ` + "`queues.mail.each_tenant.limit` | `….each_tenant.priority_limits.high` | `….each_tenant.type_limits.report` | `queues.mail.overflow`" + ` |
@@ -43,22 +43,24 @@ and the first that is there holds:
 
 So what names the queue goes before ` + "`*`" + `, and of two that do, the one of the tier goes first. In one place a type by its name goes before the ` + "`*`" + ` of types, which is each that is not named there. One that says that there is no limit (` + "`{\"enabled\": false}`" + `), or no
 bound (` + "`{\"policy\": \"none\"}`" + `), holds too, and ends the search. Figures are shared and tokens are not: each tenant has a bucket of its own in each queue, whatever says
-how large it is. The depth of a tenant over all its queues is bounded by ` + "`overflows[\"acme\"]`, else `tiers.gold.overflow`, else `overflows[\"*\"]`" + `. ` + "`headgate explain tenant`, `headgate explain scope` and `headgate limit get`" + ` name what decided.
+how large it is. The depth of a tenant over all its queues is bounded by ` + "`overflow` of its record, else `overflows[\"acme\"]`, else `tiers.gold.overflow`, else `overflows[\"*\"]`" + `. ` + "`headgate explain tenant`, `headgate explain scope` and `headgate limit get`" + ` name what decided.
 
 ## Records of tenants
 
 The policy is one document: to change a tenant's entry is to store and to compare all of it. With ` + "`\"tenant_records\": true`" + ` a tenant may have a record beside it, which is
 stored by itself, so an edit costs nine commands of Redis with ten tenants and with a million:
 
-` + "```json\n" + `{"tier": "premium", "priority_weights": {"high": 3}, "max_running": 5, "limit": {"tokens": 100, "per": "1s", "burst": 200},
- "queues": {"mail": {"limit": {"tokens": 20, "per": "1s"}, "priority_limits": {"low": {"enabled": false}}}}}
+` + "```json\n" + `{"tier": "premium", "priority_weights": {"high": 3}, "max_running": 5, "overflow": {"policy": "reject", "max_jobs": 100000}, "limit": {"tokens": 100, "per": "1s", "burst": 200},
+ "queues": {"mail": {"limit": {"tokens": 20, "per": "1s"}, "priority_limits": {"low": {"enabled": false}}, "overflow": {"policy": "spillover", "max_jobs": 1000}}}}
 ` + "```" + `
 
-It has the tenant's tier, weights, how many of its jobs workers hold at a time, and limits, written [as in the policy](#limit), of the tenant, of 64 queues at most and of their classes and types of jobs, in 8 KiB; each takes the place of whatever the policy says there, also where
-that says nothing, and what the record leaves out is as the policy says. Caps of a tenant in single queues, rates of dispatches and bounds of single tenants stay in the policy.
+It has the tenant's tier, weights, how many of its jobs workers hold at a time, [bounds of its depth](#overflow) over all its queues and in single ones, and limits, written [as in the policy](#limit), of the tenant, of 64 queues at most and of their classes and types of jobs, in 8 KiB; each takes the place of whatever the policy says there, also where
+that says nothing, and what the record leaves out is as the policy says. Caps of a tenant in single queues and rates of dispatches stay in the policy.
 
 With its **tier** the tenant has all that the policy says of that tier: limits, weights, bounds of its depth, its place among those that are shed or cut last, limits of dimensions (a limiter that does not know the record yet goes by the policy's tier there, for one check). An edit of the tier holds for it as for a tenant that the policy names.
-Of weights the record's own goes first, then that of ` + "`tenants.NAME.priority_weights`" + `, then that of the record's tier, then that of the policy's tier; a new one counts from the tenant's next dispatch on. A new bound counts what is in within seconds.
+Of weights the record's own goes first, then that of ` + "`tenants.NAME.priority_weights`" + `, then that of the record's tier, then that of the policy's tier; a new one counts from the tenant's next dispatch on. A new bound, of a tier or of the record itself, counts what is in within seconds.
+Of **bounds of depth** the record's own goes first, ` + "`" + `overflow` + "`" + ` over all its queues and ` + "`" + `queues.NAME.overflow` + "`" + ` in one, then ` + "`" + `overflows["acme"]` + "`" + ` and ` + "`" + `overflows["acme:mail"]` + "`" + `, then what each tenant has by the table above. ` + "`" + `{"policy": "none"}` + "`" + ` lifts them; over all queues a bound is one of ` + "`" + `reject` + "`" + `. An edit is in force for
+the next job; lowered, it takes nothing out; raised, what is kept aside comes back as jobs of the tenant end. An admission reads a bound with its tenant's record, so it asks Redis for nothing more.
 So it is with ` + "`max_running`" + `: the record's own (1 to 1,000,000; 0 says nothing) goes first, then ` + "`tenants.NAME.max_running`" + `, then that of the record's tier, then that of the policy's tier. An edit of a record or of a tier's cap is in force for the next dispatch. Raised, it wakes who waits for it in the same script; lowered, it takes nothing
 back, and lets nothing more through until fewer run. A tier's costs as many commands with one record as with a million: of the tenants it looks at those that have jobs in workers' hands. A tier that records name cannot go:
 the edit is refused, and says how many name it. Should a record name one all the same that the policy does not have, ` + "`standard`" + ` counts, and ` + "`headgate explain tenant`" + ` and ` + "`headgate doctor`" + ` say so; ` + "`headgate tenant list --tier NAME`" + ` lists who has a tier by the policy or by a record. With ` + "`tenant_records`" + ` a roll-out leaves weights and caps of tiers as they are.
@@ -72,9 +74,9 @@ and a roll-out are of the document; ` + "`headgate record diff FILE`" + ` tells 
 it tells how many were stored, were already as in the file and are left for later, and the audit has the percent behind the reason. ` + "`--dry-run`" + ` tells the same and stores nothing. ` + "`--id`" + ` is the salt, ` + "`records`" + ` unless it is said. ` + "`--undo before.jsonl`" + ` writes, before a record is stored, what its tenant had;
 ` + "`headgate record import before.jsonl`" + ` then takes all back, also records that were edited since. The file is added to by further steps, and the first state of a tenant stays. An import that was ended goes on when it is made again.
 
-` + "`" + `headgate record adopt` + "`" + ` moves what the document has of single tenants into their records: ` + "`" + `tenants.NAME` + "`" + ` but for its ` + "`" + `dispatch` + "`" + `, ` + "`" + `queue_limits` + "`" + ` and ` + "`" + `priority_limits` + "`" + `. First it stores the records, each with what the tenant has by the document and not by its record yet, then the document without
+` + "`" + `headgate record adopt` + "`" + ` moves what the document has of single tenants into their records: ` + "`" + `tenants.NAME` + "`" + ` but for its ` + "`" + `dispatch` + "`" + `, ` + "`" + `queue_limits` + "`" + `, ` + "`" + `priority_limits` + "`" + ` and ` + "`" + `overflows` + "`" + ` of single tenants. First it stores the records, each with what the tenant has by the document and not by its record yet, then the document without
 that, if the version that it has read is still in force. At each moment, and wherever it is cut off, each tenant has what it had, and its buckets stay as they are. Where a record says something else than the document the record stays, and the document's value, which was not in force, goes.
-` + "`" + `dispatch` + "`" + `, ` + "`" + `overflows` + "`" + `, ` + "`" + `max_running` + "`" + ` of tenants in single queues and ` + "`" + `semaphores` + "`" + ` stay in the document, and so does all that it has of a tenant whose record would not be valid, as with more than 64 queues or 8 KiB. What goes and what stays so is listed, with ` + "`" + `--json` + "`" + ` all of it.
+` + "`" + `dispatch` + "`" + `, ` + "`" + `max_running` + "`" + ` of tenants in single queues and ` + "`" + `semaphores` + "`" + ` stay in the document, and so does all that it has of a tenant whose record would not be valid, as with more than 64 queues or 8 KiB. What goes and what stays so is listed, with ` + "`" + `--json` + "`" + ` all of it.
 ` + "`" + `--dry-run` + "`" + ` tells the same and stores nothing, ` + "`" + `--tenants acme,bolt` + "`" + ` moves those alone, and to run it again goes on, or does nothing. It is refused during a roll-out, since records go before its rules, and when somebody has edited the document meanwhile. A document with 20,000 tenants, of 4 MB, was one of 384 bytes after 5 s.
 The first call of a tenant to each process is one call more then, as after every edit of the document where tenants have records.
 `
