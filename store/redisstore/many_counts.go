@@ -192,11 +192,12 @@ func addCounts(to, from map[string]int64) {
 	}
 }
 
-// Vitals returns the latest timer of all, and the memory of the Redis that has the least left.
+// Vitals returns the latest timer of all, and the memory of the Redis that has the least left of its maxmemory: of one without where none has any.
 func (d *many) Vitals(ctx context.Context) (worst store.Vitals, err error) {
 	all, err := gather(d, func(part *Partition) (store.Vitals, error) { return part.Vitals(ctx) })
 	for i, v := range all {
-		if fuller := float64(v.Memory)*float64(worst.MaxMemory) > float64(worst.Memory)*float64(v.MaxMemory); i == 0 || fuller {
+		bounded := v.MaxMemory > 0 && worst.MaxMemory == 0
+		if fuller := float64(v.Memory)*float64(worst.MaxMemory) > float64(worst.Memory)*float64(v.MaxMemory); i == 0 || bounded || v.MaxMemory > 0 && fuller {
 			worst.Memory, worst.MaxMemory = v.Memory, v.MaxMemory
 		}
 		worst.Late = max(worst.Late, v.Late)

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -41,5 +42,25 @@ func TestVitals(t *testing.T) {
 	}
 	if v := due(-time.Hour); v.Late < time.Hour || v.Late > time.Hour+time.Minute {
 		t.Errorf("a timer of an hour ago is late by %s", v.Late)
+	}
+}
+
+// TestTheFullestRedisIsTold of those that have a maxmemory: one that has none is not the fullest, whichever of them has the first partition.
+func TestTheFullestRedisIsTold(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartNodes(t, 2, false)
+	s, err := openMany(t.Context(), cluster.Client(t), Config{Partitions: 4})
+	check(t, err)
+	for _, c := range [][2]int64{{0, 0}, {64 << 20, 0}, {0, 64 << 20}, {64 << 20, 1 << 30}, {1 << 30, 64 << 20}} {
+		for i, most := range c {
+			check(t, cluster.Masters[i].Client(t).ConfigSet(t.Context(), "maxmemory", strconv.FormatInt(most, 10)).Err())
+		}
+		want := c[0]
+		if c[0] == 0 || c[1] != 0 && c[1] < c[0] {
+			want = c[1]
+		}
+		if v, err := s.Vitals(t.Context()); err != nil || v.MaxMemory != want || v.Memory <= 0 {
+			t.Errorf("%v: %d of %d, %v, want of %d", c, v.Memory, v.MaxMemory, err, want)
+		}
 	}
 }
