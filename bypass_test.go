@@ -2,6 +2,7 @@ package headgate_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/policy"

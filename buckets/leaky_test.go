@@ -22,7 +22,7 @@ func TestALeakyBucketPassesOneInItsTime(t *testing.T) {
 		path := []LevelLimit{{"acme", limit}}
 		interval := 1 / float64(limit.Rate) * float64(MicroPerToken) // µs
 		var set Set
-		now, real := someInstant, Instant(0)
+		now, elapsed := someInstant, Instant(0)
 		// asks are the times by the set's clock at which callers ask next.
 		asks := make([]Instant, rapid.IntRange(1, 6).Draw(t, "callers"))
 		for i := range asks {
@@ -42,7 +42,7 @@ func TestALeakyBucketPassesOneInItsTime(t *testing.T) {
 				}
 			}
 			if late := asks[first] - now; late > 0 {
-				now, real = asks[first], real+late
+				now, elapsed = asks[first], elapsed+late
 			}
 			if stepping && rapid.IntRange(0, 7).Draw(t, "step") == 0 {
 				now += Instant(rapid.Float64Range(-4, 4).Draw(t, "step by") * interval)
@@ -50,7 +50,7 @@ func TestALeakyBucketPassesOneInItsTime(t *testing.T) {
 			}
 			v := set.Take(now, 0, path, 1)
 			if v.Err() == nil {
-				passed = append(passed, passing{real, steps})
+				passed = append(passed, passing{elapsed, steps})
 				asks[first] = now + Instant(rapid.SampledFrom([]float64{0, 0, 0.3, 1, 2.7, 100}).Draw(t, "asks again after")*interval)
 				continue
 			}

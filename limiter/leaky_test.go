@@ -69,7 +69,7 @@ func drawLeak(t *rapid.T) *leak {
 	}
 	interval, at := k.limit.Per/time.Duration(k.limit.Tokens), time.Duration(0)
 	part := func(label string, of ...int) time.Duration {
-		return interval * time.Duration(rapid.SampledFrom(of).Draw(t, label)) / 100 / time.Microsecond * time.Microsecond
+		return (time.Duration(rapid.SampledFrom(of).Draw(t, label)) * interval / 100).Truncate(time.Microsecond)
 	}
 	for range rapid.IntRange(2, 25).Draw(t, "callers") {
 		at += part("after", 0, 0, 0, 20, 90, 400)

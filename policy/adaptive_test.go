@@ -80,23 +80,28 @@ func TestASignalIsTakenByItsController(t *testing.T) {
 		want   any
 	}{
 		{
-			Adaptive{Of: "downstream smtp", Min: 5, Signal: SignalRunP95, Target: 2}, MetricRunP95,
+			Adaptive{Of: "downstream smtp", Min: 5, Signal: SignalRunP95, Target: 2},
+			MetricRunP95,
 			control.Config{Controller: PID, Min: 5, Max: 40, Interval: time.Minute, MaxFailures: 0.25, Target: 2, Gains: control.DefaultGains},
 		},
 		{
-			Adaptive{Of: "downstream smtp", Min: 5, Controller: AIMD, Signal: SignalCPU, Target: 0.7}, MetricCPU,
+			Adaptive{Of: "downstream smtp", Min: 5, Controller: AIMD, Signal: SignalCPU, Target: 0.7},
+			MetricCPU,
 			control.Config{Controller: AIMD, Min: 5, Max: 40, Interval: 5 * time.Second, MaxFailures: 0.25, Target: 0.7},
 		},
 		{
-			Adaptive{Of: "queue mail", Min: 5, Signal: SignalWaitP95, Target: 10}, MetricWaitP95,
+			Adaptive{Of: "queue mail", Min: 5, Signal: SignalWaitP95, Target: 10},
+			MetricWaitP95,
 			control.PartConfig{Controller: PID, Min: 50, Max: 1000, Interval: time.Minute, Target: 10, Signal: true, Gains: control.WaitGains},
 		},
 		{
-			Adaptive{Of: "queue mail", Min: 5, Signal: SignalErrors, Target: 0.1, Interval: 30 * time.Second}, MetricErrors,
+			Adaptive{Of: "queue mail", Min: 5, Signal: SignalErrors, Target: 0.1, Interval: 30 * time.Second},
+			MetricErrors,
 			control.PartConfig{Controller: PID, Min: 50, Max: 1000, Interval: 30 * time.Second, Target: 0.1, Signal: true, Gains: control.DefaultGains},
 		},
 		{
-			Adaptive{Of: "queue mail", Min: 5, Signal: SignalPressure, Target: 0.5}, "",
+			Adaptive{Of: "queue mail", Min: 5, Signal: SignalPressure, Target: 0.5},
+			"",
 			control.PartConfig{Controller: PID, Min: 50, Max: 1000, Interval: 5 * time.Second, Target: 0.5, Gains: control.DefaultGains},
 		},
 	} {

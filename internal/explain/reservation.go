@@ -54,10 +54,14 @@ func (r *rules) expiryOfTenant(e *Explanation) error {
 		return nil
 	}
 	slices.Sort(own)
+	shown := make([]string, 0, expiryShown)
+	for _, name := range own[:min(len(own), expiryShown)] {
+		after, at := short(r.policy.Queues[name].Reservations.ExpireAfter), pointer([]string{"queues", name, "reservations", "expire_after"})
+		shown = append(shown, fmt.Sprintf("%s after %s (%s)", name, after, at))
+	}
 	text := "a reservation of it expires after " + short(r.compiled.ExpireAfter("")) + ": then what was reserved stands"
-	for i, name := range own[:min(len(own), expiryShown)] {
-		text += map[bool]string{true: "; in queue ", false: ", "}[i == 0] +
-			fmt.Sprintf("%s after %s (%s)", name, short(r.policy.Queues[name].Reservations.ExpireAfter), pointer([]string{"queues", name, "reservations", "expire_after"}))
+	if len(shown) > 0 {
+		text += "; in queue " + strings.Join(shown, ", ")
 	}
 	if more := len(own) - expiryShown; more > 0 {
 		text += fmt.Sprintf(", and in %d more queues what they say", more)

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"fmt"
+	"strconv"
 	"testing"
 	"time"
 
@@ -192,7 +193,7 @@ func TestABoundOfARecordIsWholeInItsPartition(t *testing.T) {
 			want = 2
 		}
 		for k := range 9 {
-			job := in("small", tenant, fmt.Sprint(k))
+			job := in("small", tenant, strconv.Itoa(k))
 			verdicts, err := s.of(tenant).Admit(t.Context(), 2, []store.Candidate{{Job: &job, Class: 1, Limits: &[admission.Levels]admission.Limit{}}})
 			check(t, err)
 			if verdicts[0].Decision == admission.Admitted {
