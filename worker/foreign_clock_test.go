@@ -21,7 +21,7 @@ func foreignClock(t *testing.T, off time.Duration) *rig {
 	part := memory.New(memory.Config{Now: func() time.Time { return time.Now().Add(off) }})
 	r := &rig{tb: t, store: store.Single(part, io.NopCloser(nil))}
 	var err error
-	if r.producer, err = producer.New(r.store, producer.Config{Policy: new(policy.Unlimited())}); err != nil {
+	if r.producer, err = producer.New(r.store, producer.Config{Policy: new(policy.Unlimited()), Timeout: 20 * time.Second}); err != nil {
 		t.Fatal(err)
 	}
 	return r

@@ -63,7 +63,7 @@ func newRigOn(tb testing.TB, server *redistest.Server) *rig {
 	tb.Helper()
 	r := &rig{tb: tb, server: server, client: server.Client(tb), prefix: redistest.Prefix(tb)}
 	r.store = r.open(r.client)
-	p, err := producer.New(r.store, producer.Config{Policy: new(policy.Unlimited())})
+	p, err := producer.New(r.store, producer.Config{Policy: new(policy.Unlimited()), Timeout: 20 * time.Second})
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -26,7 +26,7 @@ func newRigOfParts(tb testing.TB, partitions int) *rig {
 	if r.store, err = redisstore.Open(tb.Context(), r.client, redisstore.Config{Partitions: partitions}); err != nil {
 		tb.Fatal(err)
 	}
-	if r.producer, err = producer.New(r.store, producer.Config{Policy: new(policy.Unlimited())}); err != nil {
+	if r.producer, err = producer.New(r.store, producer.Config{Policy: new(policy.Unlimited()), Timeout: 20 * time.Second}); err != nil {
 		tb.Fatal(err)
 	}
 	return r
@@ -101,7 +101,7 @@ func newRigOfMasters(tb testing.TB, masters, partitions int) *rig {
 	if r.store, err = redisstore.Open(tb.Context(), redistest.StartNodes(tb, masters, false).Client(tb), redisstore.Config{Partitions: partitions}); err != nil {
 		tb.Fatal(err)
 	}
-	if r.producer, err = producer.New(r.store, producer.Config{Policy: new(policy.Unlimited())}); err != nil {
+	if r.producer, err = producer.New(r.store, producer.Config{Policy: new(policy.Unlimited()), Timeout: 20 * time.Second}); err != nil {
 		tb.Fatal(err)
 	}
 	return r

@@ -57,6 +57,7 @@ function scripts.gate(KEYS, ARGV)
   call.earliest = nil
   if LIMIT == '' then
     gate_remove(NAME)
+    g = g and { held = g.held } -- What starts from now on is not under it, though a record's cap, which needs no gate, counts it.
   else
     if not own then
       gate_count(NAME, 1)
