@@ -16,7 +16,8 @@ import (
 )
 
 const (
-	pointLease = 300 * time.Millisecond
+	// pointLease is what a worker that a busy machine keeps waiting outlasts: each lease it loses has its jobs wait twice as long, up to half a minute.
+	pointLease = 1200 * time.Millisecond
 	// pointJobs is what the producer asks for, pointSuspects what was in the hands of a lost worker before.
 	pointJobs     = 12
 	pointSuspects = 2
