@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/policy"
 )
 
@@ -33,7 +33,7 @@ func (r *rules) expiry(e *Explanation, queue string) error {
 	}
 	e.add(Reason{
 		Kind: KindReservation, Rule: rule, Change: "headgate queue set " + queue + " --reservation-expiry DURATION",
-		Text: "a reservation there expires after " + short(r.compiled.ExpireAfter(queue)) + ": then what was reserved stands",
+		Text: "a reservation there expires after " + admission.DurationText(r.compiled.ExpireAfter(queue)) + ": then what was reserved stands",
 	})
 	return nil
 }
@@ -56,10 +56,10 @@ func (r *rules) expiryOfTenant(e *Explanation) error {
 	slices.Sort(own)
 	shown := make([]string, 0, expiryShown)
 	for _, name := range own[:min(len(own), expiryShown)] {
-		after, at := short(r.policy.Queues[name].Reservations.ExpireAfter), pointer([]string{"queues", name, "reservations", "expire_after"})
+		after, at := admission.DurationText(r.policy.Queues[name].Reservations.ExpireAfter), pointer([]string{"queues", name, "reservations", "expire_after"})
 		shown = append(shown, fmt.Sprintf("%s after %s (%s)", name, after, at))
 	}
-	text := "a reservation of it expires after " + short(r.compiled.ExpireAfter("")) + ": then what was reserved stands"
+	text := "a reservation of it expires after " + admission.DurationText(r.compiled.ExpireAfter("")) + ": then what was reserved stands"
 	if len(shown) > 0 {
 		text += "; in queue " + strings.Join(shown, ", ")
 	}
@@ -68,16 +68,4 @@ func (r *rules) expiryOfTenant(e *Explanation) error {
 	}
 	e.add(Reason{Kind: KindReservation, Text: text, Rule: rule, Change: `headgate policy merge FILE, with {"reservations": {"expire_after": "DURATION"}}`})
 	return nil
-}
-
-// short writes a duration without what is zero at its end, as a policy has it.
-func short(d time.Duration) string {
-	text := d.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
 }
