@@ -76,3 +76,22 @@ func TestATenantHasItsJobsExplained(t *testing.T) {
 		explain(http.StatusForbidden, "acme-admin", kind, name)
 	}
 }
+
+// TestWhenReservationsExpireIsExplained: of a queue and of a tenant, with the line of the policy that says so.
+func TestWhenReservationsExpireIsExplained(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t, nil)
+	p.put("admin", ask{op: "PUT /api/v1/policy", body: `{"reservations":{"expire_after":"90s"},"queues":{"mail":{"reservations":{"expire_after":"10m"}}}}`})
+	p.enqueue("acme", "one")
+	for _, c := range []struct{ kind, name, text, path string }{
+		{"queue", "mail", "expires after 10m", "/queues/mail/reservations/expire_after"},
+		{"tenant", "acme", "expires after 1m30s", "/reservations/expire_after"},
+	} {
+		got := string(p.want(http.StatusOK, "viewer", ask{op: "GET /api/v1/explain/{kind}/{name}", path: map[string]string{"kind": c.kind, "name": c.name}}).body)
+		for _, want := range []string{`"kind":"reservation"`, c.text, `"path":"` + c.path + `"`} {
+			if !strings.Contains(got, want) {
+				t.Errorf("%s %s: %q is missing in %s", c.kind, c.name, want, got)
+			}
+		}
+	}
+}

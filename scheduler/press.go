@@ -77,13 +77,12 @@ func (s *Scheduler) measure(ctx context.Context, to *duties, version int64) erro
 			return err
 		}
 	}
+	var errs []error
 	redis := math.NaN()
 	if slices.ContainsFunc(due, func(g *gauge) bool { return g.WeighsRedis() }) {
-		if redis, err = s.redisMemory(ctx); err != nil {
-			return err
-		}
+		redis, err = s.redisMemory(ctx)
+		errs = append(errs, err) // All else is known.
 	}
-	var errs []error
 	for i, g := range due {
 		errs = append(errs, s.press(ctx, g, inputs(g.Pressured, &loads[i], samples, redis), &loads[i], to.triggers.level(g.Queue), version))
 	}

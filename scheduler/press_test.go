@@ -247,4 +247,12 @@ func TestAFullRedisPressesAQueue(t *testing.T) {
 	if strings.Contains(stats, "cmdstat_info:") {
 		t.Errorf("nobody weighs the memory of Redis, and it is asked for: %s", stats)
 	}
+	put(map[string]float64{"redis_memory": .5, "depth": .5})
+	await(t, "its memory to be weighed again", func() bool { return strings.Contains(noted().Parts, "redis_memory 0") })
+	if err := client.Do(t.Context(), "ACL", "SETUSER", "default", "-info").Err(); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "a Redis that does not tell its memory to hide nothing else", func() bool {
+		return noted().Parts == "depth 0 of weight 0.5, redis_memory unknown of weight 0.5"
+	})
 }

@@ -127,10 +127,7 @@ func (s *Scheduler) pull(ctx context.Context, to *duties, version int64) error {
 		return nil
 	}
 	seen, err := s.sense(ctx, to.triggers.all)
-	if err != nil {
-		return err
-	}
-	var errs []error
+	errs := []error{err}
 	for i, t := range to.triggers.all {
 		if t.Look(seen[i], time.Now()) {
 			s.turned(to, t, seen[i])
@@ -268,20 +265,23 @@ func gateOf(t *trigger) store.GateName {
 	return store.DownstreamGate(downstream)
 }
 
-// sense returns what is seen for each trigger, NaN for what nobody knows. What is not asked for is not read.
+// sense returns what is seen for each trigger, NaN for what nobody knows, or could not be read, of which the error tells. What is not asked for is not read.
 func (s *Scheduler) sense(ctx context.Context, all []*trigger) ([]float64, error) {
 	var of senses
-	var err error
+	var errs []error
 	seen := make([]float64, len(all))
 	for i, t := range all {
 		same := slices.IndexFunc(all[:i], func(before *trigger) bool { return before.Metric == t.Metric && before.MeasuredOf == t.MeasuredOf })
 		if same >= 0 {
 			seen[i] = seen[same]
-		} else if seen[i], err = s.value(ctx, t, &of); err != nil {
-			return nil, err
+			continue
+		}
+		var err error
+		if seen[i], err = s.value(ctx, t, &of); err != nil {
+			seen[i], errs = math.NaN(), append(errs, fmt.Errorf("trigger %s: %w", t.Name, err))
 		}
 	}
-	return seen, nil
+	return seen, errors.Join(errs...)
 }
 
 // senses are what was read of queues in a look.

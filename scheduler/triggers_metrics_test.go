@@ -163,3 +163,22 @@ func TestATriggerLooksAtItsMetric(t *testing.T) {
 		t.Errorf("%d began and %d ended, want %d of each", begun, ended, len(every))
 	}
 }
+
+// TestAMetricThatCannotBeReadStopsNoOtherTrigger: its own trigger ends, as of what nobody knows.
+func TestAMetricThatCannotBeReadStopsNoOtherTrigger(t *testing.T) {
+	t.Parallel()
+	b := newMetricsBench(t)
+	run(t, b.store, scheduler.Config{TimerLease: time.Second})
+	acts := func(what string, want ...string) {
+		t.Helper()
+		await(t, what, func() bool {
+			act, _ := b.acting()
+			return slices.Equal(act, want)
+		})
+	}
+	b.fill(true)
+	acts("a full Redis", policy.MetricRedis)
+	b.check(b.server.Client(t).Do(t.Context(), "ACL", "SETUSER", "default", "-info").Err())
+	b.trip(true)
+	acts("an open breaker", policy.MetricBreaker)
+}

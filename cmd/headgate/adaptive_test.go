@@ -105,7 +105,7 @@ func TestAdaptiveCommands(t *testing.T) {
 	}
 }
 
-// TestASignalIsTold with its target and what workers told of it last, by the list, as JSON and in the explanation; and that nobody knows it.
+// TestASignalIsTold with its target and what workers told of it last, by the list, as JSON and in the explanation; and that nobody knows it, or does no more.
 func TestASignalIsTold(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t)
@@ -170,6 +170,12 @@ func TestASignalIsTold(t *testing.T) {
 	if out := p.run(cli.ExitOK, "explain downstream sms").stdout; strings.Contains(out, "signal") {
 		t.Errorf("without a signal:\n%s", out)
 	}
+	_, err = p.store.Press(t.Context(), store.Press{Owner: "s1", Version: version, Queue: "mail", Pressure: admission.Pressure{Level: admission.PressureLow, Score: .625}, Life: time.Second})
+	must(t, err)
+	eventually(t, func() bool { // Nobody has measured it since.
+		pressed, _ := signals()["mail-in"].(map[string]any)
+		return pressed["name"] == policy.SignalPressure && pressed["reading"] == nil
+	})
 }
 
 // TestADispatchThatMovesIsTold in jobs a second, by the list, as JSON and in the explanation of its downstream.
