@@ -30,9 +30,13 @@ func (of Subject) bounds(rules *Rules) (all []bound) {
 	limits := rules.Compiled.LimitsFor("", of.Queue, "") // No tenant has an empty name, so these are of each.
 	if a, name := adaptiveOf(&rules.Document, of.Queue); name != "" && !limits[admission.LevelQueue].Disabled {
 		limit := &limits[admission.LevelQueue]
+		upTo, part := most, fmt.Sprintf("%d%% at least", a.Min)
+		if a.Max > 0 {
+			upTo, part = figuresOf(limit, a.Max), fmt.Sprintf("%d to %d%%", a.Min, a.Max)
+		}
 		all = append(all, bound{
-			figuresOf(limit, a.Min), figuresOf(limit, a.Max),
-			fmt.Sprintf("/adaptive/%s has the limits of queue %s be %d to %d%% of what they are, %s and %d at once", name, of.Queue, a.Min, a.Max, limit.Words(), limit.Burst),
+			figuresOf(limit, a.Min), upTo,
+			fmt.Sprintf("/adaptive/%s has the limits of queue %s be %s of what they are, %s and %d at once", name, of.Queue, part, limit.Words(), limit.Burst),
 		})
 	}
 	if global := &limits[admission.LevelGlobal]; !global.Disabled {
@@ -41,16 +45,12 @@ func (of Subject) bounds(rules *Rules) (all []bound) {
 	return append(all, bound{figures{1, 1}, most, fmt.Sprintf("tokens and burst of a limit are 1 to %d", admission.MaxLimitTokens)})
 }
 
-// adaptiveOf returns what moves the limits of a queue, with its bounds in percent, and its name; "" where nothing does.
+// adaptiveOf returns what moves the limits of a queue, with its bounds in percent, a Max of zero for none, and its name; "" where nothing does.
 func adaptiveOf(document *policy.Policy, queue string) (policy.Adaptive, string) {
 	for name, a := range document.Adaptive {
-		if queue == "" || a.Of != "queue "+queue {
-			continue
+		if queue != "" && a.Of == "queue "+queue {
+			return a, name
 		}
-		if a.Max == 0 {
-			a.Max = 100
-		}
-		return a, name
 	}
 	return policy.Adaptive{}, ""
 }
