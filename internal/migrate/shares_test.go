@@ -1,9 +1,11 @@
 package migrate
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +14,44 @@ import (
 	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/redisstore"
 )
+
+// TestAMigrationThatGoesOnKeepsRatesOfRecords: one that was ended after it had taken records out of their old partition finds the policy's rates there, and leaves those of
+// the records, and their tokens, in force where the tenants are.
+func TestAMigrationThatGoesOnKeepsRatesOfRecords(t *testing.T) {
+	t.Parallel()
+	ctx, client, prefix := t.Context(), redistest.Shared(t).Client(t), redistest.Prefix(t)
+	s, err := redisstore.Open(ctx, client, redisstore.Config{Prefix: prefix})
+	check(t, err)
+	check(t, s.PutPolicy(ctx, movingPolicy(1)))
+	for i := range crowdTenants {
+		_, err := s.PutRecord(ctx, store.RecordEdit{Tenant: fmt.Sprintf("t%d", i), Policy: 1, Text: []byte(`{"dispatch":{"tokens":1,"per":"24h","burst":7}}`)})
+		check(t, err)
+	}
+	parts := 2
+	m, err := migration(ctx, client, client, prefix, parts)
+	for check(t, err); !m.moves(0, "t3"); check(t, err) { // It has a rate by the policy, too.
+		parts++
+		m, err = migration(ctx, client, client, prefix, parts)
+	}
+	for _, step := range []func(context.Context) error{m.fence, m.copyPartitions, m.storePolicy, m.copyRest, m.remove, m.copyPartitions, m.storePolicy, m.copyRest, m.remove, m.commit, m.tidy} {
+		check(t, step(ctx))
+	}
+	s, err = redisstore.Open(ctx, client, redisstore.Config{Prefix: prefix, Partitions: parts})
+	check(t, err)
+	for i, part := range inRedis(s) {
+		rated := map[string]bool{}
+		for k := range crowdTenants {
+			if tenant := fmt.Sprintf("t%d", k); s.PartitionOf(tenant) == i {
+				rated[tenant] = true
+			}
+		}
+		for _, line := range ratesOf(ctx, t, part.Conn(), rated) {
+			if !strings.HasSuffix(line, "|7000000 with 7000000") {
+				t.Error(line)
+			}
+		}
+	}
+}
 
 // TestAMigrationForgetsSharesOfTheGlobalRate: they are multiples of even parts, of which there are others then.
 func TestAMigrationForgetsSharesOfTheGlobalRate(t *testing.T) {
