@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/redisconn"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/redisstore"
@@ -26,6 +28,15 @@ func TestAMigrationThatGoesOnKeepsRatesOfRecords(t *testing.T) {
 	for i := range crowdTenants {
 		_, err := s.PutRecord(ctx, store.RecordEdit{Tenant: fmt.Sprintf("t%d", i), Policy: 1, Text: []byte(`{"dispatch":{"tokens":1,"per":"24h","burst":7}}`)})
 		check(t, err)
+	}
+	first := inRedis(s)[0].Conn()
+	for i := range crowdTenants { // Four of seven tokens are gone.
+		gate := fmt.Sprintf("r:t%d", i)
+		text, err := redisconn.Client(first).HGet(ctx, first.Partition.Gates(), gate).Result()
+		check(t, err)
+		bucket := strings.Split(text, ":")
+		bucket[0], bucket[2] = strings.TrimSuffix(bucket[0], "7000000")+"3000000", strconv.FormatInt((4*24*time.Hour).Microseconds(), 10)
+		check(t, redisconn.Client(first).HSet(ctx, first.Partition.Gates(), gate, strings.Join(bucket, ":")).Err())
 	}
 	parts := 2
 	m, err := migration(ctx, client, client, prefix, parts)
@@ -46,7 +57,7 @@ func TestAMigrationThatGoesOnKeepsRatesOfRecords(t *testing.T) {
 			}
 		}
 		for _, line := range ratesOf(ctx, t, part.Conn(), rated) {
-			if !strings.HasSuffix(line, "|7000000 with 7000000") {
+			if !strings.HasSuffix(line, "|7000000 with 3000000") {
 				t.Error(line)
 			}
 		}
