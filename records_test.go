@@ -83,6 +83,15 @@ func TestWhatAChangeOfARecordDoesNotNameStays(t *testing.T) {
 		if r, err := hg.Policy().Record(t.Context(), "acme"); err != nil || !reflect.DeepEqual(r, all) {
 			t.Errorf("%+v, %v, want %+v", r, err, all)
 		}
+		rate := headgate.PerSecond(5, 5)
+		check(t, hg.Policy().ChangeRecord(t.Context(), "acme", headgate.Edit{}, func(r *policy.OwnLimits) { r.Dispatch = new(rate) }))
+		check(t, hg.Policy().ChangeRecord(t.Context(), "acme", headgate.Edit{}, func(r *policy.OwnLimits) { r.Limit.Burst = 300 })) // In place.
+		check(t, hg.Policy().ChangeRecord(t.Context(), "acme", headgate.Edit{}, func(r *policy.OwnLimits) { r.Dispatch.Burst = 3 }))
+		all.Limit.Burst, rate.Burst = 300, 3
+		all.Dispatch = &rate
+		if r, err := hg.Policy().Record(t.Context(), "acme"); err != nil || !reflect.DeepEqual(r, all) {
+			t.Errorf("%+v, %v, want %+v", r, err, all)
+		}
 	})
 }
 

@@ -118,6 +118,33 @@ func TestATenantsLimitsOfTypesOverHTTP(t *testing.T) {
 	}
 }
 
+// TestARateOfARecordOverHTTP is told with the record and with its tenant, whose rate it is in the place of the policy's, and one that is none is refused by its place.
+func TestARateOfARecordOverHTTP(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t, nil)
+	p.put("admin", ask{op: "PUT /api/v1/policy", body: `{"tenant_records":true,"tiers":{"standard":{"limit":{"enabled":false}}},"tenants":{"bolt":{"dispatch":{"tokens":9,"per":"1s","burst":9}}}}`})
+	bolt := map[string]string{"tenant": "bolt"}
+	put := func(status int, body string) reply {
+		return p.want(status, "operator", ask{op: "PUT /api/v1/records/{tenant}", path: bolt, body: body, header: http.Header{"If-Match": {"*"}}})
+	}
+	for _, row := range [][2]string{
+		{`{"max_running":5}`, `"dispatch":{"tokens":9,"per_ms":1000,"burst":9}`},
+		{`{"dispatch":{"tokens":5,"per":"1s","burst":3}}`, `"dispatch":{"tokens":5,"per_ms":1000,"burst":3}`},
+		{`{"dispatch":{"enabled":false}}`, ""},
+	} {
+		if got := put(http.StatusOK, row[0]); !bytes.Contains(got.body, []byte(row[0])) {
+			t.Errorf("%s is stored as %s", row[0], got.body)
+		}
+		tenant := p.want(http.StatusOK, "viewer", ask{op: "GET /api/v1/tenants/{tenant}", path: bolt})
+		if bytes.Contains(tenant.body, []byte(`"per_ms"`)) != (row[1] != "") || !bytes.Contains(tenant.body, []byte(row[1])) {
+			t.Errorf("with %s the tenant is told as %s, want %s", row[0], tenant.body, row[1])
+		}
+	}
+	if got := put(http.StatusBadRequest, `{"dispatch":{"tokens":0,"per":"1s"}}`); !bytes.Contains(got.body, []byte("/dispatch/tokens")) {
+		t.Errorf("%s", got.body)
+	}
+}
+
 // TestABoundOfARecordOverHTTP is in force for the next job over HTTP, in a queue and over all, is told with the record, and one that is none is refused by its place.
 func TestABoundOfARecordOverHTTP(t *testing.T) {
 	t.Parallel()

@@ -412,3 +412,12 @@ func (c *Compiled) TierCaps() (by map[string]int) {
 // MaxRunningOf returns how many jobs of a tenant workers hold at a time, over all queues, zero for no bound: by its record as far as that is known, else by
 // what the policy has for it alone, else by its record's tier, else by its tier. It does not allocate.
 func (c *Compiled) MaxRunningOf(tenant string) int { return c.viewOf(tenant).maxRunning }
+
+// DispatchOf returns how many jobs of a tenant are dispatched a time, nil for no bound: by its record as far as that is known, else by what the policy has for
+// it. It does not allocate. The limit is not to be changed.
+func (c *Compiled) DispatchOf(tenant string) *admission.Limit {
+	if l := c.viewOf(tenant).dispatch; l != nil && !l.Disabled {
+		return l
+	}
+	return nil
+}

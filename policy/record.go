@@ -14,7 +14,7 @@ import (
 	"github.com/headgate/headgate/admission"
 )
 
-// OwnLimits is what one tenant has of its own beside the policy, where that has TenantRecords: its tier, its weights, its cap, bounds of its depth, and limits, each in the place of
+// OwnLimits is what one tenant has of its own beside the policy, where that has TenantRecords: its tier, its weights, its cap, the rate of its dispatches, bounds of its depth, and limits, each in the place of
 // what the policy has of that tenant or at that scope. It is stored by itself, so that to change one costs the same whatever number of tenants have theirs.
 //
 //nolint:recvcheck // It is a plain value; what is asked often spares the copy.
@@ -25,6 +25,8 @@ type OwnLimits struct {
 	Weights Weights
 	// MaxRunning is how many of its jobs workers hold at a time, 1 to MaxMaxRunning, before the policy's own of it and that of its tier; zero says nothing.
 	MaxRunning int
+	// Dispatch is how many of its jobs are dispatched a time, in the place of the policy's own of it; nil says nothing, a Disabled one that there is no such bound.
+	Dispatch *admission.Limit
 	// Overflow bounds its depth over all its queues, before the policy's own of it and that of its tier, and Overflows in single queues, by name. The zero Overflow says
 	// nothing, and one of NoBound that there is no bound.
 	Overflow  Overflow
@@ -53,6 +55,7 @@ type recordJSON struct {
 	Tier       string                   `json:"tier,omitempty"`
 	Weights    Weights                  `json:"priority_weights,omitempty"`
 	MaxRunning int                      `json:"max_running,omitempty"`
+	Dispatch   *limitJSON               `json:"dispatch,omitempty"`
 	Overflow   Overflow                 `json:"overflow,omitzero"`
 	Limit      *limitJSON               `json:"limit,omitempty"`
 	Queues     map[string]tierQueueJSON `json:"queues,omitempty"`
@@ -60,7 +63,7 @@ type recordJSON struct {
 
 // Empty reports whether the record says nothing.
 func (r OwnLimits) Empty() bool {
-	return r.Tier == "" && len(r.Weights) == 0 && r.MaxRunning == 0 && r.Overflow == (Overflow{}) && r.Limit == nil && len(r.Overflows)+len(r.Queues) == 0
+	return r.Tier == "" && len(r.Weights) == 0 && r.MaxRunning == 0 && r.Dispatch == nil && r.Overflow == (Overflow{}) && r.Limit == nil && len(r.Overflows)+len(r.Queues) == 0
 }
 
 // LimitAt returns what the record says of a level on a way, and whether it says anything. It does not allocate.
@@ -159,9 +162,7 @@ func MarshalRecord(r OwnLimits) ([]byte, error) {
 		return nil, nil
 	}
 	wire := recordJSON{Tier: r.Tier, Weights: r.Weights, MaxRunning: r.MaxRunning, Overflow: r.Overflow.withDefaults(), Queues: r.queuesJSON()}
-	if own := ownBurst(r.Limit); own != nil {
-		wire.Limit = newLimitJSON(*own)
-	}
+	wire.Limit, wire.Dispatch = optional(ownBurst(r.Limit)), optional(ownBurst(r.Dispatch))
 	text, err := json.Marshal(wire)
 	if err != nil {
 		return nil, fmt.Errorf("encode record: %w", err)
@@ -176,7 +177,7 @@ func checkRecordSize(text []byte) error {
 	return &admission.FieldError{Field: "record", Value: fmt.Sprintf("%d bytes", len(text)), Allowed: fmt.Sprintf("JSON of up to %d bytes", MaxRecordBytes)}
 }
 
-// UnmarshalRecord reads a record: {"tier": "premium", "priority_weights": {"high": 3}, "max_running": 5, "overflow": {"policy": "reject", "max_jobs": 100}, "limit": {"tokens": 50},
+// UnmarshalRecord reads a record: {"tier": "premium", "priority_weights": {"high": 3}, "max_running": 5, "dispatch": {"tokens": 5}, "overflow": {"policy": "reject", "max_jobs": 100}, "limit": {"tokens": 50},
 // "queues": {"mail": {"limit": {…}, "priority_limits": {"low": {…}}, "type_limits": {"report": {…}}, "overflow": {…}}}}, all written as in a policy. An empty text is the record that says nothing. Unknown and repeated names are refused. Every error matches headgate.ErrInvalid.
 func UnmarshalRecord(text []byte) (OwnLimits, error) {
 	if len(text) == 0 {
@@ -193,7 +194,8 @@ func UnmarshalRecord(text []byte) (OwnLimits, error) {
 		return OwnLimits{}, decodeError(err)
 	}
 	var bad problems
-	r := OwnLimits{Tier: wire.Tier, Weights: wire.Weights, MaxRunning: wire.MaxRunning, Overflow: wire.Overflow.withDefaults(), Limit: ownBurst(bad.limit("limit", wire.Limit))}
+	r := OwnLimits{Tier: wire.Tier, Weights: wire.Weights, MaxRunning: wire.MaxRunning, Overflow: wire.Overflow.withDefaults()}
+	r.Limit, r.Dispatch = ownBurst(bad.limit("limit", wire.Limit)), ownBurst(bad.limit("dispatch", wire.Dispatch))
 	r.setQueues(wire.Queues, &bad)
 	if err := errors.Join(bad...); err != nil {
 		return OwnLimits{}, err
@@ -209,6 +211,7 @@ func (r OwnLimits) validate() error {
 	}
 	bad.weights("", r.Weights)
 	bad.bound("max_running", r.MaxRunning, MaxMaxRunning)
+	bad.dispatch("dispatch", r.Dispatch)
 	if r.Limit != nil {
 		bad.add(r.Limit.Validate("limit"))
 	}
@@ -413,10 +416,15 @@ func (c *Compiled) ShedAnyway(tenant, queue string, class admission.Priority) (f
 	return c.shedFrom(2*place + 1), tier
 }
 
+// hasShares reports whether the record has something of its own, beside its tier, of how its tenant's jobs are dispatched.
+func (r *OwnLimits) hasShares() bool {
+	return len(r.Weights) > 0 || r.MaxRunning > 0 || r.Dispatch != nil
+}
+
 // viewWith returns what applies to a tenant that has a record.
 func (c *Compiled) viewWith(tenant string, r *OwnLimits) *tenantView {
 	by := c.documentView(tenant)
-	if r.Tier == "" && len(r.Weights) == 0 && r.MaxRunning == 0 {
+	if r.Tier == "" && !r.hasShares() {
 		return by
 	}
 	of := c.sideOf(tenant)
@@ -425,10 +433,10 @@ func (c *Compiled) viewWith(tenant string, r *OwnLimits) *tenantView {
 	if !hasKey(of.Tiers, tier) {
 		tier = StandardTier
 	}
-	if c.tenants[tenant] == nil && len(r.Weights) == 0 && r.MaxRunning == 0 {
+	if c.tenants[tenant] == nil && !r.hasShares() {
 		return of.ofTier[tier]
 	}
-	own.Tier, own.Weights, own.MaxRunning = tier, overlay(own.Weights, r.Weights), cmp.Or(r.MaxRunning, own.MaxRunning)
+	own.Tier, own.Weights, own.MaxRunning, own.Dispatch = tier, overlay(own.Weights, r.Weights), cmp.Or(r.MaxRunning, own.MaxRunning), cmp.Or(r.Dispatch, own.Dispatch)
 	view := of.viewOf(own)
 	view.queues = by.queues
 	return &view

@@ -26,6 +26,7 @@ func TestATierByARecordIsATierByTheDocument(t *testing.T) {
 		record := OwnLimits{
 			Tier: rapid.SampledFrom([]string{"", "standard", "premium", "basic", "gone"}).Draw(t, "record's tier"), Weights: drawWeights(t),
 			MaxRunning: rapid.SampledFrom([]int{0, 0, 1, 7, MaxMaxRunning}).Draw(t, "record's cap"),
+			Dispatch:   rapid.SampledFrom([]*admission.Limit{nil, nil, new(admission.PerMinute(7)), {Disabled: true}}).Draw(t, "record's rate"),
 		}
 		by, err := p.Prepare()
 		if err != nil {
@@ -53,7 +54,7 @@ func TestATierByARecordIsATierByTheDocument(t *testing.T) {
 				}
 			}
 			own.Weights = overlay(own.Weights, record.Weights)
-			own.MaxRunning = cmp.Or(record.MaxRunning, own.MaxRunning)
+			own.MaxRunning, own.Dispatch = cmp.Or(record.MaxRunning, own.MaxRunning), cmp.Or(record.Dispatch, own.Dispatch)
 			return overlay(tenants, map[string]Tenant{tenant: own})
 		}
 		named.Tenants = entry(p.Tenants)
@@ -73,6 +74,7 @@ func TestATierByARecordIsATierByTheDocument(t *testing.T) {
 			}
 		}
 		same("cap", by.MaxRunningOf(tenant), want.MaxRunningOf(tenant))
+		same("rate", fmt.Sprintf("%+v", cmp.Or(by.DispatchOf(tenant), &admission.Limit{})), fmt.Sprintf("%+v", cmp.Or(want.DispatchOf(tenant), &admission.Limit{})))
 		same("tier", by.TierOf(tenant), want.TierOf(tenant))
 		same("tier for people", p.WithRecord(tenant, record).TierOf(tenant), named.TierOf(tenant))
 		for _, queue := range append([]string{"", "other"}, someQueues...) {
@@ -95,6 +97,40 @@ func TestATierByARecordIsATierByTheDocument(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestARecordHasARateOfDispatches: written as that of a tenant in the policy, whose names queues may have, too; what cannot be is refused in words.
+func TestARecordHasARateOfDispatches(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		`{"dispatch":{"tokens":5,"per":"1s"}}`:                                                        `{"dispatch":{"tokens":5,"per":"1s","burst":5}}`,
+		`{"dispatch":{"algorithm":"leaky_bucket","tokens":600,"per":"1m"}}`:                           `{"dispatch":{"tokens":600,"per":"1m","burst":1}}`,
+		`{"dispatch":{"enabled":false}}`:                                                              `{"dispatch":{"enabled":false}}`,
+		`{"queues":{"dispatch":{"limit":{"tokens":5,"per":"1s","burst":5}}}}`:                         `{"queues":{"dispatch":{"limit":{"tokens":5,"per":"1s","burst":5}}}}`,
+		`{"limit":{"tokens":5,"per":"1s"},"dispatch":{"rate_per_second":7}}`:                          `{"dispatch":{"tokens":7,"per":"1s","burst":7},"limit":{"tokens":5,"per":"1s","burst":5}}`,
+		`{"overflow":{"policy":"none"},"max_running":3,"dispatch":{"tokens":1,"per":"1h","burst":2}}`: `{"max_running":3,"dispatch":{"tokens":1,"per":"1h","burst":2},"overflow":{"policy":"none"}}`,
+	} {
+		r, err := UnmarshalRecord([]byte(text))
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		if got, err := MarshalRecord(r); string(got) != want || err != nil {
+			t.Errorf("%s is %s, %v, want %s", text, got, err, want)
+		}
+	}
+	for bad, told := range map[string]string{
+		`{"dispatch":{"tokens":0,"per":"1s"}}`:                                    "dispatch.tokens 0: allowed is 1 to 1000000000",
+		`{"dispatch":{"tokens":5,"per":"1s","rate":1}}`:                           "dispatch.rate (unknown)",
+		`{"dispatch":{"algorithm":"fixed_window","tokens":5,"window":"1h"}}`:      `dispatch.algorithm "fixed_window": allowed is "token_bucket": jobs wait for a dispatch, they are not refused`,
+		`{"queues":{"mail":{"dispatch":{"tokens":5,"per":"1s"}}}}`:                "queues.mail.dispatch (unknown)",
+		`{"dispatch":{"tokens":5,"per":"1s"},"dispatch":{"tokens":6,"per":"1s"}}`: "dispatch",
+		`{"dispatch":{"tokens":5,"per":"1us"}}`:                                   "dispatch.per",
+	} {
+		if _, err := UnmarshalRecord([]byte(bad)); !errors.Is(err, admission.ErrInvalid) || !strings.Contains(err.Error(), told) {
+			t.Errorf("%s: %v, want it to tell %s", bad, err, told)
+		}
+	}
 }
 
 // TestCapsByRecordsAreToldByTier: a store is told the caps of tiers, and of those of tenants which are their own, also where these are what everybody has; where

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -110,6 +111,35 @@ func (r RecordShares) Cap(tiers map[string]int, alone bool) (limit int, said boo
 		return r.MaxRunning, r.MaxRunning > 0
 	}
 	return tiers[r.Tier], true
+}
+
+// RecordDispatchOf returns how many jobs of its tenant are dispatched a time by the JSON of a record: nil where it says nothing, a Disabled one for no such bound.
+func RecordDispatchOf(text []byte) *admission.Limit {
+	if !bytes.Contains(text, []byte(`"dispatch"`)) { // Nearly all, for which an edit has nothing to read.
+		return nil
+	}
+	var written struct {
+		Dispatch *struct {
+			Tokens  admission.Tokens `json:"tokens"`
+			Per     string           `json:"per"`
+			Burst   admission.Tokens `json:"burst"`
+			Enabled *bool            `json:"enabled"`
+		} `json:"dispatch"`
+	}
+	if json.Unmarshal(text, &written) != nil || written.Dispatch == nil {
+		return nil // It may be what a release to come has written.
+	}
+	of := written.Dispatch
+	if of.Enabled != nil && !*of.Enabled {
+		return &admission.Limit{Disabled: true}
+	}
+	limit := admission.Limit{Tokens: of.Tokens}
+	limit.Per, _ = time.ParseDuration(of.Per)
+	limit.Burst = cmp.Or(of.Burst, limit.DefaultBurst())
+	if limit.Validate("dispatch") != nil {
+		return nil
+	}
+	return &limit
 }
 
 // RecordBounds is what a record says of its tenant's depth, over all its queues and in single ones, by name. An Overflow without a policy says nothing.

@@ -19,7 +19,7 @@ import (
 const adoptable = `{"tenant_records": true, "tiers": {"standard": {"limit": {"enabled": false}}, "premium": {"limit": {"enabled": false}}, "gold": {"limit": {"tokens": 1, "per": "24h", "burst": 50}, "priority_weights": {"high": 5}}},
 	"tenants": {
 		"acme": {"tier": "gold", "limit": {"tokens": 1, "per": "24h", "burst": 9}, "max_running": 2, "queues": {"mail": {"type_limits": {"*": {"algorithm": "sliding_log", "tokens": 8, "window": "744h"}}}}},
-		"bolt": {"tier": "gold", "dispatch": {"tokens": 1, "per": "24h"}},
+		"bolt": {"tier": "gold", "dispatch": {"tokens": 1, "per": "24h"}}, "edge": {"dispatch": {"enabled": false}},
 		"core": {"limit": {"tokens": 3, "per": "24h"}, "priority_weights": {"low": 3}},
 		"dust": {}},
 	"queue_limits": {"acme:mail": {"algorithm": "fixed_window", "tokens": 7, "window": "month"}, "acme:fax": {"enabled": false}},
@@ -91,7 +91,7 @@ func TestAdoptionKeepsTokensAndJobs(t *testing.T) {
 	p.run(cli.ExitNothing, "record get acme")
 	done := p.object(cli.ExitOK, "record adopt --reason records")
 	checkKeys(t, "an adoption", done, strings.Fields("bytes bytes_before from left overruled stored tenants version"))
-	if done["stored"] != 3.0 || done["tenants"] != 4.0 || done["version"] != 2.0 || len(done["left"].([]any)) != 3 {
+	if done["stored"] != 4.0 || done["tenants"] != 5.0 || done["version"] != 2.0 || len(done["left"].([]any)) != 2 {
 		t.Errorf("%v", done)
 	}
 	p.levels(4)
@@ -109,7 +109,9 @@ func TestAdoptionKeepsTokensAndJobs(t *testing.T) {
 		t.Errorf("%d run where one has ended, want 1", len(next))
 	}
 	for line, want := range map[string]string{
-		"policy get":          `"dispatch"`,
+		"record get bolt":     `{"tier":"gold","dispatch":{"tokens":1,"per":"24h","burst":1}}`,
+		"record get edge":     `{"dispatch":{"enabled":false}}`,
+		"explain tenant bolt": "tenant bolt starts 1 job a day, 1 at once",
 		"tenant show bolt":    "gold",
 		"record get acme":     `{"tier":"gold","max_running":2,"limit":{"tokens":1,"per":"24h","burst":9},"queues":{"fax":{"limit":{"enabled":false}},"mail":{`,
 		"record get core":     `{"priority_weights":{"low":3},"limit":{"tokens":3,"per":"24h","burst":1}}`,
@@ -121,7 +123,7 @@ func TestAdoptionKeepsTokensAndJobs(t *testing.T) {
 			t.Errorf("%s: no %q in %s", line, want, out.stdout)
 		}
 	}
-	if out := p.run(cli.ExitOK, "policy get"); strings.Contains(out.stdout, `"queue_limits"`) || strings.Contains(out.stdout, `"dust"`) || strings.Contains(out.stdout, `"limit": {"tokens": 3`) {
+	if out := p.run(cli.ExitOK, "policy get"); strings.Contains(out.stdout, `"queue_limits"`) || strings.Contains(out.stdout, `"dust"`) || strings.Contains(out.stdout, `"dispatch"`) || strings.Contains(out.stdout, `"limit": {"tokens": 3`) {
 		t.Errorf("the policy still has %s", out.stdout)
 	}
 	p.run(cli.ExitOK, "policy rollback 1") // The way back.
@@ -148,10 +150,9 @@ func TestAnAdoptionIsTold(t *testing.T) {
 	p.run(cli.ExitOK, "record set acme:mail:type=* --tokens 8 --per 1h")
 	tried := p.run(cli.ExitOK, "record adopt --dry-run").stdout
 	for _, want := range []string{
-		"nothing was stored: of 4 tenants 3 records would be, and version 2 of the policy with ", " would follow version 1 with ",
+		"nothing was stored: of 5 tenants 4 records would be, and version 2 of the policy with ", " would follow version 1 with ",
 		"2 are not in force, because the record says otherwise, and would be gone:\n  /tenants/acme/queues/mail/type_limits/*\n  /tenants/core/limit\n",
-		"3 would stay in the policy:\n  /tenants/bolt/dispatch  a record has no rate of dispatches\n" +
-			"  /max_running/core:mail  a record has no cap in a single queue\n  /semaphores/core:lock  a record has no semaphores\n",
+		"2 would stay in the policy:\n  /max_running/core:mail  a record has no cap in a single queue\n  /semaphores/core:lock  a record has no semaphores\n",
 	} {
 		if !strings.Contains(tried, want) {
 			t.Errorf("no %q in\n%s", want, tried)
@@ -170,7 +171,7 @@ func TestAnAdoptionIsTold(t *testing.T) {
 	p.run(cli.ExitOK, "policy rollout abandon")
 	p.run(cli.ExitOK, "record adopt")
 	version := p.object(cli.ExitOK, "policy get")["version"]
-	if out := p.run(cli.ExitOK, "record adopt").stdout; !strings.HasPrefix(out, "the policy has nothing of these tenants that a record can have\n3 stay in the policy:") {
+	if out := p.run(cli.ExitOK, "record adopt").stdout; !strings.HasPrefix(out, "the policy has nothing of these tenants that a record can have\n2 stay in the policy:") {
 		t.Errorf("%s", out)
 	}
 	if again := p.object(cli.ExitOK, "policy get")["version"]; again != version {

@@ -101,6 +101,49 @@ func TestRecordCommands(t *testing.T) {
 	p.run(cli.ExitNothing, "record get acme")
 }
 
+// TestRatesOfRecords are set, shown, exported and taken out again, in the words of the policy's; and one may say that there is none.
+func TestRatesOfRecords(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t)
+	p.in(cli.ExitOK, `{"tenant_records":true,"tenants":{"acme":{"dispatch":{"tokens":9,"per":"1s","burst":20}}}}`, "policy merge -")
+	for _, row := range [][2]string{
+		{"tenant show acme", "9 jobs a second, at most 20 at once"},
+		{"record set acme --dispatch 600 --dispatch-per 1m --dispatch-burst 7 --reason contract", `{"dispatch":{"tokens":600,"per":"1m","burst":7}}`},
+		{"tenant show acme", "10 jobs a second, at most 7 at once"},
+		{"tenant show acme --json", `"dispatch": {`},
+		{"explain tenant acme", "tenant acme starts 10 jobs a second, 7 at once"},
+		{"explain tenant acme --json", `"of": "record of tenant acme"`},
+		{"explain tenant acme", "headgate record set acme --dispatch NUMBER"},
+		{"audit --json", `"/dispatch/tokens"`},
+		{"record set acme --dispatch 5 --dry-run", "would change in 3 values"},
+		{"record set acme --tokens 3 --max-running 2", `{"max_running":2,"dispatch":{"tokens":600,"per":"1m","burst":7},"limit":{"tokens":3,"per":"1s","burst":3}}`},
+		{"record set acme --none --dispatch 5", `{"max_running":2,"dispatch":{"tokens":5,"per":"1s","burst":5}}`},
+		{"record export", `{"tenant":"acme","record":{"max_running":2,"dispatch":{"tokens":5,"per":"1s","burst":5}}}`},
+		{"record set acme --dispatch-off --max-running 0", `{"dispatch":{"enabled":false}}`},
+		{"tenant show acme", "no bound"},
+	} {
+		if out := p.run(cli.ExitOK, row[0]); !strings.Contains(out.stdout, row[1]) {
+			t.Errorf("%s: no %q in %s", row[0], row[1], out.stdout)
+		}
+	}
+	if out := p.in(cli.ExitNothing, `{"tenant":"acme","record":{"dispatch":{"tokens":5,"per":"1s"}}}`, "record diff -"); !strings.Contains(out.stdout, "/dispatch/tokens") || !strings.Contains(out.stdout, "/dispatch/enabled") {
+		t.Errorf("a diff: %s", out.stdout)
+	}
+	p.in(cli.ExitOK, `{"tenant":"bolt","record":{"dispatch":{"tokens":5,"per":"1s"}}}`, "record import -")
+	p.refuses(map[string]string{
+		"record set acme:mail --dispatch 5":               "a tenant with --tier, --weight, --max-running or --dispatch",
+		"record set acme --dispatch -5":                   "invalid --dispatch -5: allowed is 1 to 1000000000; for no limit --dispatch-off",
+		"record set acme --dispatch-burst 5":              "invalid --dispatch 0",
+		"record set acme --dispatch 5 --dispatch-per 1ns": "invalid --dispatch-per",
+		"record set acme --dispatch 5 --dispatch-off":     "it or --dispatch",
+	})
+	p.run(cli.ExitOK, "record set acme --dispatch 0")
+	p.run(cli.ExitNothing, "record get acme")
+	if out := p.run(cli.ExitOK, "tenant show acme"); !strings.Contains(out.stdout, "9 jobs a second, at most 20 at once") {
+		t.Errorf("without a record: %s", out.stdout)
+	}
+}
+
 // TestBoundsOfRecords are set over all queues and in one, shown, exported and taken out again, in the words of the policy's.
 func TestBoundsOfRecords(t *testing.T) {
 	t.Parallel()
@@ -166,8 +209,8 @@ func TestTiersAndWeightsOfRecords(t *testing.T) {
 	p.refuses(map[string]string{
 		"record set acme --tier lead":              `tier "lead": allowed is one of "basic", "gold", "premium", "standard"`,
 		"record set acme --weight high=1001":       "priority_weights.high 1001: allowed is 1 to 1000",
-		"record set acme:mail --tier gold":         "a tenant with --tier, --weight or --max-running",
-		"record set acme:mail --max-running 5":     "a tenant with --tier, --weight or --max-running",
+		"record set acme:mail --tier gold":         "a tenant with --tier, --weight, --max-running or --dispatch",
+		"record set acme:mail --max-running 5":     "a tenant with --tier, --weight, --max-running or --dispatch",
 		"record set acme --max-running -1":         "max_running -1: allowed is 1 to 1000000, or 0 for none",
 		"record set acme --max-running 1000001":    "max_running 1000001: allowed is 1 to 1000000, or 0 for none",
 		"record set acme --tier gold --none --off": "it, --off or --tokens",

@@ -26,7 +26,7 @@ func TestTenantCommands(t *testing.T) {
 	p.run(cli.ExitOK, "pause --tenant basil --enqueue --reason late")
 
 	acme := p.object(cli.ExitOK, "tenant show acme")
-	checkKeys(t, "a tenant", acme, strings.Fields("gates limit max_running own scales suspensions tenant tier"))
+	checkKeys(t, "a tenant", acme, strings.Fields("dispatch gates limit max_running own scales suspensions tenant tier"))
 	own, _ := acme["own"].(map[string]any)
 	checkKeys(t, "its own", own, strings.Fields("dispatch limit max_running priority_weights tier"))
 	weights, _ := own["priority_weights"].(map[string]any)

@@ -2,6 +2,7 @@ package explain_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/headgate/headgate/internal/rollout"
 	"github.com/headgate/headgate/internal/shown"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
 )
 
 // TestExplainTellsWhatIsKeptOfTheGlobalLimit: to others alone, with what they have left.
@@ -140,6 +142,43 @@ func TestExplainGoesByTheTierOfARecord(t *testing.T) {
 		if i < 0 || e.Reasons[i].Rule == nil || e.Reasons[i].Rule.Of != want.of || !strings.Contains(string(e.Reasons[i].Rule.Value), want.value) {
 			t.Errorf("%s %s: %+v, want a %s by %s with %s", want.kind, want.name, e.Reasons, want.reason, want.of, want.value)
 		}
+	}
+}
+
+// TestExplainTellsWhoseRateAJobWaitsFor: the record's, or the policy's where it says nothing.
+func TestExplainTellsWhoseRateAJobWaitsFor(t *testing.T) {
+	t.Parallel()
+	for what, row := range map[string]struct {
+		record              policy.OwnLimits
+		of, path, set, text string
+	}{
+		"the record's": {policy.OwnLimits{Dispatch: new(admission.PerHour(7).WithBurst(1))}, "record of tenant acme", "/dispatch", "record", "7 jobs an hour"},
+		"the policy's": {policy.OwnLimits{MaxRunning: 100}, "tenant acme", "/tenants/acme/dispatch", "tenant", "3 jobs an hour"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			s.put(`{"tenant_records": true, "tiers": {"standard": {"limit": {"enabled": false}}}, "tenants": {"acme": {"dispatch": {"tokens": 3, "per": "1h", "burst": 1}}}}`, "rates")
+			read := func(ctx context.Context) (rollout.Rules, error) { return rollout.ReadRules(ctx, s.store) }
+			_, err := rollout.EditRecord(t.Context(), s.store, read, "acme", rollout.Edit{Expected: rollout.AnyVersion}, func(policy.OwnLimits) (policy.OwnLimits, error) { return row.record, nil })
+			must(t, err)
+			s.work(9, 0, "")
+			for _, id := range []string{"a", "b"} {
+				s.enqueue(id)
+			}
+			e, err := explain.New(t.Context(), s.store, explain.Job, "acme:b", shown.Everything)
+			must(t, err)
+			i := slices.IndexFunc(e.Reasons, func(r explain.Reason) bool { return r.Kind == string(store.WaitRate) })
+			if i < 0 || e.Reasons[i].Rule == nil || e.Reasons[i].Rule.Of != row.of || e.Reasons[i].Rule.Path != row.path || !strings.Contains(e.Reasons[i].Text, row.text) ||
+				!strings.Contains(e.Reasons[i].Change, "headgate "+row.set+" set acme --dispatch NUMBER") {
+				t.Errorf("%+v, want that of %s", e.Reasons, row.of)
+			}
+			current, err := rollout.Current(t.Context(), s.store)
+			must(t, err)
+			if v, err := shown.ReadTenant(t.Context(), s.store, current, "acme"); err != nil || v.Dispatch == nil || v.Dispatch.Burst != 1 || !strings.HasPrefix(row.text, fmt.Sprint(v.Dispatch.Tokens, " ")) {
+				t.Errorf("the tenant is shown with %+v, want %s: %v", v.Dispatch, row.text, err)
+			}
+		})
 	}
 }
 

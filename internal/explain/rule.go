@@ -267,6 +267,9 @@ func (r *rules) ofGate(name store.GateName, tenant, queue, downstream string) (*
 		return r.first(none, candidate{"downstream " + downstream, []string{"downstreams", downstream, "max_running"}},
 			candidate{"default of downstreams", []string{"any_downstream", "max_running"}})
 	case store.TenantRateGate(tenant):
+		if own := r.compiled.RecordOf(tenant); own.Dispatch != nil {
+			return r.recorded(tenant, own, []string{"dispatch"})
+		}
 		return r.first(none, candidate{"tenant " + tenant, []string{"tenants", tenant, "dispatch"}})
 	case store.DownstreamRateGate(downstream):
 		return r.first(none, candidate{"downstream " + downstream, []string{"downstreams", downstream, "dispatch"}})

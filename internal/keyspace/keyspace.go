@@ -134,6 +134,9 @@ func (p Partition) Usage(day int64) string { return p.base + "usage:" + strconv.
 // Records is a HASH of what tenants have of their own beside the policy.
 func (p Partition) Records() string { return p.base + "records" }
 
+// Dispatch is the hash of rates of dispatches that records of tenants say, and of the policy's in their place.
+func (p Partition) Dispatch() string { return p.base + "dispatch" }
+
 // Shadow is a HASH of what a candidate in shadow would have answered.
 func (p Partition) Shadow() string { return p.base + "shadow" }
 

@@ -56,6 +56,12 @@ func (m *model) standing() map[string]bound {
 	for name, limit := range m.room.Defaults {
 		all[name] = m.standingCap(name, limit)
 	}
+	for tenant := range m.rated { // What the policy says is aside.
+		name := string(store.TenantRateGate(tenant))
+		if delete(all, name); m.caps[name].rate.Burst > 0 {
+			all[name] = m.caps[name]
+		}
+	}
 	return all
 }
 
@@ -93,6 +99,8 @@ func (m *model) setCaps(c *fairqueue.Pass, names []string, now int64) {
 		switch {
 		case isLimits(name):
 			m.limitsMoved(name, func() { m.moved(name, wanted) })
+			continue
+		case m.asideOf(name):
 			continue
 		case isRate(name):
 			if m.moved(name, wanted); wanted.least > 0 {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/headgate/headgate/buckets"
 	"github.com/headgate/headgate/fairqueue"
 	"github.com/headgate/headgate/store"
 )
@@ -171,6 +172,18 @@ func (d *dump) limits() {
 	}
 	if len(d.bounds) > 0 {
 		d.add("records with bounds %d", len(d.bounds))
+	}
+	if len(d.rated) > 0 {
+		d.add("records with a dispatch %d", len(d.rated))
+	}
+	for tenant, of := range d.rated {
+		text := func(l buckets.Limit, none string) string {
+			if l.Burst == 0 {
+				return none
+			}
+			return fmt.Sprintf("%.17g|%d", float64(l.Rate), l.Burst)
+		}
+		d.add("dispatch of %s %s;%s", tenant, text(of, "-"), text(d.caps[string(store.TenantRateGate(tenant))].rate, ""))
 	}
 	for name := range d.byTier {
 		d.add("gate %s is of a tier", name)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/buckets"
+	"github.com/headgate/headgate/fairqueue"
 	"github.com/headgate/headgate/internal/memory/internal/bank"
 	"github.com/headgate/headgate/internal/memory/internal/counts"
 	"github.com/headgate/headgate/store"
@@ -379,4 +380,41 @@ func (m *model) tellEdits(granted *store.Granted, heard int64) {
 	if granted.AllRenewed = at != granted.Edited; granted.AllRenewed {
 		granted.Renewed = nil
 	}
+}
+
+// rerates notes what a record says of its tenant's dispatches, and reports whether that is another rate.
+func (m *model) rerates(tenant string, text []byte) bool {
+	was, said := m.rated[tenant]
+	limit := store.RecordDispatchOf(text)
+	if limit == nil {
+		delete(m.rated, tenant)
+		return said
+	}
+	var is buckets.Limit
+	if !limit.Disabled {
+		is = buckets.LimitOf(*limit)
+	}
+	if m.rated == nil {
+		m.rated = map[string]buckets.Limit{}
+	}
+	m.rated[tenant] = is
+	return !said || was != is
+}
+
+// rerated puts the rate of a tenant's dispatches in force: that of its record, or else the policy's.
+func (m *model) rerated(c *fairqueue.Pass, tenant string) {
+	name := string(store.TenantRateGate(tenant))
+	limit, said := m.rated[tenant]
+	if !said {
+		limit = m.caps[name].rate
+	}
+	m.setRate(name, limit, limit.Burst > 0)
+	c.Freed(name)
+}
+
+// asideOf reports whether a gate is the rate of a tenant whose record says what it is.
+func (m *model) asideOf(name string) bool {
+	kind, tenant := store.GateName(name).Split()
+	_, said := m.rated[tenant]
+	return said && kind == store.KindTenantRate
 }

@@ -269,9 +269,15 @@ func (p *Partition) PutRecord(_ context.Context, e store.RecordEdit) (version in
 		m.bank.Forget(m.over(now))
 		m.bank.LimitsChanged(e.Tenant, buckets.Instant(m.filled), (2*e.LongestFill + recordSlack).Microseconds(), now)
 		m.recordEdit(now, &e, action, was.Version, version)
-		if recaps {
+		rerates := m.rerates(e.Tenant, e.Text)
+		if recaps || rerates {
 			c := m.begin(now)
-			m.recapped(c, name, had)
+			if recaps {
+				m.recapped(c, name, had)
+			}
+			if rerates {
+				m.rerated(c, e.Tenant)
+			}
 			c.WakeFreed()
 			m.fill(c, now)
 		}

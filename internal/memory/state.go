@@ -38,6 +38,7 @@ type model struct {
 	tiered    int                           // so many name a tier, and
 	capped    int                           // so many have a cap of their own
 	bounds    map[string]store.RecordBounds // what those of them say of depth that say something
+	rated     map[string]buckets.Limit      // what those of them say of dispatches that say something, the zero Limit for no such bound
 	refunds   int64
 	refunded  *times.Times
 	parts     map[string]admission.Tokens  // what work that goes on has told so far, by the same names as refunded

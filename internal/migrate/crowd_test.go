@@ -73,6 +73,17 @@ func tokensLeft(ctx context.Context, t *testing.T, s store.Deployment) (sum floa
 	return sum
 }
 
+// crowdDispatch is what the record of a tenant says of its dispatches, of t3 beside the policy's own: hardly a token comes back, so that they can be counted.
+func crowdDispatch(i int) string {
+	switch {
+	case i < 4:
+		return fmt.Sprintf(`"dispatch":{"tokens":1,"per":"24h","burst":%d},`, 1000+i)
+	case i == 4:
+		return `"dispatch":{"enabled":false},`
+	}
+	return ""
+}
+
 // homeOf returns a tenant's partition.
 func homeOf(s store.Deployment, tenant string) store.Partition {
 	return s.Partitions()[s.PartitionOf(tenant)]
@@ -190,8 +201,8 @@ func newCrowd(t *testing.T, s store.Deployment, prefix string, seed uint64) *cro
 		_, err := s.ScaleLimits(ctx, target, 1, time.Hour, store.Intervention{Author: "ada", Reason: "fire"})
 		check(t, err)
 	}
-	for i := range crowdTenants - 2 { // Two have none.
-		_, err := s.PutRecord(ctx, store.RecordEdit{Tenant: fmt.Sprintf("t%d", i), Policy: 1, Text: fmt.Appendf(nil, `{"tier":"tier-%d","max_running":%d,"overflow":{"policy":"reject","max_jobs":%d},"limit":{"tokens":%d}}`, i%3, 1000+i, 1_000_000+i, i+1)})
+	for i := range crowdTenants - 2 { // Two have no record.
+		_, err := s.PutRecord(ctx, store.RecordEdit{Tenant: fmt.Sprintf("t%d", i), Policy: 1, Text: fmt.Appendf(nil, `{"tier":"tier-%d","max_running":%d,%s"overflow":{"policy":"reject","max_jobs":%d},"limit":{"tokens":%d}}`, i%3, 1000+i, crowdDispatch(i), 1_000_000+i, i+1)})
 		check(t, err)
 	}
 	check(t, s.SpreadPolicy(ctx)) // Who was in is counted.

@@ -185,13 +185,16 @@ func recordsOf(ctx context.Context, t *testing.T, s store.Deployment) (lines []s
 	for i, part := range s.Partitions() {
 		page, err := part.RecordsPage(ctx, store.RecordsQuery{})
 		check(t, err)
-		tiers, capped, bounded := map[string]int64{}, 0, 0
+		tiers, capped, bounded, rated := map[string]int64{}, 0, 0, map[string]bool{}
 		for _, r := range page.Records {
 			says := store.RecordSharesOf(r.Text)
 			tiers[says.Tier]++
 			capped += min(says.MaxRunning, 1)
 			if bounds := store.RecordBoundsOf(r.Text); !bounds.Empty() {
 				bounded++
+			}
+			if store.RecordDispatchOf(r.Text) != nil {
+				rated[r.Tenant] = true
 			}
 			lines = append(lines, fmt.Sprintf("record %s %d %s", r.Tenant, r.Version, r.Text))
 			if s.PartitionOf(r.Tenant) != i {
@@ -205,12 +208,55 @@ func recordsOf(ctx context.Context, t *testing.T, s store.Deployment) (lines []s
 		if counted, err := redisconn.Client(at).HGet(ctx, at.Partition.State(), "rm").Int(); capped > 0 && err != nil || counted != capped {
 			t.Errorf("partition %d counts %d records with a cap, %v, and has %d", i, counted, err, capped)
 		}
+		lines = append(lines, ratesOf(ctx, t, at, rated)...)
 		if counted, err := redisconn.Client(at).HGet(ctx, at.Partition.State(), "ro").Int(); bounded > 0 && err != nil || counted != bounded {
 			t.Errorf("partition %d counts %d records with bounds, %v, and has %d", i, counted, err, bounded)
 		}
 	}
+	if !slices.ContainsFunc(lines, func(line string) bool { return strings.HasPrefix(line, "rate of ") }) {
+		t.Error("no rate of a record is left")
+	}
 	if len(lines) == 0 {
 		t.Error("no record is left")
+	}
+	return lines
+}
+
+// policysRate is what Redis has of the rate of t3 by the policy.
+const policysRate = "100|1000000000"
+
+// ratesOf tells the rates of tenants that are in force and what is left of them, and fails where another partition than the tenant's goes by a record's.
+func ratesOf(ctx context.Context, t *testing.T, at *redisconn.Conn, rated map[string]bool) (lines []string) {
+	t.Helper()
+	rows, err := redisconn.Client(at).HGetAll(ctx, at.Partition.Dispatch()).Result()
+	check(t, err)
+	if counted, err := redisconn.Client(at).HGet(ctx, at.Partition.State(), "rd").Int(); len(rated) > 0 && err != nil || counted != len(rated) || len(rows) != len(rated) {
+		t.Errorf("%s counts %d records with a dispatch, %v, and has %v for %v", at.Partition.Base(), counted, err, rows, rated)
+	}
+	gates, err := redisconn.Client(at).HGetAll(ctx, at.Partition.Gates()).Result()
+	check(t, err)
+	for i := range crowdTenants {
+		tenant := fmt.Sprintf("t%d", i)
+		want, own := "", ""
+		if tenant == "t3" {
+			want, own = policysRate, policysRate
+		}
+		rate, bucket := "", ""
+		if gate := gates["r:"+tenant]; gate != "" {
+			cut := strings.LastIndexByte(gate, '|')
+			rate, bucket = gate[:cut], gate[cut+1:]
+		}
+		if rated[tenant] {
+			of, aside, _ := strings.Cut(rows[tenant], ";")
+			if want = strings.TrimPrefix(of, "-"); aside != own {
+				t.Errorf("%s keeps %q as the policy's rate of %s, want %q", at.Partition.Base(), aside, tenant, own)
+			}
+			level, _, _ := strings.Cut(bucket, ":")
+			lines = append(lines, fmt.Sprintf("rate of %s %s with %s", tenant, rate, level))
+		}
+		if rate != want {
+			t.Errorf("%s lets %s dispatch at %q, want %q", at.Partition.Base(), tenant, rate, want)
+		}
 	}
 	return lines
 }

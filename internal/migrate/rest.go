@@ -17,7 +17,7 @@ import (
 func (m *Migration) copyRest(ctx context.Context) error {
 	for i, part := range m.from {
 		m.observe("copy ended ids, breakers and pauses", int64(i), int64(len(m.from)))
-		for _, step := range []func(context.Context, int, *partition) error{m.copyEnded, m.copyCounters, m.copyUsage, m.copyGates, m.copyRecords} {
+		for _, step := range []func(context.Context, int, *partition) error{m.copyEnded, m.copyCounters, m.copyUsage, m.copyRecords, m.copyGates} {
 			if err := step(ctx, i, part); err != nil {
 				return err
 			}
@@ -92,7 +92,8 @@ func (m *Migration) copyCounters(ctx context.Context, from int, part *partition)
 	return err
 }
 
-// copyGates takes over pauses, suspensions, scaled limits, and the tokens of rates of dispatches. Caps and rates themselves come with the policy.
+// copyGates takes over pauses, suspensions, scaled limits, and the tokens of rates of dispatches. Caps and rates themselves come with the policy, and with the records
+// that were copied before.
 func (m *Migration) copyGates(ctx context.Context, from int, part *partition) error {
 	gates, err := part.Gates(ctx)
 	if err != nil {
@@ -218,6 +219,9 @@ func (p *partition) copyRate(ctx context.Context, to *partition, name string) er
 	if redisconn.IsNil(err) {
 		return nil // The policy has none any more.
 	}
+	if err == nil && rateOf(there) != rateOf(text) {
+		return nil // The record that says this rate has left here in an earlier run, which has copied its tokens.
+	}
 	if err == nil && there != text {
 		err = redisconn.Client(to.conn).HSet(ctx, to.conn.Partition.Gates(), name, text).Err()
 	}
@@ -226,6 +230,9 @@ func (p *partition) copyRate(ctx context.Context, to *partition, name string) er
 	}
 	return nil
 }
+
+// rateOf returns the rate|burst of a gate, rate|burst|bucket.
+func rateOf(gate string) string { return gate[:strings.LastIndexByte(gate, '|')+1] }
 
 // copyBreakers gives new partitions the breakers of those there were, of each downstream the one that lets the fewest through.
 func (m *Migration) copyBreakers(ctx context.Context) error {

@@ -1,17 +1,68 @@
 package migrate
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/redisconn"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/redisstore"
 )
+
+// TestAMigrationThatGoesOnKeepsRatesOfRecords: one that was ended after it had taken records out of their old partition finds the policy's rates there, and leaves those of
+// the records, and their tokens, in force where the tenants are.
+func TestAMigrationThatGoesOnKeepsRatesOfRecords(t *testing.T) {
+	t.Parallel()
+	ctx, client, prefix := t.Context(), redistest.Shared(t).Client(t), redistest.Prefix(t)
+	s, err := redisstore.Open(ctx, client, redisstore.Config{Prefix: prefix})
+	check(t, err)
+	check(t, s.PutPolicy(ctx, movingPolicy(1)))
+	for i := range crowdTenants {
+		_, err := s.PutRecord(ctx, store.RecordEdit{Tenant: fmt.Sprintf("t%d", i), Policy: 1, Text: []byte(`{"dispatch":{"tokens":1,"per":"24h","burst":7}}`)})
+		check(t, err)
+	}
+	first := inRedis(s)[0].Conn()
+	for i := range crowdTenants { // Four of seven tokens are gone.
+		gate := fmt.Sprintf("r:t%d", i)
+		text, err := redisconn.Client(first).HGet(ctx, first.Partition.Gates(), gate).Result()
+		check(t, err)
+		bucket := strings.Split(text, ":")
+		bucket[0], bucket[2] = strings.TrimSuffix(bucket[0], "7000000")+"3000000", strconv.FormatInt((4*24*time.Hour).Microseconds(), 10)
+		check(t, redisconn.Client(first).HSet(ctx, first.Partition.Gates(), gate, strings.Join(bucket, ":")).Err())
+	}
+	parts := 2
+	m, err := migration(ctx, client, client, prefix, parts)
+	for check(t, err); !m.moves(0, "t3"); check(t, err) { // It has a rate by the policy, too.
+		parts++
+		m, err = migration(ctx, client, client, prefix, parts)
+	}
+	for _, step := range []func(context.Context) error{m.fence, m.copyPartitions, m.storePolicy, m.copyRest, m.remove, m.copyPartitions, m.storePolicy, m.copyRest, m.remove, m.commit, m.tidy} {
+		check(t, step(ctx))
+	}
+	s, err = redisstore.Open(ctx, client, redisstore.Config{Prefix: prefix, Partitions: parts})
+	check(t, err)
+	for i, part := range inRedis(s) {
+		rated := map[string]bool{}
+		for k := range crowdTenants {
+			if tenant := fmt.Sprintf("t%d", k); s.PartitionOf(tenant) == i {
+				rated[tenant] = true
+			}
+		}
+		for _, line := range ratesOf(ctx, t, part.Conn(), rated) {
+			if !strings.HasSuffix(line, "|7000000 with 3000000") {
+				t.Error(line)
+			}
+		}
+	}
+}
 
 // TestAMigrationForgetsSharesOfTheGlobalRate: they are multiples of even parts, of which there are others then.
 func TestAMigrationForgetsSharesOfTheGlobalRate(t *testing.T) {

@@ -93,6 +93,9 @@ func drawOwn(t *rapid.T, record bool) (r policy.OwnLimits) {
 		}
 	}
 	r.MaxRunning = rapid.SampledFrom([]int{0, 0, 1, 7}).Draw(t, "cap")
+	if some("rated") {
+		r.Dispatch = new(limit("rate"))
+	}
 	if some("bounded over all") {
 		r.Overflow = policy.Overflow{Policy: policy.Reject, MaxJobs: rapid.IntRange(3, 5).Draw(t, "jobs")}
 	}
@@ -149,10 +152,7 @@ func drawAdoptable(t *rapid.T) policy.Policy {
 	p.Overflows, p.MaxRunning = map[admission.Scope]policy.Overflow{}, map[admission.Scope]int{}
 	for _, name := range adoptTenants[:3] {
 		own := drawOwn(t, false)
-		entry := policy.Tenant{Tier: own.Tier, Weights: own.Weights, MaxRunning: own.MaxRunning, Limit: own.Limit}
-		if rapid.IntRange(0, 3).Draw(t, "dispatch") == 0 {
-			entry.Dispatch = new(few(2))
-		}
+		entry := policy.Tenant{Tier: own.Tier, Weights: own.Weights, MaxRunning: own.MaxRunning, Dispatch: own.Dispatch, Limit: own.Limit}
 		for queue, in := range own.Queues {
 			if len(in.TypeLimits) > 0 {
 				entry.Queues = with(entry.Queues, queue, policy.TenantQueue{TypeLimits: in.TypeLimits})
@@ -196,6 +196,7 @@ func inForce(ctx context.Context, s store.Deployment) (lines []string, err error
 		tell := func(what string, value ...any) { lines = append(lines, fmt.Sprint(tenant, " ", what, " ", value)) }
 		tell("tier", c.TierOf(tenant))
 		tell("cap", c.MaxRunningOf(tenant))
+		tell("rate", fmt.Sprintf("%+v", cmp.Or(c.DispatchOf(tenant), &admission.Limit{Disabled: true})))
 		for _, queue := range append([]string{"", "other"}, adoptQueues...) {
 			for _, class := range append([]admission.Priority{""}, adoptClasses...) {
 				tell(fmt.Sprint("in ", queue, " ", class), fmt.Sprintf("%+v", c.LimitsFor(tenant, queue, class)), c.WeightOf(tenant, class))
@@ -211,8 +212,20 @@ func inForce(ctx context.Context, s store.Deployment) (lines []string, err error
 			}
 		}
 	}
-	for _, rate := range c.DispatchRates() {
-		lines = append(lines, fmt.Sprintf("dispatch %+v", rate))
+	for _, part := range s.Partitions() {
+		gates, err := part.Gates(ctx)
+		if err != nil {
+			return nil, err
+		}
+		rates := map[store.GateName]string{}
+		for _, g := range gates {
+			rates[g.Name] = fmt.Sprint(g.Rate, " ", g.Burst)
+		}
+		for _, tenant := range adoptTenants {
+			if part == s.Partitions()[s.PartitionOf(tenant)] {
+				lines = append(lines, fmt.Sprintf("rate of %s in Redis: %s", tenant, rates[store.TenantRateGate(tenant)]))
+			}
+		}
 	}
 	for _, of := range c.Caps() {
 		if of.Queue != "" {

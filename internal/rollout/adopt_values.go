@@ -41,11 +41,11 @@ func saidOf(p policy.Policy, tenants []string) map[string]policy.OwnLimits {
 		said.Queues[queue], all[tenant] = each, said
 	}
 	for name, own := range p.Tenants {
-		said := policy.OwnLimits{Tier: own.Tier, Weights: own.Weights, MaxRunning: own.MaxRunning, Limit: own.Limit}
+		said := policy.OwnLimits{Tier: own.Tier, Weights: own.Weights, MaxRunning: own.MaxRunning, Dispatch: own.Dispatch, Limit: own.Limit}
 		if said.Tier == policy.StandardTier { // Which each has that names none.
 			said.Tier = ""
 		}
-		if asked(name) && (!said.Empty() || own.Dispatch == nil) {
+		if asked(name) {
 			all[name] = said
 		}
 		for queue, in := range own.Queues {
@@ -82,11 +82,7 @@ func saidOf(p policy.Policy, tenants []string) map[string]policy.OwnLimits {
 func without(p policy.Policy, tenants map[string]bool) policy.Policy {
 	p.Tenants, p.QueueLimits, p.PriorityLimits, p.Overflows = maps.Clone(p.Tenants), maps.Clone(p.QueueLimits), maps.Clone(p.PriorityLimits), maps.Clone(p.Overflows)
 	for name := range tenants {
-		if own, named := p.Tenants[name]; named && own.Dispatch != nil {
-			p.Tenants[name] = policy.Tenant{Tier: policy.StandardTier, Dispatch: own.Dispatch}
-		} else {
-			delete(p.Tenants, name)
-		}
+		delete(p.Tenants, name)
 	}
 	of := func(scope admission.Scope, _ admission.Limit) bool { return tenants[tenantOf(scope)] }
 	maps.DeleteFunc(p.QueueLimits, of)
@@ -103,11 +99,8 @@ func withSaid(own, said policy.OwnLimits) (all, overruled policy.OwnLimits) {
 	all.Overflow, overruled.Overflow = first(own.Overflow, said.Overflow)
 	all.Overflows, overruled.Overflows = under(own.Overflows, said.Overflows)
 	all.Weights, overruled.Weights = under(own.Weights, said.Weights)
-	if all.Limit == nil {
-		all.Limit = said.Limit
-	} else if said.Limit != nil && *said.Limit != *own.Limit {
-		overruled.Limit = said.Limit
-	}
+	all.Limit, overruled.Limit = firstLimit(own.Limit, said.Limit)
+	all.Dispatch, overruled.Dispatch = firstLimit(own.Dispatch, said.Dispatch)
 	all.Queues = maps.Clone(own.Queues)
 	for queue, by := range said.Queues {
 		in, over := own.Queues[queue], policy.EachTenant{}
@@ -135,6 +128,14 @@ func first[V comparable](own, said V) (holds, overruled V) {
 	}
 	if said == own {
 		return own, nothing
+	}
+	return own, said
+}
+
+// firstLimit is first of limits, of which nil says nothing.
+func firstLimit(own, said *admission.Limit) (holds, overruled *admission.Limit) {
+	if own == nil || said == nil || *own == *said {
+		return cmp.Or(own, said), nil
 	}
 	return own, said
 }
@@ -192,6 +193,9 @@ func valuesOf(tenant string, said policy.OwnLimits, reason string) (all []Policy
 	if said.MaxRunning != 0 {
 		add("tenants", tenant, "max_running")
 	}
+	if said.Dispatch != nil {
+		add("tenants", tenant, "dispatch")
+	}
 	if said.Overflow != (policy.Overflow{}) {
 		add("overflows", tenant)
 	}
@@ -221,11 +225,6 @@ func unheldOf(p policy.Policy, tenants []string) (all []PolicyValue) {
 	add := func(tenant, reason string, path ...string) {
 		if tenant != policy.Every && asked(tenant) {
 			all = append(all, PolicyValue{tenant, policy.Clause{Path: path}.Pointer(), reason})
-		}
-	}
-	for name, own := range p.Tenants {
-		if own.Dispatch != nil {
-			add(name, "a record has no rate of dispatches", "tenants", name, "dispatch")
 		}
 	}
 	for scope := range p.MaxRunning {

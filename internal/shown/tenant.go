@@ -20,6 +20,8 @@ type Tenant struct {
 	Limit *Limit `json:"limit,omitempty"`
 	// MaxRunning is how many of its jobs workers hold at a time, absent for no bound; its record counted.
 	MaxRunning int `json:"max_running,omitempty"`
+	// Dispatch is how many of its jobs are dispatched a time, absent for no bound; its record counted.
+	Dispatch *Limit `json:"dispatch,omitempty"`
 	// Own is what the policy has for the tenant alone, as it is put.
 	Own json.RawMessage `json:"own,omitempty"`
 	// Record is what it has beside the policy, before what that says.
@@ -49,6 +51,9 @@ func ReadTenant(ctx context.Context, s store.Deployment, current policy.Policy, 
 		return v, err
 	}
 	v.Limit, v.Tier, v.MaxRunning = config.InForce, compiled.TierOf(tenant), compiled.MaxRunningOf(tenant)
+	if dispatch := compiled.DispatchOf(tenant); dispatch != nil {
+		v.Dispatch = limitOf(dispatch)
+	}
 	if own := compiled.RecordOf(tenant); !own.Empty() {
 		if v.Record, err = policy.MarshalRecord(own); err != nil {
 			return v, err

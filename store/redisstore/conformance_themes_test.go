@@ -35,14 +35,35 @@ func TestCapsOfRecordsEqualTheModel(t *testing.T) {
 	conformHalves(t, redistest.Shared(t), "", conformanceSteps, "capped")
 }
 
-// recordedCaps tells what records say of caps, and whether scripts know that they say something.
+// recordedCaps tells what records say of caps and rates, and whether scripts know that they say something.
 func (d *redisDump) recordedCaps() {
+	d.recordedRates()
 	if d.state["rm"] != "" {
 		d.add("records with a cap %s", d.state["rm"])
 	}
 	named := slices.ContainsFunc(strings.Split(d.state["rt"], ";"), func(one string) bool { return one != "" && one[0] != '=' })
 	if counts, _, _ := strings.Cut(d.state["ng"], "|"); strings.Contains(counts, "c1") != (d.state["rm"] != "" || d.state["tc"] != "" && named) {
 		d.add("BROKEN ng %q beside %s records with a cap, records by tier %q and caps of tiers %q", d.state["ng"], d.state["rm"], d.state["rt"], d.state["tc"])
+	}
+}
+
+// TestRatesOfRecordsEqualTheModel is about tenants whose records have rates of dispatches, or none, which change while their jobs wait, as those of the policy do.
+func TestRatesOfRecordsEqualTheModel(t *testing.T) {
+	t.Parallel()
+	conformHalves(t, redistest.Shared(t), "", conformanceSteps, "rated")
+}
+
+// recordedRates tells what records say of dispatches and what the policy does, and whether scripts know how many say something.
+func (d *redisDump) recordedRates() {
+	rows := d.hash("dispatch")
+	for tenant, row := range rows {
+		d.add("dispatch of %s %s", tenant, row)
+	}
+	if d.state["rd"] != "" {
+		d.add("records with a dispatch %s", d.state["rd"])
+	}
+	if n := number(d.tb, "0"+d.state["rd"]); n != len(rows) {
+		d.add("BROKEN rd %d beside %d records with a dispatch", n, len(rows))
 	}
 }
 

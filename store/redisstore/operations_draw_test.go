@@ -87,6 +87,17 @@ func (w *walk) drawWindow() admission.Limit {
 	return l
 }
 
+// drawDispatch draws what a record says of dispatches: seldom nothing, or that there is no rate.
+func (w *walk) drawDispatch() string {
+	switch w.number("own rate", 0, 5) {
+	case 0:
+		return ""
+	case 1:
+		return `"dispatch":{"enabled":false},`
+	}
+	return fmt.Sprintf(`"dispatch":{"tokens":%d,"per":%q,"burst":%d},`, w.number("own rate's tokens", 1, 9), pick(w, "own rate per", []string{"1s", "7s", "1m"}), w.number("own rate's burst", 1, 3))
+}
+
 // drawBounds draws what a record says of depth, over all queues and in single ones.
 func (w *walk) drawBounds() (text string) {
 	bound := func(o store.Overflow) string {

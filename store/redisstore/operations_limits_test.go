@@ -108,7 +108,7 @@ func (w *walk) drawWeights(u *store.PolicyUpdate) {
 	}
 }
 
-// drawShares draws what a record says of tier, weights, cap and bounds, as its JSON begins with it.
+// drawShares draws what a record says of tier, weights, cap, rate of dispatches and bounds, as its JSON begins with it.
 func (w *walk) drawShares() (text string) {
 	if tier := pick(w, "record's tier", []string{"", "gold", "tin.1", "gone"}); tier != "" && w.theme != "spills" {
 		text = fmt.Sprintf("%q:%q,", "tier", tier)
@@ -118,6 +118,9 @@ func (w *walk) drawShares() (text string) {
 	}
 	if w.gates != "none" && w.number("own cap", 0, 1) == 0 {
 		text += fmt.Sprintf("%q:%d,", "max_running", w.number("max running", 1, 3))
+	}
+	if w.gates == "all" && (w.theme == "rated" || w.number("own rate", 0, 3) == 0) {
+		text += w.drawDispatch()
 	}
 	return text + w.drawBounds()
 }

@@ -25,11 +25,11 @@ func (y *cappedYard) caps(version int64, caps []store.Cap, tiers ...store.TierCa
 	u.Before, y.before = nil, &u
 }
 
-// waiting admits more jobs of a tenant than any cap lets run.
-func (y *cappedYard) waiting(version int64, tenant string) {
+// waiting admits more jobs of ann than any cap lets run.
+func (y *cappedYard) waiting(version int64) {
 	y.tb.Helper()
 	for n := range 40 {
-		y.admitAt(version, mail(tenant, fmt.Sprint(tenant, "-", n)))
+		y.admitAt(version, mail("ann", fmt.Sprint("ann-", n)))
 	}
 }
 
@@ -91,7 +91,7 @@ func TestTheNearestCapIsInForce(t *testing.T) {
 			y.caps(1, row.caps, gold, free)
 			y.give(1, "ann", row.record)
 			y.register(capSlots)
-			y.waiting(1, "ann")
+			y.waiting(1)
 			y.runs("at first", row.want)
 			y.ends(1)
 			y.runs("after one has ended", row.want)
@@ -128,7 +128,7 @@ func TestARaisedCapOfARecordWakes(t *testing.T) {
 			y.caps(1, all)
 			y.register(capSlots)
 			y.give(1, "ann", `{"max_running":2}`)
-			y.waiting(1, "ann")
+			y.waiting(1)
 			y.runs("at first", 2)
 			y.give(1, "ann", `{"max_running":5}`)
 			y.runs("raised", 5)
@@ -183,7 +183,7 @@ func TestAnEditOfATiersCapIsInForceAtOnce(t *testing.T) {
 			y.caps(version, nil, limit...)
 		}
 		gold(2, store.TierCap{Tier: "gold", Limit: 3})
-		y.waiting(2, "ann")
+		y.waiting(2)
 		y.runs("at first", 3)
 		gold(3, store.TierCap{Tier: "gold", Limit: 6})
 		y.runs("raised", 6)

@@ -465,3 +465,62 @@ local function record_recapped(tenant, gate_before, before, after)
   caps_recorded()
   gate_recapped('t:' .. tenant, gate_before)
 end
+
+-- rerated: rates of dispatches that tenants have by their records. While a record says something of one, `dispatch` (HASH, `rd` counts it) has TENANT → RECORD;POLICY:
+-- what the record says, rate|burst as a gate has it or - for no rate, which is in force as the gate r:TENANT, and what the policy says, empty for none, which an edit of the policy
+-- changes there and which is in force once more when the record says nothing. So a dispatch asks for no record, and is under such a rate as under one of the policy.
+
+-- rates_recorded is how many there are. Not by state_num, which would have a field that is to go be a 0.
+local function rates_recorded() return tonumber(state_get('rd') or 0) end
+
+-- rate_put makes a rate what a text says, or takes it away. Tokens that are there stay, up to the new burst.
+local function rate_put(name, text)
+  local g = gate(name)
+  if not text then return gate_remove(name) end
+  local rate, burst = match(text, '^([^|]+)|(%d+)$')
+  if not g or g.default then
+    gate_count(name, 1)
+    g = { level = g and g.level < g.burst and g.level or tonumber(burst) } -- An account whose rate was that of each and full has a full one.
+    call.gates[name] = g
+  end
+  g.rate, g.burst = tonumber(rate), tonumber(burst)
+  g.level, g.stamp = math.min(g.level, g.burst), state_num('bt')
+end
+
+-- rate_is reports whether a gate, false for none, has the rate of a text, which may be none.
+local function rate_is(g, text)
+  local rate, burst = match(text, '^([^|]+)|(%d+)$')
+  return g and rate and g.rate == tonumber(rate) and g.burst == tonumber(burst) or not g and not rate
+end
+
+-- record_rerated puts in force what the record of a tenant says of its dispatches from now on, empty for nothing, and reports whether that is another rate, which who
+-- waits for it is then to hear. It asks nothing while no record says, or said, something.
+local function record_rerated(tenant, said)
+  local n, name = rates_recorded(), 'r:' .. tenant
+  local row = n > 0 and redis.call('HGET', keys.dispatch, tenant)
+  local before, of_policy = match(row or ';', '^([^;]*);(.*)$')
+  if before == said then return false end
+  state_get('ng')
+  local g = gate(name)
+  if not rate_is(g, before) then of_policy = g and format('%.17g|%d', g.rate, g.burst) or '' end -- Also where an edit of the policy by an older release has put that there.
+  if said == '' then
+    redis.call('HDEL', keys.dispatch, tenant)
+    state_set('rd', n > 1 and n - 1)
+    rate_put(name, of_policy ~= '' and of_policy)
+  else
+    redis.call('HSET', keys.dispatch, tenant, said .. ';' .. of_policy)
+    if not row then state_set('rd', n + 1) end
+    rate_put(name, said ~= '-' and said)
+  end
+  call.gates_dirty[name] = true
+  return true
+end
+
+-- rate_aside notes what the policy says of a rate, false for nothing, where a record says something else, and reports whether one does.
+local function rate_aside(name, text)
+  if byte(name) ~= 114 or rates_recorded() == 0 then return false end
+  local tenant = sub(name, 3)
+  local row = redis.call('HGET', keys.dispatch, tenant)
+  if row then redis.call('HSET', keys.dispatch, tenant, match(row, '^[^;]*;') .. (text or '')) end
+  return row and true or false
+end

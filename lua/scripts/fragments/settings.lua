@@ -49,20 +49,6 @@ end
 -- the settings as they are, by version and digest, where that is known (settings.go).
 local SETTINGS = { b = { 'bounds', 'nb' }, p = { 'maxparked', 'nk' }, w = { 'weights', 'nw' } }
 
--- rate_want makes a rate what the policy says, or takes it away. Tokens that are there stay, up to the new burst.
-local function rate_want(name, text)
-  local g = gate(name)
-  if not text then return gate_remove(name) end
-  local rate, burst = match(text, '^([^|]+)|(%d+)$')
-  if not g or g.default then
-    gate_count(name, 1)
-    g = { level = g and g.level < g.burst and g.level or tonumber(burst) } -- An account whose rate was that of each and full has a full one.
-    call.gates[name] = g
-  end
-  g.rate, g.burst = tonumber(rate), tonumber(burst)
-  g.level, g.stamp = math.min(g.level, g.burst), state_num('bt')
-end
-
 -- entries_by_cap counts entries of ready streams by the caps that they count against, once in a call.
 local function entries_by_cap()
   call.entries = call.entries or entries_count()
@@ -113,7 +99,7 @@ local function adaptive_apply(gate_name, a, g, s, life)
   local text = adaptive_text(a)
   text = share_want(gate_name, s and s.whole ~= '' and text .. '/' .. s.parts or text)
   if g.burst then
-    rate_want(gate_name, text)
+    rate_put(gate_name, text)
   else
     cap_want(gate_name, text, true)
   end
@@ -176,17 +162,19 @@ local function caps_apply(wanted, names, now)
       gates_load(names)
       loaded = true
     end
-    if gate_is_rate(name) then
-      rate_want(name, wanted[name])
-      if gate_default(name) == name then accounts_look(name, now) end
-    else
-      if gate_default(name) == name then
-        before[name] = gate(name)
-        covered[name] = wanted[name] and not before[name]
+    if not rate_aside(name, wanted[name]) then
+      if gate_is_rate(name) then
+        rate_put(name, wanted[name])
+        if gate_default(name) == name then accounts_look(name, now) end
+      else
+        if gate_default(name) == name then
+          before[name] = gate(name)
+          covered[name] = wanted[name] and not before[name]
+        end
+        cap_want(name, wanted[name], not covered[gate_default(name)])
       end
-      cap_want(name, wanted[name], not covered[gate_default(name)])
+      call.gates_dirty[name], call.freed[name] = true, true
     end
-    call.gates_dirty[name], call.freed[name] = true, true
   end
   for name, was in pairs(before) do
     if was or wanted[name] then default_changed(name, was) end

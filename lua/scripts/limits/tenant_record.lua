@@ -9,17 +9,18 @@
 -- ARGV[7] changes  JSON, for the audit; "" where it is one of many that are told as one act
 -- ARGV[8] by  who does it and why, as fragments/audit.lua reads it
 -- ARGV[9] bounded  "1" where bounds differ by tier: jobs that entered before their tenant had another are then to be counted (recount.lua), as they are in any case where the record bounds depth at another place
+-- ARGV[10] dispatch  what the record says of dispatches: rate|burst as a gate has it, "-" for no rate; absent for nothing
 -- Reply {"stale", version of the policy}, {"conflict", version of the record} or {"stored" | "removed" | "kept", version of the record}; kept is
 --   one that says the same already
--- Never takes away what a job has: a weight and a cap count from the tenant's next dispatch, a bound from its next job on. Never changes what a bucket holds: time until now counts as a change of the policy has it, by what was and what is.
+-- Never takes away what a job has: a weight, a cap and a rate of dispatches count from the tenant's next dispatch, a bound from its next job on. Never changes what a bucket holds: time until now counts as a change of the policy has it, by what was and what is.
 -- @flag allow-oom
 -- @relief
 function scripts.tenant_record(KEYS, ARGV)
   local STATE, NOW, VERSION, TENANT, EXPECTED, RECORD = KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
-  local FULL, CHANGES, BY, BOUNDED = ARGV[6], ARGV[7], ARGV[8], ARGV[9]
+  local FULL, CHANGES, BY, BOUNDED, DISPATCHES = ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10] or ''
   local now, by = now_us(NOW), by_read(BY)
 
-  clock_begin(now, { 'pv', 'rv', 'rt', 'tc' })
+  clock_begin(now, { 'pv', 'rv', 'rt', 'tc', 'rd' })
   local stale = stale_reply(VERSION)
   if stale then return stale end
   local stored = redis.call('HGET', keys.records, TENANT)
@@ -59,9 +60,13 @@ function scripts.tenant_record(KEYS, ARGV)
       'act', by.act, 'from', format('%d', was), 'to', format('%d', version), 'changes', CHANGES,
     })
   end
+  local rerates = record_rerated(TENANT, DISPATCHES)
   if recaps then
     record_recapped(TENANT, gate_before, before, RECORD)
     call.freed['t:' .. TENANT] = true
+  end
+  if rerates then call.freed['r:' .. TENANT] = true end
+  if recaps or rerates then
     freed_wake(now)
     fill(now)
   else

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/cmd/headgate/internal/cli"
 	"github.com/headgate/headgate/cmd/headgate/internal/report"
 	"github.com/headgate/headgate/internal/rollout"
@@ -99,19 +100,53 @@ func limitSetting() setting {
 
 // dispatchSetting is a rate of dispatches. unset is the command that takes it away.
 func dispatchSetting(unset string) setting {
-	var f limitFlags
+	var f dispatchFlags
 	return setting{
-		word: "dispatch", field: []string{"dispatch"}, flags: []string{"dispatch", "dispatch-per", "dispatch-burst"},
-		add: func(flags *pflag.FlagSet) {
-			flags.Int64Var(&f.tokens, "dispatch", 0, "`NUMBER` of jobs that start in --dispatch-per")
-			flags.DurationVar(&f.per, "dispatch-per", time.Second, "`DURATION` in which they do")
-			flags.Int64Var(&f.burst, "dispatch-burst", 0, "largest `NUMBER` of jobs that start at once; by default what starts in a second, 1 at least")
-		},
+		word: "dispatch", field: []string{"dispatch"}, flags: dispatchWords, add: f.add,
 		edits: func() ([]policy.Patch, error) {
 			value, err := f.json("dispatch", unset)
 			return one(value, "dispatch"), err
 		},
 	}
+}
+
+// dispatchWords are the flags that dispatchFlags adds.
+var dispatchWords = []string{"dispatch", "dispatch-per", "dispatch-burst"}
+
+// dispatchFlags are a rate of dispatches.
+type dispatchFlags struct {
+	limitFlags
+
+	// said is what the flags say for a record, once they are read: nil takes it out.
+	said *admission.Limit
+}
+
+func (f *dispatchFlags) add(flags *pflag.FlagSet) {
+	flags.Int64Var(&f.tokens, "dispatch", 0, "`NUMBER` of jobs that start in --dispatch-per")
+	flags.DurationVar(&f.per, "dispatch-per", time.Second, "`DURATION` in which they do")
+	flags.Int64Var(&f.burst, "dispatch-burst", 0, "largest `NUMBER` of jobs that start at once; by default what starts in a second, 1 at least")
+}
+
+// addOff adds the flag by which a record says that there is no such rate.
+func (f *dispatchFlags) addOff(flags *pflag.FlagSet) {
+	flags.BoolVar(&f.off, "dispatch-off", false, "no rate of dispatches, also where the policy has one")
+}
+
+// read reads what the flags say for a record.
+func (f *dispatchFlags) read(flags *pflag.FlagSet) error {
+	switch {
+	case f.off && changed(flags, dispatchWords):
+		return cli.FieldError("dispatch-off", "true", "it or --"+strings.Join(dispatchWords, ", --")+", not both")
+	case !f.off && (!changed(flags, dispatchWords) || f.tokens == 0 && flags.Changed("dispatch") && !changed(flags, dispatchWords[1:])):
+		return nil
+	}
+	text, err := f.json("dispatch", "--dispatch-off")
+	if err != nil {
+		return err
+	}
+	r, err := policy.UnmarshalRecord(fmt.Appendf(nil, `{"dispatch":%s}`, text))
+	f.said = r.Dispatch
+	return err
 }
 
 // weightsSetting are shares by class; each class is changed for itself.

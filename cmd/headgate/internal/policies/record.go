@@ -83,18 +83,20 @@ func newRecordSet(o *cli.Operator) *cobra.Command {
 	var shares shareFlags
 	var none, dry bool
 	c := &cobra.Command{
-		Use: "set SCOPE (--tokens NUMBER | --off | --none) [--tier TIER] [--weight WEIGHTS] [--max-running NUMBER] [--overflow WHAT --max-jobs NUMBER]", Short: "Set a limit, the tier, weights, the cap or a bound of a tenant's record", Args: cli.OneArg("SCOPE"),
+		Use: "set SCOPE (--tokens NUMBER | --off | --none) [--tier TIER] [--weight WEIGHTS] [--max-running NUMBER] [--dispatch NUMBER] [--overflow WHAT --max-jobs NUMBER]", Short: "Set a limit, the tier, weights, the cap, the rate of dispatches or a bound of a tenant's record", Args: cli.OneArg("SCOPE"),
 		Long: `Sets the limit of a tenant, of tenant:queue, of tenant:queue:priority or of tenant:queue:type=TYPE in the
 tenant's record, and leaves the others there as they are. TYPE is a type of job, or * for each type of which
-the record says nothing there. Of a tenant it sets the tier, weights class by class, and how many of its
-jobs workers hold at a time, with a limit or without one: --tier '' and a weight or a --max-running of 0 take
-them out. A tier is one of the policy's, whose max_running the tenant has unless it has one of its own.
+the record says nothing there. Of a tenant it sets the tier, weights class by class, how many of its jobs
+workers hold at a time, and how many start in a time, with a limit or without one: --tier '' and a weight, a
+--max-running or a --dispatch of 0 take them out. A tier is one of the policy's, whose max_running the tenant has
+unless it has one of its own. --dispatch-off says that as many start as may, although the policy bounds that.
 --overflow, --max-jobs and --max-bytes bound the jobs that a tenant may have in all its queues, or of tenant:queue
 in that queue; --overflow none says that there is no bound, and --overflow '' takes it out. --dry-run makes all checks, tells what would change in the record and, as headgate policy dry-run does, what would have become
 of what the tenant asked for in the last hour, and stores nothing.`,
 		Example: `  headgate record set acme --tokens 100 --per 1s --burst 200 --reason "new contract" --redis localhost:6379
   headgate record set acme --tier premium --weight high=5,low=1 --redis localhost:6379
   headgate record set acme --max-running 5 --redis localhost:6379
+  headgate record set acme --dispatch 5 --dispatch-per 1s --dispatch-burst 10 --redis localhost:6379
   headgate record set acme --overflow reject --max-jobs 100000 --redis localhost:6379
   headgate record set acme:mail --overflow spillover --max-jobs 1000 --redis localhost:6379
   headgate record set acme:mail --off --redis localhost:6379
@@ -139,26 +141,35 @@ of what the tenant asked for in the last hour, and stores nothing.`,
 	return c
 }
 
-// shareFlags are the tier, the weights, the cap and a bound of a record.
+// shareFlags are the tier, the weights, the cap, the rate of dispatches and a bound of a record.
 type shareFlags struct {
 	tier       string
 	weights    map[string]int
 	maxRunning int
 	bound      boundFlags
+	dispatch   dispatchFlags
 }
+
+// shareWords are the flags of what a tenant has in all its queues, from the fourth on those of its dispatches.
+var shareWords = append([]string{"tier", "weight", "max-running", "dispatch-off"}, dispatchWords...)
 
 func (s *shareFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&s.tier, "tier", "", "`TIER` of the policy that the tenant has, such as premium; '' takes it out of the record")
 	flags.StringToIntVar(&s.weights, "weight", nil, "`WEIGHTS` of the tenant by class, high=5,low=1, each 1 to 1000, or 0 to take it out of the record")
 	flags.IntVar(&s.maxRunning, "max-running", 0, fmt.Sprintf("`NUMBER` of the tenant's jobs that workers hold at a time, 1 to %d, or 0 to take it out of the record", policy.MaxMaxRunning))
+	s.dispatch.add(flags)
+	s.dispatch.addOff(flags)
 	s.bound.add(flags)
 }
 
 // change returns what the flags make of a record.
 func (s *shareFlags) change(flags *pflag.FlagSet, scope admission.Scope, f *limitFlags, none bool) (func(policy.OwnLimits) (policy.OwnLimits, error), error) {
-	shares := flags.Changed("tier") || flags.Changed("weight") || flags.Changed("max-running")
+	shares := changed(flags, shareWords)
 	if shares && scope.Level() != admission.LevelTenant {
-		return nil, cli.FieldError("scope", string(scope), "a tenant with --tier, --weight or --max-running: a tenant has them in all its queues")
+		return nil, cli.FieldError("scope", string(scope), "a tenant with --tier, --weight, --max-running or --dispatch: a tenant has them in all its queues")
+	}
+	if err := s.dispatch.read(flags); err != nil {
+		return nil, err
 	}
 	_, queue, class, err := policy.LimitParts(scope)
 	bounds := changed(flags, boundWords)
@@ -189,6 +200,9 @@ func (s *shareFlags) put(flags *pflag.FlagSet, queue string, r policy.OwnLimits)
 	}
 	if flags.Changed("max-running") {
 		r.MaxRunning = s.maxRunning
+	}
+	if changed(flags, shareWords[3:]) {
+		r.Dispatch = s.dispatch.said
 	}
 	r.Weights = maps.Clone(r.Weights)
 	for class, weight := range s.weights {

@@ -10,6 +10,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/cmd/headgate/internal/cli"
 	"github.com/headgate/headgate/cmd/headgate/internal/report"
 	"github.com/headgate/headgate/internal/rollout"
@@ -164,12 +165,16 @@ func writeTenant(to io.Writer, v shown.Tenant) {
 	if v.MaxRunning > 0 {
 		running = fmt.Sprintf("at most %d", v.MaxRunning)
 	}
+	dispatches := "no bound"
+	if v.Dispatch != nil {
+		dispatches = fmt.Sprintf("%s, at most %d at once", admission.TokensPerSecond(1000*float64(v.Dispatch.Tokens)/v.Dispatch.PerMs).Words("job"), v.Dispatch.Burst)
+	}
 	own := "nothing"
 	if v.Own != nil {
 		own = spaced(v.Own)
 	}
 	t := report.NewTable(to, 2, "field", "value")
-	t.AppendRows([]table.Row{{"tenant", v.Tenant}, {"tier", v.Tier}, {"limit in force", limit}, {"jobs at a time", running}, {"its own", own}})
+	t.AppendRows([]table.Row{{"tenant", v.Tenant}, {"tier", v.Tier}, {"limit in force", limit}, {"jobs at a time", running}, {"jobs that start", dispatches}, {"its own", own}})
 	for _, g := range v.Gates {
 		t.AppendRow(table.Row{g.Name.Words(), cli.GateWords(g)})
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redisconn"
 	"github.com/headgate/headgate/store"
 )
@@ -53,6 +54,23 @@ func ParseGate(name, value string, limits map[string]int) (store.GateState, erro
 		g.Author, g.Since = "", time.Time{}
 	}
 	return g, nil
+}
+
+// NoDispatch is what scripts have for no bound of dispatches where a record says so (fragments/gate.lua).
+const NoDispatch = "-"
+
+// RateText writes a rate of dispatches as a gate has it: rate|burst.
+func RateText(l admission.Limit) string { return Rate(l) + "|" + strconv.FormatInt(Burst(l), 10) }
+
+// DispatchText writes what a record says of dispatches, nil for nothing, which is empty.
+func DispatchText(l *admission.Limit) string {
+	switch {
+	case l == nil:
+		return ""
+	case l.Disabled:
+		return NoDispatch
+	}
+	return RateText(*l)
 }
 
 // RecordedCaps are what records of tenants go by that say something of caps (fragments/weight.lua).

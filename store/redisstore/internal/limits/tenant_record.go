@@ -29,7 +29,11 @@ func (s *Limits) PutRecord(ctx context.Context, e store.RecordEdit) (version int
 		bounded = "1"
 	}
 	full := (2*e.LongestFill + recordSlack).Milliseconds()
-	reply, err := s.conn.Run(ctx, "tenant_record", s.conn.Now, e.Policy, e.Tenant, e.Expected, e.Text, full, e.Changes, codec.InterventionText(e.By.Named(), action), bounded)
+	args := []any{s.conn.Now, e.Policy, e.Tenant, e.Expected, e.Text, full, e.Changes, codec.InterventionText(e.By.Named(), action), bounded}
+	if dispatches := codec.DispatchText(store.RecordDispatchOf(e.Text)); dispatches != "" {
+		args = append(args, dispatches)
+	}
+	reply, err := s.conn.Run(ctx, "tenant_record", args...)
 	if err != nil {
 		return 0, err
 	}

@@ -36,6 +36,12 @@ const (
 // capsField is the field of the state that has the caps of tiers.
 const capsField = "tc"
 
+// dispatchField counts the tenants whose records say how many of their jobs are dispatched a time (fragments/gate.lua); dispatchAt is where Stored reads it.
+const (
+	dispatchField = "rd"
+	dispatchAt    = 3
+)
+
 // usageField is the field of the state that is there while usage is kept.
 const usageField = "us"
 
@@ -311,13 +317,19 @@ func (s *Policies) Stored(ctx context.Context) (Settings, error) {
 	for name := range moving { // Also one whose gate somebody took away.
 		all[SettingKey{SettingGate, name}] = ""
 	}
-	single, err := redisconn.Client(s.conn).HMGet(ctx, s.conn.Partition.State(), "load", "anom", capsField).Result()
+	single, err := redisconn.Client(s.conn).HMGet(ctx, s.conn.Partition.State(), "load", "anom", capsField, dispatchField).Result()
 	if err != nil {
 		return nil, fmt.Errorf("read settings: %w", redisconn.Unread(err))
 	}
 	for i, kind := range []string{settingLoad, settingWatch, settingCaps} {
 		if value := redisconn.TextAt(single, i); value != "" {
 			all[SettingKey{kind, ""}] = value
+		}
+	}
+	aside := map[string]string{}
+	if redisconn.TextAt(single, dispatchAt) != "" {
+		if aside, err = s.conn.WholeHash(ctx, s.conn.Partition.Dispatch(), ""); err != nil {
+			return nil, err
 		}
 	}
 	for kind, name := range map[string]string{SettingWeight: "weights", SettingBound: "bounds", settingParked: "maxparked", SettingGate: "gates", SettingQueue: "state", settingPress: "state", settingUsage: "state", settingTiers: "state"} {
@@ -352,13 +364,26 @@ func (s *Policies) Stored(ctx context.Context) (Settings, error) {
 				spec, _, _ := strings.Cut(value, "|")
 				all[SettingKey{settingReserve, field[2:]}] = spec
 				continue
+			case kind == SettingGate && dispatchAside(aside, field):
+				continue
 			case kind == SettingGate:
 				value = movingSetting(gateSetting(value, shares[field]), moving[field])
 			}
 			all[SettingKey{kind, field}] = value
 		}
 	}
+	for tenant, row := range aside {
+		if _, own, _ := strings.Cut(row, ";"); own != "" {
+			all[SettingKey{SettingGate, string(store.TenantRateGate(tenant))}] = own
+		}
+	}
 	return all, nil
+}
+
+// dispatchAside reports whether a gate is the rate of a tenant whose record says one: what the policy has is beside it.
+func dispatchAside(aside map[string]string, gate string) bool {
+	kind, tenant := store.GateName(gate).Split()
+	return kind == store.KindTenantRate && aside[tenant] != ""
 }
 
 // movingSetting is what the policy says of a gate whose limit is in force instead of the policy's, by what the loop has of it
