@@ -80,7 +80,9 @@ func (s *Scheduler) measure(ctx context.Context, to *duties, version int64) erro
 	var errs []error
 	redis := math.NaN()
 	if slices.ContainsFunc(due, func(g *gauge) bool { return g.WeighsRedis() }) {
-		redis, err = s.redisMemory(ctx)
+		if redis, err = s.redisMemory(ctx); errors.Is(err, admission.ErrUnavailable) {
+			return err
+		}
 		errs = append(errs, err) // All else is known.
 	}
 	for i, g := range due {

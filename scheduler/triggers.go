@@ -127,6 +127,9 @@ func (s *Scheduler) pull(ctx context.Context, to *duties, version int64) error {
 		return nil
 	}
 	seen, err := s.sense(ctx, to.triggers.all)
+	if errors.Is(err, admission.ErrUnavailable) { // Nothing was seen, of which nothing follows.
+		return err
+	}
 	errs := []error{err}
 	for i, t := range to.triggers.all {
 		if t.Look(seen[i], time.Now()) {
@@ -265,7 +268,7 @@ func gateOf(t *trigger) store.GateName {
 	return store.DownstreamGate(downstream)
 }
 
-// sense returns what is seen for each trigger, NaN for what nobody knows, or could not be read, of which the error tells. What is not asked for is not read.
+// sense returns what is seen for each trigger, NaN for what nobody knows, or what Redis would not tell, of which the error tells; nil where Redis was not available. What is not asked for is not read.
 func (s *Scheduler) sense(ctx context.Context, all []*trigger) ([]float64, error) {
 	var of senses
 	var errs []error
@@ -277,7 +280,9 @@ func (s *Scheduler) sense(ctx context.Context, all []*trigger) ([]float64, error
 			continue
 		}
 		var err error
-		if seen[i], err = s.value(ctx, t, &of); err != nil {
+		if seen[i], err = s.value(ctx, t, &of); errors.Is(err, admission.ErrUnavailable) {
+			return nil, err
+		} else if err != nil {
 			seen[i], errs = math.NaN(), append(errs, fmt.Errorf("trigger %s: %w", t.Name, err))
 		}
 	}

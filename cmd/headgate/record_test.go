@@ -106,7 +106,7 @@ func TestRatesOfRecords(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t)
 	p.in(cli.ExitOK, `{"tenant_records":true,"tenants":{"acme":{"dispatch":{"tokens":9,"per":"1s","burst":20}}}}`, "policy merge -")
-	for _, row := range [][2]string{
+	p.says([][2]string{
 		{"tenant show acme", "9 jobs a second, at most 20 at once"},
 		{"record set acme --dispatch 600 --dispatch-per 1m --dispatch-burst 7 --reason contract", `{"dispatch":{"tokens":600,"per":"1m","burst":7}}`},
 		{"tenant show acme", "10 jobs a second, at most 7 at once"},
@@ -121,11 +121,7 @@ func TestRatesOfRecords(t *testing.T) {
 		{"record export", `{"tenant":"acme","record":{"max_running":2,"dispatch":{"tokens":5,"per":"1s","burst":5}}}`},
 		{"record set acme --dispatch-off --max-running 0", `{"dispatch":{"enabled":false}}`},
 		{"tenant show acme", "no bound"},
-	} {
-		if out := p.run(cli.ExitOK, row[0]); !strings.Contains(out.stdout, row[1]) {
-			t.Errorf("%s: no %q in %s", row[0], row[1], out.stdout)
-		}
-	}
+	})
 	if out := p.in(cli.ExitNothing, `{"tenant":"acme","record":{"dispatch":{"tokens":5,"per":"1s"}}}`, "record diff -"); !strings.Contains(out.stdout, "/dispatch/tokens") || !strings.Contains(out.stdout, "/dispatch/enabled") {
 		t.Errorf("a diff: %s", out.stdout)
 	}
@@ -149,7 +145,7 @@ func TestBoundsOfRecords(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t)
 	p.in(cli.ExitOK, `{"tenant_records":true}`, "policy merge -")
-	for _, row := range [][2]string{
+	p.says([][2]string{
 		{"record set acme --overflow reject --max-jobs 100 --reason contract", `{"overflow":{"policy":"reject","max_jobs":100}}`},
 		{"record set acme --max-bytes 5000", `{"overflow":{"policy":"reject","max_jobs":100,"max_bytes":5000}}`},
 		{"record set acme:mail --overflow spillover --max-jobs 7", `{"overflow":{"policy":"reject","max_jobs":100,"max_bytes":5000},"queues":{"mail":{"overflow":{"policy":"spillover","max_jobs":7,"max_spilled":10000,"low_water_percent":50}}}}`},
@@ -159,11 +155,7 @@ func TestBoundsOfRecords(t *testing.T) {
 		{"record set acme:mail --overflow none --dry-run", "would change in 2 values"},
 		{"record set acme:mail --overflow none", `"queues":{"mail":{"overflow":{"policy":"none"}}}`},
 		{"record export", `{"tenant":"acme","record":{"overflow":{"policy":"reject","max_jobs":100,"max_bytes":5000},"queues":{"mail":{"overflow":{"policy":"none"}}}}}`},
-	} {
-		if out := p.run(cli.ExitOK, row[0]); !strings.Contains(out.stdout, row[1]) {
-			t.Errorf("%s: no %q in %s", row[0], row[1], out.stdout)
-		}
-	}
+	})
 	if out := p.in(cli.ExitNothing, `{"tenant":"acme","record":{"overflow":{"policy":"none"}}}`, "record diff -"); !strings.Contains(out.stdout, "/overflow/policy") || !strings.Contains(out.stdout, "/queues/mail/overflow") {
 		t.Errorf("a diff: %s", out.stdout)
 	}
@@ -189,7 +181,7 @@ func TestTiersAndWeightsOfRecords(t *testing.T) {
 	if fmt.Sprint(set["record"]) != "map[priority_weights:map[high:5 low:2] tier:gold]" {
 		t.Errorf("%v", set)
 	}
-	for _, row := range [][2]string{
+	p.says([][2]string{
 		{"record set acme --weight low=0 --tier gold", `{"tier":"gold","priority_weights":{"high":5}}`},
 		{"explain tenant acme", "its tier is gold"},
 		{"explain tenant acme --json", `"of": "record of tenant acme"`},
@@ -201,11 +193,7 @@ func TestTiersAndWeightsOfRecords(t *testing.T) {
 		{"record set bolt --tier gold --tokens 7 --per 1h", `{"tier":"gold","limit":{"tokens":7,"per":"1h","burst":1}}`},
 		{"record set bolt --none", `{"tier":"gold"}`},
 		{"record set zeta --weight medium=4", `{"priority_weights":{"medium":4}}`},
-	} {
-		if out := p.run(cli.ExitOK, row[0]); !strings.Contains(out.stdout, row[1]) {
-			t.Errorf("%s: no %q in %s", row[0], row[1], out.stdout)
-		}
-	}
+	})
 	p.refuses(map[string]string{
 		"record set acme --tier lead":              `tier "lead": allowed is one of "basic", "gold", "premium", "standard"`,
 		"record set acme --weight high=1001":       "priority_weights.high 1001: allowed is 1 to 1000",
@@ -231,7 +219,7 @@ func TestACapOfARecord(t *testing.T) {
 		t.Errorf("%v", set)
 	}
 	p.in(cli.ExitOK, `{"tenant":"bolt","record":{"max_running":3}}`, "record import -")
-	for _, row := range [][2]string{
+	p.says([][2]string{
 		{"record get acme", `{"tier":"gold","max_running":5}`},
 		{"record export", `{"tenant":"acme","record":{"tier":"gold","max_running":5}}`},
 		{"audit --json", `"/max_running"`},
@@ -246,11 +234,7 @@ func TestACapOfARecord(t *testing.T) {
 		{"tenant set acme --max-running 2", "acme"},
 		{"tenant show acme --json", `"max_running": 2`},
 		{"record set bolt --max-running 7 --dry-run", "would change in 1 values"},
-	} {
-		if out := p.run(cli.ExitOK, row[0]); !strings.Contains(out.stdout, row[1]) {
-			t.Errorf("%s: no %q in %s", row[0], row[1], out.stdout)
-		}
-	}
+	})
 	p.run(cli.ExitOK, "record delete bolt")
 	if out := p.run(cli.ExitOK, "tenant show bolt"); !strings.Contains(out.stdout, "no bound") {
 		t.Errorf("%s", out.stdout)
@@ -348,6 +332,16 @@ func sortedLines(text string) []string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	slices.Sort(lines)
 	return lines
+}
+
+// says runs lines one after the other, each of which tells something.
+func (p *plant) says(lines [][2]string) {
+	p.t.Helper()
+	for _, row := range lines {
+		if out := p.run(cli.ExitOK, row[0]); !strings.Contains(out.stdout, row[1]) {
+			p.t.Errorf("%s: no %q in %s", row[0], row[1], out.stdout)
+		}
+	}
 }
 
 // refuses runs command lines that are to be refused, each with what it is to be told.

@@ -150,8 +150,11 @@ type shareFlags struct {
 	dispatch   dispatchFlags
 }
 
-// shareWords are the flags of what a tenant has in all its queues, from the fourth on those of its dispatches.
-var shareWords = append([]string{"tier", "weight", "max-running", "dispatch-off"}, dispatchWords...)
+// shareWords are the flags of what a tenant has in all its queues, rateWords those of them of its dispatches.
+var (
+	rateWords  = append([]string{"dispatch-off"}, dispatchWords...)
+	shareWords = append([]string{"tier", "weight", "max-running"}, rateWords...)
+)
 
 func (s *shareFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&s.tier, "tier", "", "`TIER` of the policy that the tenant has, such as premium; '' takes it out of the record")
@@ -201,7 +204,7 @@ func (s *shareFlags) put(flags *pflag.FlagSet, queue string, r policy.OwnLimits)
 	if flags.Changed("max-running") {
 		r.MaxRunning = s.maxRunning
 	}
-	if changed(flags, shareWords[3:]) {
+	if changed(flags, rateWords) {
 		r.Dispatch = s.dispatch.said
 	}
 	r.Weights = maps.Clone(r.Weights)
