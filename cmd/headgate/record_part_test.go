@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gofrs/flock"
+
 	"github.com/headgate/headgate/cmd/headgate/internal/cli"
 	"github.com/headgate/headgate/policy"
 )
@@ -143,6 +145,29 @@ func TestAnUndoFileTellsOfTenantsThatWereChanged(t *testing.T) {
 	p.in(cli.ExitOK, `{"tenant":"t3","record":{}}`, "record import - --undo "+undo)
 	if text, err := os.ReadFile(undo); err != nil || !strings.HasPrefix(string(text), want+`{"tenant":"t3",`) {
 		t.Errorf("a whole last line without its end: %s, %v", text, err)
+	}
+}
+
+// TestOneImportAtATimeWritesToAnUndoFile: another is refused and stores nothing, and when the first has ended nothing of it is left.
+func TestOneImportAtATimeWritesToAnUndoFile(t *testing.T) {
+	t.Parallel()
+	p, file, had := recordPlant(t)
+	undo := filepath.Join(t.TempDir(), "before.jsonl")
+	first := flock.New(undo + ".lock")
+	if alone, err := first.TryLock(); err != nil || !alone {
+		t.Fatal(alone, err)
+	}
+	line := "record import " + file + " --undo " + undo
+	p.refuses(map[string]string{line: "--undo " + undo + ": allowed is a file to which no other import writes: one holds " + undo + ".lock"})
+	if out := p.run(cli.ExitOK, "record export").stdout; !slices.Equal(sortedLines(out), sortedLines(had)) {
+		t.Errorf("%s", out)
+	}
+	if err := first.Unlock(); err != nil {
+		t.Fatal(err)
+	}
+	p.run(cli.ExitOK, line)
+	if left, err := filepath.Glob(undo + "*"); err != nil || !slices.Equal(left, []string{undo}) {
+		t.Errorf("%v, %v", left, err)
 	}
 }
 

@@ -94,8 +94,9 @@ With --percent it stores the records of a part of the tenants alone, chosen as h
 chooses them: the same again with a higher --percent adds tenants and goes on with the others. The audit
 has the percent behind the reason. With --undo it writes to a file, before it stores a record, what the
 tenant had, or {} if it had none; to import that file takes all back. A file that is there already is
-added to, and of a tenant that stands in it nothing more is written: one file undoes all steps. A record
-that was edited since becomes what it was before the import, too.`,
+added to, and of a tenant that stands in it nothing more is written: one file undoes all steps. One import
+at a time writes to it; FILE.lock is there meanwhile. A record that was edited since becomes what it was
+before the import, too.`,
 		Example: `  headgate record import records.jsonl --reason "from billing" --redis localhost:6379
   headgate record import - --dry-run --redis localhost:6379 < records.jsonl
   headgate record import records.jsonl --percent 5 --undo before.jsonl --redis localhost:6379
@@ -143,7 +144,7 @@ func importFile(ctx context.Context, c *cobra.Command, s store.Deployment, path 
 		if m.undo, err = openUndo(f.undo, source); err != nil {
 			return v, err
 		}
-		defer func() { err = errors.Join(err, m.undo.file.Close()) }()
+		defer func() { err = errors.Join(err, m.undo.close()) }()
 	}
 	err = m.read(ctx, c, from)
 	m.did.DryRun = f.dry
@@ -324,98 +325,6 @@ func (m *importer) write(ctx context.Context, batch []toImport) error {
 		})
 	}
 	return group.Wait()
-}
-
-// undoFile has what tenants had before an import, a line each.
-type undoFile struct {
-	file *os.File
-	kept map[string]bool
-}
-
-// openUndo opens a file of what was, or makes one. It is not to be the file of the records itself.
-func openUndo(path string, source os.FileInfo) (*undoFile, error) {
-	refuse := func(format string, args ...any) error {
-		return cli.FieldError("undo", path, fmt.Sprintf(format, args...))
-	}
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
-	if err != nil {
-		return nil, refuse("a file that can be written: %s", err.Error())
-	}
-	u := &undoFile{file, map[string]bool{}}
-	about, err := file.Stat()
-	switch {
-	case err != nil:
-	case !about.Mode().IsRegular():
-		err = refuse("a file that can be added to")
-	case source != nil && os.SameFile(about, source):
-		err = refuse("another file than that of the records")
-	default:
-		err = u.readKept(refuse)
-	}
-	if err != nil {
-		return nil, errors.Join(err, file.Close())
-	}
-	return u, nil
-}
-
-// readKept reads whose records are kept. The last line may be a part of one: the import that wrote it was ended before it stored anything of that.
-func (u *undoFile) readKept(refuse func(string, ...any) error) error {
-	const begins = `{"tenant":`
-	lines, whole := bufio.NewReader(u.file), int64(0)
-	for number := 1; ; number++ {
-		text, end := lines.ReadBytes('\n')
-		if end != nil && !errors.Is(end, io.EOF) {
-			return fmt.Errorf("read %s: %w", u.file.Name(), end)
-		}
-		var line recordLine
-		bad := json.Unmarshal(text, &line)
-		switch {
-		case end != nil && len(text) == 0:
-			return nil
-		case bad == nil && line.Tenant != "":
-			u.kept[line.Tenant] = true
-		case end != nil && (strings.HasPrefix(string(text), begins) || strings.HasPrefix(begins, string(text))):
-			return u.file.Truncate(whole)
-		default:
-			return refuse("a file of records that --undo has written, or none yet: line %d is no record", number)
-		}
-		if whole += int64(len(text)); end != nil {
-			_, err := u.file.WriteString("\n")
-			return err
-		}
-	}
-}
-
-// keep writes what tenants have that are not kept yet, and sees to it that it is on the disk.
-func (u *undoFile) keep(before []store.TenantRecord) error {
-	if u == nil {
-		return nil
-	}
-	var text bytes.Buffer
-	encoder := json.NewEncoder(&text)
-	for _, was := range before {
-		if u.kept[was.Tenant] {
-			continue
-		}
-		if was.Version == policy.NoRecord {
-			was.Text = []byte("{}")
-		}
-		if err := encoder.Encode(recordLine{was.Tenant, was.Text}); err != nil {
-			return fmt.Errorf("write %s: %w", u.file.Name(), err)
-		}
-		u.kept[was.Tenant] = true
-	}
-	if text.Len() == 0 {
-		return nil
-	}
-	_, err := u.file.Write(text.Bytes())
-	if err == nil {
-		err = u.file.Sync()
-	}
-	if err != nil {
-		return fmt.Errorf("write %s: %w", u.file.Name(), err)
-	}
-	return nil
 }
 
 // readRecordLine reads a line of a file of records.
