@@ -192,7 +192,7 @@ var State = []Field{
 	{"ps", "version and digest of the settings that Redis has, where no gate was set beside the policy"},
 	{"us", "since when the policy has had usage kept; absent where it has not"},
 	{"pg", "the edit that is under way in steps"},
-	{"pr", "the edit whose bounds have still to be counted, or `record` and that of a tenant's record"},
+	{"pr", "the edit whose bounds have still to be counted, `record` and that of a tenant's record, or `arrived` behind a migration"},
 	{"ma", "when Redis was last asked how full it is"},
 	{"mf", "what it said: 0 for enough, 1 for full, else the bytes that are left"},
 	{"promoter", "the timer lease: until when, whose"},

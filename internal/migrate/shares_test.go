@@ -64,6 +64,59 @@ func TestAMigrationThatGoesOnKeepsRatesOfRecords(t *testing.T) {
 	}
 }
 
+// TestAMigrationCountsJobsIntoTheBoundsOfTheirRecords: of one whose record has got a tier, or a bound of its own, since they entered, and which were not counted into that yet.
+func TestAMigrationCountsJobsIntoTheBoundsOfTheirRecords(t *testing.T) {
+	t.Parallel()
+	for what, record := range map[string]string{"by its tier": `{"tier":"gold"}`, "of its own": `{"queues":{"mail":{"overflow":{"policy":"reject","max_jobs":4}}}}`} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			ctx, client, prefix := t.Context(), redistest.Shared(t).Client(t), redistest.Prefix(t)
+			s, err := redisstore.Open(ctx, client, redisstore.Config{Prefix: prefix, Partitions: 2})
+			check(t, err)
+			bounded := movingPolicy(1)
+			bounded.Queues[0].Tiers = map[string]store.Overflow{"gold": {Policy: store.Reject, MaxJobs: 4}}
+			check(t, s.PutPolicy(ctx, bounded))
+			again := func(_ []byte, version int64) (store.PolicyUpdate, error) {
+				next := bounded
+				next.Expected, next.Version, next.Text, next.Edit = version-1, version, fmt.Appendf(nil, `{"version":%d}`, version), strconv.FormatInt(version, 10)
+				return next, nil
+			}
+			tenant := "ann"
+			for s.PartitionOf(tenant) == 0 { // To a partition that stays, which counts nothing anew for its policy.
+				tenant += "n"
+			}
+			enter := func(version int64, from, n int) (admitted int) {
+				t.Helper()
+				for i := range n {
+					job := admission.NewJob(tenant, "mail", "kind", nil)
+					job.ID, job.Priority = fmt.Sprintf("job-%d", from+i), admission.Medium
+					verdicts, err := homeOf(s, tenant).Admit(ctx, version, []store.Candidate{{Job: &job, Class: 1, Limits: &crowdLimits}})
+					check(t, err)
+					if verdicts[0].Decision == admission.Admitted {
+						admitted++
+					}
+				}
+				return admitted
+			}
+			if n := enter(1, 0, 3); n != 3 {
+				t.Fatalf("%d of 3 were admitted without a bound", n)
+			}
+			_, err = s.PutRecord(ctx, store.RecordEdit{Tenant: tenant, Policy: 1, Text: []byte(record), Bounded: true, LongestFill: time.Minute})
+			check(t, err)
+			m, err := Open(ctx, client, client, Config{Prefix: prefix, Partitions: 1, Update: again})
+			check(t, err)
+			_, err = m.Run(ctx)
+			check(t, err)
+			s, err = redisstore.Open(ctx, client, redisstore.Config{Prefix: prefix})
+			check(t, err)
+			check(t, s.SpreadPolicy(ctx))
+			if n := enter(2, 3, 3); n != 1 {
+				t.Errorf("beside 3 jobs %d were admitted to a bound of 4", n)
+			}
+		})
+	}
+}
+
 // TestAMigrationForgetsSharesOfTheGlobalRate: they are multiples of even parts, of which there are others then.
 func TestAMigrationForgetsSharesOfTheGlobalRate(t *testing.T) {
 	t.Parallel()

@@ -31,7 +31,11 @@ local function job_arrive(key, rec, place, at, why, unique)
   state_set('seq', math.max(state_num('seq'), number_at(rec, 7)))
   state_add('accepted', 1)
   if unique ~= '' then redis.call('HSET', keys.ukeys, key, unique) end
-  if record_has(rec, COUNTED) then depth_add(depth_name(key, rec), 1, job_size(key, rec)) end
+  if record_has(rec, COUNTED) then
+    depth_add(depth_name(key, rec), 1, job_size(key, rec))
+  else
+    state_set('pr', 'arrived') -- It may have moved before it was counted, into a bound that came after it (recount.lua).
+  end
   if place == 'dead' then
     letter_arrive(key, rec, at, why)
   elseif place == 'spill' then

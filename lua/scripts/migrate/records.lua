@@ -23,7 +23,7 @@ function scripts.records(KEYS, ARGV)
       gate_before = gate(name)
     end
     record_counted(before, after)
-    if record_bounded(before, after) then state_set('pr', 'record 0') end -- Who has moved them may have been before the recount.
+    record_bounded(before, after)
     call.own_records[tenant] = stored ~= '' and stored
     if stored == '' then
       redis.call('HDEL', keys.records, tenant)
