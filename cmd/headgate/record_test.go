@@ -111,6 +111,7 @@ func TestRatesOfRecords(t *testing.T) {
 		{"record set acme --dispatch 600 --dispatch-per 1m --dispatch-burst 7 --reason contract", `{"dispatch":{"tokens":600,"per":"1m","burst":7}}`},
 		{"tenant show acme", "10 jobs a second, at most 7 at once"},
 		{"tenant show acme --json", `"dispatch": {`},
+		{"tenant show acme", `│ its record      │ {"dispatch":{"tokens":600,`},
 		{"explain tenant acme", "tenant acme starts 10 jobs a second, 7 at once"},
 		{"explain tenant acme --json", `"of": "record of tenant acme"`},
 		{"explain tenant acme", "headgate record set acme --dispatch NUMBER"},

@@ -175,6 +175,9 @@ func writeTenant(to io.Writer, v shown.Tenant) {
 	}
 	t := report.NewTable(to, 2, "field", "value")
 	t.AppendRows([]table.Row{{"tenant", v.Tenant}, {"tier", v.Tier}, {"limit in force", limit}, {"jobs at a time", running}, {"jobs that start", dispatches}, {"its own", own}})
+	if v.Record != nil {
+		t.AppendRow(table.Row{"its record", spaced(v.Record)})
+	}
 	for _, g := range v.Gates {
 		t.AppendRow(table.Row{g.Name.Words(), cli.GateWords(g)})
 	}
