@@ -108,9 +108,7 @@ If somebody edits the policy meanwhile, or this is cut off, the policy stays as 
 and it goes on. It is refused during a roll-out, and where the policy has "tenant_records": false. The
 audit has one entry of the records and one of the policy.
 
-A process of a release that does not know all of a record does not see what is moved: it answers errors for
-that tenant, or lets it run more at a time. Redis does not tell which release a process is of, so this does
-not look: see that each is of this release or a later one.`,
+A process of 0.1 admits nothing while the policy has "tenant_records": see before that none is left.`,
 		Example: `  headgate record adopt --dry-run --redis localhost:6379
   headgate record adopt --tenants acme,bolt --reason "records, first two" --redis localhost:6379
   headgate record adopt --reason "records" --json --redis localhost:6379`,
