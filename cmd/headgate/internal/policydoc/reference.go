@@ -47,40 +47,8 @@ how large it is. The depth of a tenant over all its queues is bounded by ` + "`o
 
 ## Records of tenants
 
-The policy is one document: to change a tenant's entry is to store and to compare all of it. With ` + "`\"tenant_records\": true`" + ` a tenant may have a record beside it, which is
-stored by itself, so an edit costs nine commands of Redis with ten tenants and with a million:
-
-` + "```json\n" + `{"tier": "premium", "priority_weights": {"high": 3}, "max_running": 5, "dispatch": {"tokens": 5, "per": "1s"}, "overflow": {"policy": "reject", "max_jobs": 100000}, "limit": {"tokens": 100, "per": "1s", "burst": 200},
- "queues": {"mail": {"limit": {"tokens": 20, "per": "1s"}, "priority_limits": {"low": {"enabled": false}}, "overflow": {"policy": "spillover", "max_jobs": 1000}}}}
-` + "```" + `
-
-It has the tenant's tier, weights, how many of its jobs workers hold at a time and how many are dispatched in a time, [bounds of its depth](#overflow) over all its queues and in single ones, and limits, written [as in the policy](#limit), of the tenant, of 64 queues at most and of their classes and types of jobs, in 8 KiB; each takes the place of whatever the policy says there, also where
-that says nothing, and what the record leaves out is as the policy says. Caps of a tenant in single queues stay in the policy.
-
-With its **tier** the tenant has all that the policy says of that tier: limits, weights, bounds of its depth, its place among those that are shed or cut last, limits of dimensions (a limiter that does not know the record yet goes by the policy's tier there, for one check). An edit of the tier holds for it as for a tenant that the policy names.
-Of weights the record's own goes first, then that of ` + "`tenants.NAME.priority_weights`" + `, then that of the record's tier, then that of the policy's tier; a new one counts from the tenant's next dispatch on. A new bound, of a tier or of the record itself, counts what is in within seconds.
-Of **bounds of depth** the record's own goes first, ` + "`" + `overflow` + "`" + ` over all its queues and ` + "`" + `queues.NAME.overflow` + "`" + ` in one, then ` + "`" + `overflows["acme"]` + "`" + ` and ` + "`" + `overflows["acme:mail"]` + "`" + `, then what each tenant has by the table above. ` + "`" + `{"policy": "none"}` + "`" + ` lifts them; over all queues a bound is one of ` + "`" + `reject` + "`" + `. An edit is in force for
-the next job; lowered, it takes nothing out; raised, what is kept aside comes back as jobs of the tenant end. An admission reads a bound with its tenant's record, so it asks Redis for nothing more.
-So it is with ` + "`max_running`" + `: the record's own (1 to 1,000,000; 0 says nothing) goes first, then ` + "`tenants.NAME.max_running`" + `, then that of the record's tier, then that of the policy's tier. An edit of a record or of a tier's cap is in force for the next dispatch. Raised, it wakes who waits for it in the same script; lowered, it takes nothing
-back, and lets nothing more through until fewer run. A tier's costs as many commands with one record as with a million: of the tenants it looks at those that have jobs in workers' hands. A tier that records name cannot go:
-the edit is refused, and says how many name it. Should a record name one all the same that the policy does not have, ` + "`standard`" + ` counts, and ` + "`headgate explain tenant`" + ` and ` + "`headgate doctor`" + ` say so; ` + "`headgate tenant list --tier NAME`" + ` lists who has a tier by the policy or by a record. With ` + "`tenant_records`" + ` a roll-out leaves weights and caps of tiers as they are.
-Of **rates of dispatches** the record's own goes first, ` + "`dispatch`" + `, written as ` + "`tenants.NAME.dispatch`" + ` is, then that; ` + "`{\"enabled\": false}`" + ` in a record says that there is none, although the policy has one, and a tier has none. An edit of a record puts the rate in force in its own script: tokens that are
-there stay, up to the new ` + "`burst`" + `, one that is new begins full, and who waits by the old one wakes, or waits by the new one. A dispatch asks for no record, so it costs what a rate of the policy costs. While a record has a rate an edit of the policy's own of that tenant is kept beside it, and is in force once the record says nothing.
-
-` + "`headgate record set`, `get`, `list`, `export` and `import`, `PUT /api/v1/records/{tenant}`" + `
-and in Go ` + "`hg.Policy().ChangeRecord`" + ` edit one; an edit is in force from the next job on, and in limiters, which have tokens on lease and remember refusals, half a second later where they are asked for others too, else a second. An edit may name the version of the record that it was
-made from (` + "`If-Match`" + `), and the audit has each, of an import one entry for all. A producer, a limiter or a worker knows the records of those tenants that it serves, 65,536 at most: one that it does not
-know costs the first call of its tenant another. A dry run of the policy
-counts tenants with a record by that, before and after. ` + "`headgate record set --dry-run`, `record delete --dry-run` and `POST /api/v1/records/{tenant}/dry-run`" + ` tell what an edit of a record would change, and would have made of the tenant's last hour. ` + "`policy diff`" + `
-and a roll-out are of the document; ` + "`headgate record diff FILE`" + ` tells what a file of records would change. A file of records goes out in parts by ` + "`headgate record import FILE --percent 5`" + `: of it those records are stored whose tenants are in by the same hash as in a [roll-out](#rollout), so a higher percent adds tenants and takes none out;
-it tells how many were stored, were already as in the file and are left for later, and the audit has the percent behind the reason. ` + "`--dry-run`" + ` tells the same and stores nothing. ` + "`--id`" + ` is the salt, ` + "`records`" + ` unless it is said. ` + "`--undo before.jsonl`" + ` writes, before a record is stored, what its tenant had;
-` + "`headgate record import before.jsonl`" + ` then takes all back, also records that were edited since. The file is added to by further steps, and the first state of a tenant stays. An import that was ended goes on when it is made again.
-
-` + "`" + `headgate record adopt` + "`" + ` moves what the document has of single tenants into their records: ` + "`" + `tenants.NAME` + "`" + `, ` + "`" + `queue_limits` + "`" + `, ` + "`" + `priority_limits` + "`" + ` and ` + "`" + `overflows` + "`" + ` of single tenants. First it stores the records, each with what the tenant has by the document and not by its record yet, then the document without
-that, if the version that it has read is still in force. At each moment, and wherever it is cut off, each tenant has what it had, and its buckets stay as they are. Where a record says something else than the document the record stays, and the document's value, which was not in force, goes.
-` + "`" + `max_running` + "`" + ` of tenants in single queues and ` + "`" + `semaphores` + "`" + ` stay in the document, and so does all that it has of a tenant whose record would not be valid, as with more than 64 queues or 8 KiB. What goes and what stays so is listed, with ` + "`" + `--json` + "`" + ` all of it.
-` + "`" + `--dry-run` + "`" + ` tells the same and stores nothing, ` + "`" + `--tenants acme,bolt` + "`" + ` moves those alone, and to run it again goes on, or does nothing. It is refused during a roll-out, since records go before its rules, and when somebody has edited the document meanwhile. A document with 20,000 tenants, of 4 MB, was one of 384 bytes after 5 s.
-The first call of a tenant to each process is one call more then, as after every edit of the document where tenants have records.
+With ` + "`\"tenant_records\": true`" + ` a tenant may have a record beside the document, stored by itself, so that an edit costs the same with ten tenants and with a million. It has the tenant's tier, weights, caps, rate of dispatches, bounds of depth, limits and semaphores, each written as here and
+each in the place of what the document says there. [A record for each tenant](guides/records.md) has its fields, what goes before what, how to edit many, and how what the document has of single tenants moves there.
 `
 
 // Reference writes the reference of the policy document in Markdown.
