@@ -82,8 +82,8 @@ type Adaptive struct {
 	TargetPressure float64
 	MinChange      time.Duration
 	// Signal is by what PID, which empty means then, or AIMD of a MaxRunning moves a limit instead, one of AdaptiveSignals; empty means its own measurement.
-	// SignalWaitP95 and SignalPressure are of limits of admission alone. Target is where it is held, and has to be there with it: seconds of SignalRunP95
-	// and SignalWaitP95, else a part of 1.
+	// Of a downstream SignalWaitP95 is of jobs that call it, by which its limit grows above the Target, and SignalPressure how near its circuit breaker is to
+	// opening. Target is where it is held, and has to be there with it: seconds of SignalRunP95 and SignalWaitP95, else a part of 1.
 	Signal string
 	Target float64
 	// DependsOn are downstreams: when the circuit breaker of one opens, the limit is halved at once, and does not grow while it is open.
@@ -148,11 +148,17 @@ func (a Adaptive) withDefaults() Adaptive {
 		if a.Signal != "" {
 			a.Controller = cmp.Or(a.Controller, PID)
 		}
+		if a.Signal == SignalWaitP95 && a.Controller == PID {
+			a.Gains = cmp.Or(a.Gains, control.CallWaitGains)
+		}
 		c := a.config().WithDefaults()
 		a.Controller, a.MaxFailures, a.Gains = c.Controller, c.MaxFailures, c.Gains
 	}
 	if a.ofAMinute() {
 		a.Interval = cmp.Or(a.Interval, DefaultSignalInterval)
+	}
+	if _, of := a.downstream(); of && a.Signal == SignalPressure {
+		a.Interval = cmp.Or(a.Interval, DefaultBreakerInterval)
 	}
 	a.Interval = cmp.Or(a.Interval, DefaultAdaptiveInterval)
 	return a
@@ -161,7 +167,7 @@ func (a Adaptive) withDefaults() Adaptive {
 func (a Adaptive) config() control.Config {
 	return control.Config{
 		Controller: a.Controller, Min: a.Min, Max: a.Max, Interval: a.Interval, MaxRunTime: a.MaxRunTime, MaxFailures: a.MaxFailures,
-		TargetRunTime: a.TargetRunTime, Target: a.Target, Gains: a.Gains,
+		TargetRunTime: a.TargetRunTime, Target: a.Target, Falls: a.Signal == SignalWaitP95, Gains: a.Gains,
 	}
 }
 
@@ -207,7 +213,7 @@ func (m *Moving) Interval() time.Duration {
 	return cmp.Or(m.Config.Interval, m.Rate.Interval, m.Part.Interval)
 }
 
-// Metric is what Signal is to triggers, "" where it goes by none, or by the pressure.
+// Metric is what Signal is to triggers, "" where it goes by none, or by a pressure.
 func (m *Moving) Metric() string {
 	switch m.Signal {
 	case SignalPressure:

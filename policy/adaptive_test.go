@@ -31,8 +31,8 @@ func TestABadSignalNamesItsField(t *testing.T) {
 	for want, a := range map[string]func() Adaptive{
 		`signal "luck": allowed is ` + all:                                                                                                         func() Adaptive { smtp.Signal = "luck"; return smtp },
 		`target 0.7: allowed is none without a signal`:                                                                                             func() Adaptive { smtp.Signal = ""; return smtp },
-		`signal "wait_p95": allowed is "run_p95", "error_rate" or "cpu" of a downstream: it is of queues`:                                          func() Adaptive { smtp.Signal = SignalWaitP95; return smtp },
-		`signal "pressure": allowed is "run_p95", "error_rate" or "cpu" of a downstream: it is of queues`:                                          func() Adaptive { smtp.Signal = SignalPressure; return smtp },
+		`target 0.01: allowed is 0.05 to 0.95, where pressure is held`:                                                                             func() Adaptive { smtp.Signal, smtp.Target = SignalPressure, .01; return smtp },
+		`interval 10s: allowed is 30s to 5m`:                                                                                                       func() Adaptive { smtp.Signal, smtp.Interval = SignalWaitP95, 10*time.Second; return smtp },
 		`signal "cpu": allowed is none of gradient, which holds no target`:                                                                         func() Adaptive { smtp.Controller = Gradient; return smtp },
 		`signal "wait_p95": allowed is none of health, which holds no target`:                                                                      func() Adaptive { queue.Controller = Health; return queue },
 		`controller "aimd": allowed is "pid" or "health"`:                                                                                          func() Adaptive { queue.Controller = AIMD; return queue },
@@ -64,7 +64,11 @@ func TestABadSignalNamesItsField(t *testing.T) {
 			t.Errorf("got  %v\nwant %s", err, want)
 		}
 	}
-	p := adaptivePolicy(smtp)
+	p := adaptivePolicy(Adaptive{Of: "downstream smtp", Min: 5, Signal: SignalPressure, Target: .5})
+	if err := p.Validate(); err != nil {
+		t.Errorf("by a pressure without a load: %v", err)
+	}
+	p = adaptivePolicy(smtp)
 	want := `invalid load (none): allowed is "load": {}, by which workers tell it, since adaptive.mail-out.signal is there`
 	if err := p.Validate(); err == nil || !strings.HasSuffix(err.Error(), want) {
 		t.Errorf("without a load: %v", err)
@@ -88,6 +92,21 @@ func TestASignalIsTakenByItsController(t *testing.T) {
 			Adaptive{Of: "downstream smtp", Min: 5, Controller: AIMD, Signal: SignalCPU, Target: 0.7},
 			MetricCPU,
 			control.Config{Controller: AIMD, Min: 5, Max: 40, Interval: 5 * time.Second, MaxFailures: 0.25, Target: 0.7},
+		},
+		{ // More calls at a time make less of a wait.
+			Adaptive{Of: "downstream smtp", Min: 5, Signal: SignalWaitP95, Target: 10},
+			MetricWaitP95,
+			control.Config{Controller: PID, Min: 5, Max: 40, Interval: time.Minute, MaxFailures: 0.25, Target: 10, Falls: true, Gains: control.CallWaitGains},
+		},
+		{
+			Adaptive{Of: "downstream smtp", Min: 5, Controller: AIMD, Signal: SignalWaitP95, Target: 10},
+			MetricWaitP95,
+			control.Config{Controller: AIMD, Min: 5, Max: 40, Interval: time.Minute, MaxFailures: 0.25, Target: 10, Falls: true},
+		},
+		{
+			Adaptive{Of: "downstream smtp", Min: 5, Signal: SignalPressure, Target: .5},
+			"",
+			control.Config{Controller: PID, Min: 5, Max: 40, Interval: 10 * time.Second, MaxFailures: 0.25, Target: .5, Gains: control.DefaultGains},
 		},
 		{
 			Adaptive{Of: "queue mail", Min: 5, Signal: SignalWaitP95, Target: 10},

@@ -66,6 +66,8 @@ var AdaptiveSignals = []string{SignalRunP95, SignalErrors, SignalWaitP95, Signal
 const (
 	DefaultSignalInterval = time.Minute
 	MinSignalInterval     = 30 * time.Second
+	// DefaultBreakerInterval is the same with the pressure of a downstream, which is of the window of its circuit breaker, 10 s where nobody says otherwise.
+	DefaultBreakerInterval = 10 * time.Second
 )
 
 // What a trigger may do.
@@ -183,7 +185,7 @@ func (t Trigger) withDefaults() Trigger {
 
 // ofDownstreams reports whether a metric is of downstreams too, or alone.
 func ofDownstreams(metric string) bool {
-	return metric == MetricBreaker || metric == MetricErrors || metric == MetricRunP95
+	return metric == MetricBreaker || metric == MetricErrors || metric == MetricRunP95 || metric == MetricWaitP95
 }
 
 // What Of begins with of a queue and of a downstream.

@@ -2,6 +2,7 @@ package scheduler_test
 
 import (
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -147,5 +148,58 @@ func TestTooLittleToChangeIsCounted(t *testing.T) {
 	await(t, "three looks that change too little", func() bool { return part(mail).DeadBand >= 3 })
 	if a := part(mail); a.Lowered < 2 || a.Limit == store.PartWhole {
 		t.Errorf("what was too little does not add up: %+v", a)
+	}
+}
+
+// TestADownstreamGoesByHowNearItsBreakerIs to opening: it falls while more of its calls fail than its target is of what opens the breaker, and comes back.
+func TestADownstreamGoesByHowNearItsBreakerIs(t *testing.T) {
+	t.Parallel()
+	s, of := partsBench(t, map[string]policy.Adaptive{
+		"out": {Of: "downstream smtp", Min: 2, Interval: 200 * time.Millisecond, MaxFailures: 1, Controller: policy.AIMD, Signal: policy.SignalPressure, Target: .3},
+	})
+	version, err := s.PolicyInForce(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 60 {
+		j := admission.NewJob("acme", "mail", "send", nil)
+		j.ID, j.Downstream = strconv.Itoa(i), "smtp"
+		none := admission.Limit{Disabled: true}
+		if _, err := s.Partitions()[0].Admit(t.Context(), version, []store.Candidate{{Job: &j, Class: 1, Limits: &[admission.Levels]admission.Limit{none, none, none, none}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	newBench(t, s.Partitions()[0])
+	rules, err := breaker.Config{Window: time.Second}.Complete()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var failing atomic.Bool
+	failing.Store(true)
+	done := make(chan struct{})
+	t.Cleanup(func() { <-done })
+	go func() {
+		defer close(done)
+		for sequence := uint64(1); t.Context().Err() == nil; sequence++ {
+			counts := breaker.Counts{Successes: 20}
+			if failing.Load() {
+				counts = breaker.Counts{Successes: 16, Failures: 4}
+			}
+			_, _, _ = s.Partitions()[0].ReportOutcomes(t.Context(), store.Reporter{Name: "w"}, []store.Outcomes{{
+				Downstream: "smtp", Config: rules, Report: breaker.Report{Sequence: sequence, Counts: counts}, Ran: 100 * time.Millisecond,
+			}})
+			time.Sleep(20 * time.Millisecond) //nolint:forbidigo // the pace of a worker's reports
+		}
+	}()
+	run(t, s, scheduler.Config{TimerLease: handOver})
+	out := store.DownstreamGate("smtp")
+	await(t, "a fifth of failures to lower it to min", func() bool { return of(out).Limit == 2 })
+	if a := of(out); a.Why != "above_target" {
+		t.Errorf("it fell for %q", a.Why)
+	}
+	failing.Store(false)
+	await(t, "calls that succeed to raise it to max", func() bool { return of(out).Limit == 40 })
+	if a := of(out); a.Why != "below_target" {
+		t.Errorf("it rose for %q", a.Why)
 	}
 }

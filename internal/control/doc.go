@@ -50,7 +50,8 @@
 // # Signals
 //
 // PID and AIMD may hold another measurement at a target instead (Config.Target): of run times or waits their 95th percentile, of calls the part that
-// fails, of workers their processors. Each grows with the limit. AIMD then grows while it is at most at its target, and cuts by target/measured, a
+// fails, of workers their processors. Each grows with the limit, but what jobs wait for it (Config.Falls): that is mirrored at the target, so that PID and
+// AIMD do with 2·target - measured what they do with the others. AIMD then grows while it is at most at its target, and cuts by target/measured, a
 // tenth to a fifth, where it is above. A signal that nobody knows is a look that sees nothing: the limit stays, and goes back from the third on,
 // while brakes hold as ever. A measurement over the last minute shows a step whole only a minute later: a loop that looks every 5 s would make
 // eleven more steps for one, and falls to 15 from 100 where 50 is right (simulated). So what looks at those should look once a minute.

@@ -68,7 +68,7 @@ func (p *signalPlant) tick(signal string, limit int, over time.Duration) control
 			of.seconds = 0.1 * excess * p.noise()
 		}
 		of.runs = 5 * float64(limit) / of.seconds
-		if signal == "error_rate" { // What is too much is refused.
+		if signal == "error_rate" || signal == "pressure" { // What is too much is refused.
 			of.failed = of.runs * (1 - 1/excess) * p.noise()
 		}
 		p.seen.add(of)
@@ -81,6 +81,15 @@ func (p *signalPlant) tick(signal string, limit int, over time.Duration) control
 		s.Signal = p.seen.failed()
 	case "cpu":
 		s.Signal = math.Min(1, float64(limit)/p.fits*p.noise())
+	case "pressure": // Of a breaker with a window of two slots that opens where half of the calls fail, or ten in a row.
+		share, streak := 0.0, 0.0
+		for _, of := range p.seen.slots[max(0, len(p.seen.slots)-2):] {
+			share += of.failed / of.runs / 2
+		}
+		for p.random.Float64() < share {
+			streak++
+		}
+		s.Signal = math.Min(1, math.Max(share/0.5, streak/10))
 	}
 	return s
 }
@@ -96,6 +105,7 @@ func TestASignalIsHeldAtItsTarget(t *testing.T) {
 	}{
 		"run_p95":    {0.125, 1.25, time.Minute, map[control.Controller]float64{control.PID: 0.8, control.AIMD: 0.75}},
 		"error_rate": {0.05, 1 / 0.95, time.Minute, map[control.Controller]float64{control.PID: 0.7, control.AIMD: 0.65}},
+		"pressure":   {0.3, 1 / 0.85, 10 * time.Second, map[control.Controller]float64{control.PID: 0.8, control.AIMD: 0.7}},
 		"cpu":        {0.7, 0.7, 5 * time.Second, map[control.Controller]float64{control.PID: 0.85, control.AIMD: 0.75}},
 	} {
 		for controller, least := range of.least {
@@ -261,6 +271,74 @@ func TestWaitsAreHeld(t *testing.T) {
 					t.Errorf("a wait of %g s, %g times too much, seed %d: up to %.0f s, and %.2f of what can be done is", target, offered, seed, highest, used)
 				}
 			}
+		}
+	}
+}
+
+// TestWaitsForADownstreamAreHeld: its limit goes up while jobs that call it wait longer than the target, and down while they wait less. From half of what is right, after
+// twice as much work came and after that went again, they wait at most 1.3 times the target in the second hour, twice of aimd, and the limit is where it belongs.
+func TestWaitsForADownstreamAreHeld(t *testing.T) {
+	t.Parallel()
+	for controller, of := range map[control.Controller]struct {
+		gains                control.Gains
+		longest, least, most float64
+	}{control.PID: {control.CallWaitGains, 1.3, 0.9, 1.3}, control.AIMD: {control.Gains{}, 2, 0.6, 1.6}} {
+		for _, target := range []float64{60, 300} {
+			for seed := range uint64(10) {
+				random := rand.New(rand.NewPCG(seed, 7))
+				config := control.Config{Controller: controller, Min: 1, Max: most, Interval: time.Minute, Target: target, Falls: true, Gains: of.gains, MaxFailures: 1}
+				limit, m := 25, &minute{}
+				l, err := control.New(config, limit)
+				if err != nil {
+					t.Fatal(err)
+				}
+				waiting, right := 0.0, 50.0 // Jobs of a second each; so many come in a second.
+				for second := range 4 * 3600 {
+					if second == 2*3600 {
+						right *= 2
+					}
+					waiting += right * (1 + 0.05*(2*random.Float64()-1))
+					began := math.Min(float64(limit), waiting)
+					waiting -= began
+					wait := waiting / float64(limit)
+					if second%5 == 0 {
+						m.add(slot{seconds: math.Max(wait, 0.001), runs: began})
+					}
+					if second%60 == 59 {
+						limit = l.Tick(limit, control.Sample{Over: time.Minute, Calls: 1000, Ran: time.Second, Bound: waiting > 0, Signal: m.p95()}).Limit
+					}
+					if second%7200 < 3600 {
+						continue
+					}
+					if at := float64(limit) / right; waiting > 0 && (wait > of.longest*target || at < of.least || at > of.most) {
+						t.Fatalf("%s, a wait of %g s, seed %d: %.0f s at second %d with %d at a time, %.2f of what is right", controller, target, seed, wait, second, limit, at)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestASignalThatFallsGoesTheOtherWay: more of a limit makes waits for it less, so it grows above the target, and a wait that nobody knows leaves it alone.
+func TestASignalThatFallsGoesTheOtherWay(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		controller control.Controller
+		signal     float64
+		want       control.Step
+	}{
+		{control.PID, 30, control.Step{Limit: 110, Before: 100, Cause: control.CauseAboveTarget}},
+		{control.PID, 0, control.Step{Limit: 90, Before: 100, Cause: control.CauseBelowTarget}},
+		{control.PID, 10.4, control.Step{Limit: 100, Before: 100, Cause: control.CauseOnTarget}},
+		{control.AIMD, 30, control.Step{Limit: 110, Before: 100, Cause: control.CauseAboveTarget}},
+		{control.AIMD, 0, control.Step{Limit: 80, Before: 100, Cause: control.CauseBelowTarget}},
+		{control.PID, math.NaN(), control.Step{Limit: 100, Before: 100, Cause: control.CauseNoSample}},
+		{control.AIMD, -1, control.Step{Limit: 100, Before: 100, Cause: control.CauseNoSample}},
+	} {
+		s := seen(1000, 0, time.Millisecond)
+		s.Signal = c.signal
+		if got := newLoop(t, control.Config{Controller: c.controller, Min: 1, Max: most, Target: 10, Falls: true}, 100).Tick(100, s); got != c.want {
+			t.Errorf("%s at %g: got %+v, want %+v", c.controller, c.signal, got, c.want)
 		}
 	}
 }
