@@ -59,7 +59,7 @@ type Adaptive struct {
 	Of string
 	// Moves is which limit, MovesMaxRunning or MovesDispatch; empty means the first.
 	Moves string
-	// Controller is by what a MaxRunning moves; empty means Gradient. A Dispatch has none. Of limits of admission it is PID, which empty means, or Health.
+	// Controller is by what a MaxRunning moves; empty means Gradient. A Dispatch has none. Of limits of admission it is PID, which empty means, AIMD or Health.
 	Controller Controller
 	// Min is below which it never goes, 1 or more. Max is above which it never goes, from Min on; zero means the downstream's own. Those of a
 	// Dispatch are jobs in its Per; those of limits of admission percent of what the policy says, 1 to 100.
@@ -76,12 +76,12 @@ type Adaptive struct {
 	TargetRunTime time.Duration
 	// Gains are those of PID, each 0 to MaxGain; all zero means control.DefaultGains.
 	Gains Gains
-	// TargetPressure is the score at which PID holds the queues, MinTargetPressure to MaxTargetPressure; zero means control.DefaultTarget. MinChange is
-	// how long it is at least from one change to the next, 1 s to MaxMinChange; zero means control.DefaultMinChange of Health, and none of PID. Both are of
+	// TargetPressure is the score at which PID and AIMD hold the queues, MinTargetPressure to MaxTargetPressure; zero means control.DefaultTarget. MinChange is
+	// how long it is at least from one change to the next, 1 s to MaxMinChange; zero means control.DefaultMinChange of Health, and none of the others. Both are of
 	// limits of admission alone.
 	TargetPressure float64
 	MinChange      time.Duration
-	// Signal is by what PID, which empty means then, or AIMD of a MaxRunning moves a limit instead, one of AdaptiveSignals; empty means its own measurement.
+	// Signal is by what PID, which empty means then, or AIMD moves a limit instead, one of AdaptiveSignals; empty means its own measurement.
 	// Of a downstream SignalWaitP95 is of jobs that call it, by which its limit grows above the Target, and SignalPressure how near its circuit breaker is to
 	// opening. Target is where it is held, and has to be there with it: seconds of SignalRunP95 and SignalWaitP95, else a part of 1.
 	Signal string

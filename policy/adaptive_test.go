@@ -29,13 +29,15 @@ func TestABadSignalNamesItsField(t *testing.T) {
 	smtp, queue := Adaptive{Of: "downstream smtp", Min: 5, Signal: SignalCPU, Target: 0.7}, Adaptive{Of: "queue mail", Min: 5, Signal: SignalWaitP95, Target: 10}
 	const all = `one of "run_p95", "error_rate", "wait_p95", "cpu", "pressure"`
 	for want, a := range map[string]func() Adaptive{
-		`signal "luck": allowed is ` + all:                                                                                                         func() Adaptive { smtp.Signal = "luck"; return smtp },
-		`target 0.7: allowed is none without a signal`:                                                                                             func() Adaptive { smtp.Signal = ""; return smtp },
-		`target 0.01: allowed is 0.05 to 0.95, where pressure is held`:                                                                             func() Adaptive { smtp.Signal, smtp.Target = SignalPressure, .01; return smtp },
-		`interval 10s: allowed is 30s to 5m`:                                                                                                       func() Adaptive { smtp.Signal, smtp.Interval = SignalWaitP95, 10*time.Second; return smtp },
-		`signal "cpu": allowed is none of gradient, which holds no target`:                                                                         func() Adaptive { smtp.Controller = Gradient; return smtp },
-		`signal "wait_p95": allowed is none of health, which holds no target`:                                                                      func() Adaptive { queue.Controller = Health; return queue },
-		`controller "aimd": allowed is "pid" or "health"`:                                                                                          func() Adaptive { queue.Controller = AIMD; return queue },
+		`signal "luck": allowed is ` + all:                                    func() Adaptive { smtp.Signal = "luck"; return smtp },
+		`target 0.7: allowed is none without a signal`:                        func() Adaptive { smtp.Signal = ""; return smtp },
+		`target 0.01: allowed is 0.05 to 0.95, where pressure is held`:        func() Adaptive { smtp.Signal, smtp.Target = SignalPressure, .01; return smtp },
+		`interval 10s: allowed is 30s to 5m`:                                  func() Adaptive { smtp.Signal, smtp.Interval = SignalWaitP95, 10*time.Second; return smtp },
+		`signal "cpu": allowed is none of gradient, which holds no target`:    func() Adaptive { smtp.Controller = Gradient; return smtp },
+		`signal "wait_p95": allowed is none of health, which holds no target`: func() Adaptive { queue.Controller = Health; return queue },
+		`controller "bang": allowed is "pid", "aimd" or "health"`:             func() Adaptive { queue.Controller = "bang"; return queue },
+		`controller "gradient": allowed is "pid", "aimd" or "health": gradient looks for how many calls at a time throughput grows no more with, and a rate of admission has no such knee`: func() Adaptive { queue.Controller = Gradient; return queue },
+		`kp 0.5: allowed is none, but of pid`:                                                                                                      func() Adaptive { queue.Controller, queue.Gains.Proportional = AIMD, .5; return queue },
 		`signal "cpu": allowed is none where a dispatch moves: it goes by what the receiver refuses`:                                               func() Adaptive { smtp.Of, smtp.Moves = "downstream push", MovesDispatch; return smtp },
 		`target 0: allowed is 0.05 to 0.95, where cpu is held`:                                                                                     func() Adaptive { smtp.Target = 0; return smtp },
 		`target 1: allowed is 0.05 to 0.95, where cpu is held`:                                                                                     func() Adaptive { smtp.Target = 1; return smtp },
@@ -112,6 +114,16 @@ func TestASignalIsTakenByItsController(t *testing.T) {
 			Adaptive{Of: "queue mail", Min: 5, Signal: SignalWaitP95, Target: 10},
 			MetricWaitP95,
 			control.PartConfig{Controller: PID, Min: 50, Max: 1000, Interval: time.Minute, Target: 10, Signal: true, Gains: control.WaitGains},
+		},
+		{
+			Adaptive{Of: "queue mail", Min: 5, Controller: AIMD, Signal: SignalWaitP95, Target: 10},
+			MetricWaitP95,
+			control.PartConfig{Controller: AIMD, Min: 50, Max: 1000, Interval: time.Minute, Target: 10, Signal: true},
+		},
+		{
+			Adaptive{Of: "queue mail", Min: 5, Controller: AIMD, Signal: SignalPressure, Target: .5},
+			"",
+			control.PartConfig{Controller: AIMD, Min: 50, Max: 1000, Interval: 5 * time.Second, Target: .5},
 		},
 		{
 			Adaptive{Of: "queue mail", Min: 5, Signal: SignalErrors, Target: 0.1, Interval: 30 * time.Second},

@@ -256,7 +256,7 @@ func (p Policy) validateSignal(bad *problems, at string, a Adaptive) (ok bool) {
 		return refuse("signal", signal, "one of "+quoteNames(AdaptiveSignals))
 	case !limits && a.movesDispatch():
 		return refuse("signal", signal, "none where a dispatch moves: it goes by what the receiver refuses")
-	case a.Controller == Gradient || a.Controller == Health:
+	case a.Controller == Gradient && !limits || a.Controller == Health:
 		return refuse("signal", signal, "none of "+string(a.Controller)+", which holds no target")
 	case !(a.Target >= bounds[0] && a.Target <= bounds[1]):
 		unit := ""

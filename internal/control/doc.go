@@ -1,5 +1,5 @@
-// Package control moves a limit of calls at a time to where a downstream does the most without making calls wait in it (Loop), and a limit
-// of calls a second to what it takes without refusing any (Rate). It is pure:
+// Package control moves a limit of calls at a time to where a downstream does the most without making calls wait in it (Loop), a limit
+// of calls a second to what it takes without refusing any (Rate), and how much of limits of admission is in force (Part). It is pure:
 // it is given what was seen (Sample), with how long that took, and says what limit is to be in force (Step). It knows no clock, no store
 // and no goroutine; package scheduler runs one Loop for each limit of the policy's `adaptive`, in one process of a fleet.
 //
@@ -55,6 +55,13 @@
 // tenth to a fifth, where it is above. A signal that nobody knows is a look that sees nothing: the limit stays, and goes back from the third on,
 // while brakes hold as ever. A measurement over the last minute shows a step whole only a minute later: a loop that looks every 5 s would make
 // eleven more steps for one, and falls to 15 from 100 where 50 is right (simulated). So what looks at those should look once a minute.
+//
+// # Parts
+//
+// A Part is how much of limits of admission is in force, which it moves by how much queues are pressed, or by a signal, without calls of its own to look at. PID
+// is as above. AIMD goes up by 0.02 of the most, at most by 0.05 of itself, while what is measured is at most at its target, and down by 0.1 while it is above:
+// additive where a part is large, and never by more than slew allows. A step of less than a unit adds up: cut to a whole one, a part of ten would never move.
+// Gradient has nothing to look for: its knee is in how many run, and a rate that is let in has none.
 //
 // # What holds for each
 //
