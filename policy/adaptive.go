@@ -3,7 +3,6 @@ package policy
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -59,7 +58,7 @@ type Adaptive struct {
 	Of string
 	// Moves is which limit, MovesMaxRunning or MovesDispatch; empty means the first.
 	Moves string
-	// Controller is by what a MaxRunning moves; empty means Gradient. A Dispatch has none. Of limits of admission it is PID, which empty means, AIMD or Health.
+	// Controller is by what a MaxRunning moves; empty means Gradient. A Dispatch has one beside a Signal alone, PID, which empty means then, or AIMD. Of limits of admission it is PID, which empty means, AIMD or Health.
 	Controller Controller
 	// Min is below which it never goes, 1 or more. Max is above which it never goes, from Min on; zero means the downstream's own. Those of a
 	// Dispatch are jobs in its Per; those of limits of admission percent of what the policy says, 1 to 100.
@@ -144,13 +143,7 @@ func (a Adaptive) withDefaults() Adaptive {
 	a.DependsOn, a.Protect = slices.Clone(a.DependsOn), maps.Clone(a.Protect)
 	if _, limits := a.limits(); limits {
 		a = a.withPartDefaults()
-	} else if !a.movesDispatch() {
-		if a.Signal != "" {
-			a.Controller = cmp.Or(a.Controller, PID)
-		}
-		if a.Signal == SignalWaitP95 && a.Controller == PID {
-			a.Gains = cmp.Or(a.Gains, control.CallWaitGains)
-		}
+	} else if a = a.withSignalDefaults(); !a.movesDispatch() {
 		c := a.config().WithDefaults()
 		a.Controller, a.MaxFailures, a.Gains = c.Controller, c.MaxFailures, c.Gains
 	}
@@ -161,6 +154,21 @@ func (a Adaptive) withDefaults() Adaptive {
 		a.Interval = cmp.Or(a.Interval, DefaultBreakerInterval)
 	}
 	a.Interval = cmp.Or(a.Interval, DefaultAdaptiveInterval)
+	return a
+}
+
+// withSignalDefaults fills in by what a signal moves a downstream's limit.
+func (a Adaptive) withSignalDefaults() Adaptive {
+	if a.Signal == "" {
+		return a
+	}
+	if a.Controller = cmp.Or(a.Controller, PID); a.Controller == PID {
+		gains := control.DefaultGains
+		if a.Signal == SignalWaitP95 {
+			gains = control.CallWaitGains
+		}
+		a.Gains = cmp.Or(a.Gains, gains)
+	}
 	return a
 }
 
@@ -189,7 +197,7 @@ type Moving struct {
 	// Config is by what it moves; its Max is not above MaxRunning.
 	Config control.Config
 	// Dispatch says that it is a rate of dispatches that moves: between Rate.Min and Max, not above Own, each in control.RateUnits. The
-	// fields above but for the names are zero then.
+	// fields above but for the names are zero then. With a Signal it moves by Part, between the same bounds.
 	Dispatch bool
 	Own      int
 	Rate     control.RateConfig
@@ -241,6 +249,9 @@ func (c *Compiled) Moving() []Moving {
 		if a.movesDispatch() {
 			m.Dispatch = true
 			m.Own, m.Rate = a.rate(c.downstreams[m.Downstream].Dispatch)
+			if a.Signal != "" {
+				m.Part = a.paced(m.Rate)
+			}
 			all = append(all, m)
 			continue
 		}
@@ -261,6 +272,13 @@ func (a Adaptive) rate(dispatch *admission.Limit) (own int, c control.RateConfig
 	}
 	own = in(int(dispatch.Tokens))
 	return own, control.RateConfig{Min: in(a.Min), Max: in(cmp.Or(a.Max, int(dispatch.Tokens))), Interval: a.Interval}
+}
+
+// paced is by what a signal moves a rate.
+func (a Adaptive) paced(between control.RateConfig) control.PartConfig {
+	return control.PartConfig{
+		Controller: a.Controller, Min: between.Min, Max: between.Max, Interval: a.Interval, Target: a.Target, Signal: true, Falls: a.Signal == SignalWaitP95, Gains: a.Gains,
+	}
 }
 
 // DispatchMoves reports whether the dispatch of a downstream moves by itself: then those who call it tell how often they were refused.
@@ -362,26 +380,6 @@ func (p *problems) fields(at string, err error) {
 		if field, ok := errors.AsType[*admission.FieldError](one); ok {
 			p.field(at+"."+field.Field, field.Value, field.Allowed)
 		}
-	}
-}
-
-// validateDispatch refuses what is of a max_running alone.
-func (a Adaptive) validateDispatch(bad *problems, at string) {
-	const allowed = "none where a dispatch moves: it goes by what the receiver refuses"
-	if a.Controller != "" {
-		bad.field(at+".controller", strconv.Quote(string(a.Controller)), allowed)
-	}
-	if a.MaxRunTime != 0 {
-		bad.field(at+".max_run_time", a.MaxRunTime.String(), allowed)
-	}
-	if a.TargetRunTime != 0 {
-		bad.field(at+".target_run_time", a.TargetRunTime.String(), allowed)
-	}
-	if a.Gains != (Gains{}) {
-		bad.field(at+".kp, ki, kd", fmt.Sprint(a.Gains), allowed)
-	}
-	if a.MaxFailures != 0 {
-		bad.field(at+".max_failures", strconv.FormatFloat(a.MaxFailures, 'g', -1, 64), allowed)
 	}
 }
 

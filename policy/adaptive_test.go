@@ -37,8 +37,32 @@ func TestABadSignalNamesItsField(t *testing.T) {
 		`signal "wait_p95": allowed is none of health, which holds no target`: func() Adaptive { queue.Controller = Health; return queue },
 		`controller "bang": allowed is "pid", "aimd" or "health"`:             func() Adaptive { queue.Controller = "bang"; return queue },
 		`controller "gradient": allowed is "pid", "aimd" or "health": gradient looks for how many calls at a time throughput grows no more with, and a rate of admission has no such knee`: func() Adaptive { queue.Controller = Gradient; return queue },
-		`kp 0.5: allowed is none, but of pid`:                                                                                                      func() Adaptive { queue.Controller, queue.Gains.Proportional = AIMD, .5; return queue },
-		`signal "cpu": allowed is none where a dispatch moves: it goes by what the receiver refuses`:                                               func() Adaptive { smtp.Of, smtp.Moves = "downstream push", MovesDispatch; return smtp },
+		`kp 0.5: allowed is none, but of pid`: func() Adaptive { queue.Controller, queue.Gains.Proportional = AIMD, .5; return queue },
+		`controller "gradient": allowed is "pid" or "aimd": gradient looks for how many calls at a time throughput grows no more with, and a rate of dispatches has no such knee`: func() Adaptive {
+			smtp.Of, smtp.Moves, smtp.Controller = "downstream push", MovesDispatch, Gradient
+			return smtp
+		},
+		`controller "health": allowed is "pid" or "aimd"`: func() Adaptive {
+			smtp.Of, smtp.Moves, smtp.Controller = "downstream push", MovesDispatch, Health
+			return smtp
+		},
+		`controller "bang": allowed is "pid" or "aimd"`: func() Adaptive {
+			smtp.Of, smtp.Moves, smtp.Controller = "downstream push", MovesDispatch, "bang"
+			return smtp
+		},
+		`ki 1: allowed is none, but of pid`: func() Adaptive {
+			smtp.Of, smtp.Moves, smtp.Controller, smtp.Gains.Integral = "downstream push", MovesDispatch, AIMD, 1
+			return smtp
+		},
+		`max_run_time 1s: allowed is none where a dispatch moves: it goes by its signal, and by what the receiver refuses`: func() Adaptive {
+			smtp.Of, smtp.Moves, smtp.MaxRunTime = "downstream push", MovesDispatch, time.Second
+			return smtp
+		},
+		`max_failures 0.5: allowed is none where a dispatch moves: it goes by its signal, and by what the receiver refuses`: func() Adaptive {
+			smtp.Of, smtp.Moves, smtp.MaxFailures = "downstream push", MovesDispatch, .5
+			return smtp
+		},
+		`min 601: allowed is 1 to 600`:                                                                                                             func() Adaptive { smtp.Of, smtp.Moves, smtp.Min = "downstream push", MovesDispatch, 601; return smtp },
 		`target 0: allowed is 0.05 to 0.95, where cpu is held`:                                                                                     func() Adaptive { smtp.Target = 0; return smtp },
 		`target 1: allowed is 0.05 to 0.95, where cpu is held`:                                                                                     func() Adaptive { smtp.Target = 1; return smtp },
 		`target 1: allowed is 0.001 to 0.95, where error_rate is held`:                                                                             func() Adaptive { smtp.Signal, smtp.Target = SignalErrors, 1; return smtp },
@@ -111,6 +135,26 @@ func TestASignalIsTakenByItsController(t *testing.T) {
 			control.Config{Controller: PID, Min: 5, Max: 40, Interval: 10 * time.Second, MaxFailures: 0.25, Target: .5, Gains: control.DefaultGains},
 		},
 		{
+			Adaptive{Of: "downstream push", Moves: MovesDispatch, Min: 60, Signal: SignalRunP95, Target: .8},
+			MetricRunP95,
+			control.PartConfig{Controller: PID, Min: control.RateUnit, Max: 10 * control.RateUnit, Interval: time.Minute, Target: .8, Signal: true, Gains: control.DefaultGains},
+		},
+		{
+			Adaptive{Of: "downstream push", Moves: MovesDispatch, Min: 60, Max: 120, Controller: AIMD, Signal: SignalCPU, Target: .8},
+			MetricCPU,
+			control.PartConfig{Controller: AIMD, Min: control.RateUnit, Max: 2 * control.RateUnit, Interval: 5 * time.Second, Target: .8, Signal: true},
+		},
+		{
+			Adaptive{Of: "downstream push", Moves: MovesDispatch, Min: 60, Signal: SignalWaitP95, Target: 60},
+			MetricWaitP95,
+			control.PartConfig{Controller: PID, Min: control.RateUnit, Max: 10 * control.RateUnit, Interval: time.Minute, Target: 60, Signal: true, Falls: true, Gains: control.CallWaitGains},
+		},
+		{
+			Adaptive{Of: "downstream push", Moves: MovesDispatch, Min: 60, Signal: SignalPressure, Target: .5},
+			"",
+			control.PartConfig{Controller: PID, Min: control.RateUnit, Max: 10 * control.RateUnit, Interval: 10 * time.Second, Target: .5, Signal: true, Gains: control.DefaultGains},
+		},
+		{
 			Adaptive{Of: "queue mail", Min: 5, Signal: SignalWaitP95, Target: 10},
 			MetricWaitP95,
 			control.PartConfig{Controller: PID, Min: 50, Max: 1000, Interval: time.Minute, Target: 10, Signal: true, Gains: control.WaitGains},
@@ -148,7 +192,7 @@ func TestASignalIsTakenByItsController(t *testing.T) {
 		}
 		m := compiled.Moving()[0]
 		var got any = m.Config
-		if m.Limits {
+		if m.Limits || m.Dispatch {
 			got = m.Part
 		}
 		if !reflect.DeepEqual(got, c.want) || m.Metric() != c.metric || m.Signal != c.a.Signal || m.Target() != c.a.Target {
@@ -195,16 +239,17 @@ func TestABadAdaptiveNamesItsField(t *testing.T) {
 	}
 	rate := Adaptive{Of: "downstream push", Moves: MovesDispatch, Min: 5}
 	for want, change := range map[string]func(a *Adaptive){
-		`invalid adaptive.mail-out.of "downstream smtp": allowed is "downstream NAME", one of "downstreams" with a dispatch; "queue NAME" or "global"`: func(a *Adaptive) { a.Of = "downstream smtp" },
-		`invalid adaptive.mail-out.of "downstream off": allowed is "downstream NAME", one of "downstreams" with a dispatch; "queue NAME" or "global"`:  func(a *Adaptive) { a.Of = "downstream off" },
-		`invalid adaptive.mail-out.moves "burst": allowed is "max_running" or "dispatch"`:                                                              func(a *Adaptive) { a.Moves = "burst" },
-		`invalid adaptive.mail-out.min 601: allowed is 1 to 600`:                                                                                       func(a *Adaptive) { a.Min = 601 },
-		`invalid adaptive.mail-out.max 4: allowed is min to 600, what dispatch of the downstream allows in its time; or 0`:                             func(a *Adaptive) { a.Max = 4 },
-		`invalid adaptive.mail-out.controller "aimd": allowed is none where a dispatch moves`:                                                          func(a *Adaptive) { a.Controller = AIMD },
-		`invalid adaptive.mail-out.max_run_time 1s: allowed is none where a dispatch moves`:                                                            func(a *Adaptive) { a.MaxRunTime = time.Second },
-		`invalid adaptive.mail-out.max_failures 0.1: allowed is none where a dispatch moves`:                                                           func(a *Adaptive) { a.MaxFailures = 0.1 },
-		`invalid adaptive.mail-out.target_run_time 1s: allowed is none where a dispatch moves`:                                                         func(a *Adaptive) { a.TargetRunTime = time.Second },
-		`invalid adaptive.mail-out.kp, ki, kd {0 0.1 0}: allowed is none where a dispatch moves`:                                                       func(a *Adaptive) { a.Gains.Integral = 0.1 },
+		`invalid adaptive.mail-out.of "downstream smtp": allowed is "downstream NAME", one of "downstreams" with a dispatch; "queue NAME" or "global"`:                                                     func(a *Adaptive) { a.Of = "downstream smtp" },
+		`invalid adaptive.mail-out.of "downstream off": allowed is "downstream NAME", one of "downstreams" with a dispatch; "queue NAME" or "global"`:                                                      func(a *Adaptive) { a.Of = "downstream off" },
+		`invalid adaptive.mail-out.moves "burst": allowed is "max_running" or "dispatch"`:                                                                                                                  func(a *Adaptive) { a.Moves = "burst" },
+		`invalid adaptive.mail-out.min 601: allowed is 1 to 600`:                                                                                                                                           func(a *Adaptive) { a.Min = 601 },
+		`invalid adaptive.mail-out.max 4: allowed is min to 600, what dispatch of the downstream allows in its time; or 0`:                                                                                 func(a *Adaptive) { a.Max = 4 },
+		`invalid adaptive.mail-out.controller "aimd": allowed is none where a dispatch moves: it goes by what the receiver refuses; or pid or aimd beside a signal`:                                        func(a *Adaptive) { a.Controller = AIMD },
+		`invalid adaptive.mail-out.controller "gradient": allowed is none where a dispatch moves: it goes by what the receiver refuses; or pid or aimd beside a signal: gradient looks for how many calls`: func(a *Adaptive) { a.Controller = Gradient },
+		`invalid adaptive.mail-out.max_run_time 1s: allowed is none where a dispatch moves`:                                                                                                                func(a *Adaptive) { a.MaxRunTime = time.Second },
+		`invalid adaptive.mail-out.max_failures 0.1: allowed is none where a dispatch moves`:                                                                                                               func(a *Adaptive) { a.MaxFailures = 0.1 },
+		`invalid adaptive.mail-out.target_run_time 1s: allowed is none where a dispatch moves`:                                                                                                             func(a *Adaptive) { a.TargetRunTime = time.Second },
+		`invalid adaptive.mail-out.kp, ki, kd {0 0.1 0}: allowed is none where a dispatch moves`:                                                                                                           func(a *Adaptive) { a.Gains.Integral = 0.1 },
 	} {
 		a := rate
 		change(&a)

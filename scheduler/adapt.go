@@ -59,13 +59,16 @@ type loop struct {
 	told     time.Time
 }
 
-// ticker is a control.Loop or a control.Rate.
+// ticker is a control.Loop, a control.Rate or a control.Paced.
 type ticker interface {
 	Tick(in int, s control.Sample) control.Step
 }
 
 // newTicker returns what moves a limit, from the one in force on.
 func newTicker(m policy.Moving, limit int) (ticker, error) {
+	if m.Dispatch && m.Signal != "" {
+		return control.NewPaced(m.Part, limit)
+	}
 	if m.Dispatch {
 		return control.NewRate(m.Rate, limit)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/internal/load"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/internal/rollout"
 	"github.com/headgate/headgate/policy"
@@ -24,7 +25,7 @@ func partsBench(t *testing.T, adaptive map[string]policy.Adaptive) (s store.Depl
 	p.Queues = map[string]policy.Queue{"mail": {
 		EachTenant: policy.EachTenant{Limit: admission.PerSecond(100)}, Pressure: &policy.PressureRules{MaxDepth: 40, Interval: 200 * time.Millisecond},
 	}}
-	p.Downstreams = map[string]policy.Downstream{"smtp": {MaxRunning: 40}}
+	p.Downstreams = map[string]policy.Downstream{"smtp": {MaxRunning: 40}, "push": {Dispatch: new(admission.PerSecond(1000))}}
 	p.Adaptive = adaptive
 	for _, a := range adaptive {
 		if a.Signal != "" {
@@ -202,4 +203,59 @@ func TestADownstreamGoesByHowNearItsBreakerIs(t *testing.T) {
 	if a := of(out); a.Why != "below_target" {
 		t.Errorf("it rose for %q", a.Why)
 	}
+}
+
+// TestADispatchGoesByASignal: it falls while processors are busier than they may be, grows while they are not and it is used, and what the receiver refuses cuts it all the
+// same.
+func TestADispatchGoesByASignal(t *testing.T) {
+	t.Parallel()
+	s, of := partsBench(t, map[string]policy.Adaptive{
+		"rate": {Of: "downstream push", Moves: policy.MovesDispatch, Min: 300, Interval: 200 * time.Millisecond, Signal: policy.SignalCPU, Target: .7},
+	})
+	b := newBench(t, s.Partitions()[0])
+	tell := func(cpu float64) {
+		t.Helper()
+		told := load.Sample{Use: load.Use{CPU: cpu, Memory: .1}, Downstreams: map[string]load.Runs{"push": {Running: 3}}}
+		if _, err := s.Partitions()[0].Heartbeat(t.Context(), b.worker, time.Hour, told.Text()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var refusing, calling atomic.Bool
+	calling.Store(true)
+	done := make(chan struct{})
+	t.Cleanup(func() { <-done })
+	go func() {
+		defer close(done)
+		for sequence := uint64(1); t.Context().Err() == nil; sequence++ {
+			o := store.Outcomes{Downstream: "push", Report: breaker.Report{Sequence: sequence, Counts: breaker.Counts{Successes: 1}}, Ran: time.Millisecond}
+			if calling.Load() {
+				o.Successes = 40
+			}
+			if refusing.Load() {
+				o.Refused = 20
+			}
+			_, _, _ = s.Partitions()[0].ReportOutcomes(t.Context(), store.Reporter{Name: "w"}, []store.Outcomes{o})
+			time.Sleep(20 * time.Millisecond) //nolint:forbidigo // the pace of a worker's reports
+		}
+	}()
+	tell(.95)
+	run(t, s, scheduler.Config{TimerLease: handOver})
+	rate := store.DownstreamRateGate("push")
+	await(t, "busy processors to lower it to min", func() bool { return of(rate).Limit == 300*store.RateUnit })
+	if a := of(rate); a.Why != "above_target" {
+		t.Errorf("it fell for %q", a.Why)
+	}
+	calling.Store(false)
+	tell(.2)
+	await(t, "idle processors, and a rate that is not used", func() bool { return of(rate).Cause == "not_bound" })
+	if a := of(rate); a.Limit > 500*store.RateUnit {
+		t.Errorf("it is used by a sixth, and grew to %d", a.Limit)
+	}
+	calling.Store(true)
+	await(t, "it to be at max where it is used", func() bool { return of(rate).Limit == 1000*store.RateUnit })
+	if a := of(rate); a.Why != "below_target" {
+		t.Errorf("it rose for %q", a.Why)
+	}
+	refusing.Store(true)
+	await(t, "a receiver that refuses to cut it", func() bool { a := of(rate); return a.Why == "refused" && a.Limit < 700*store.RateUnit })
 }

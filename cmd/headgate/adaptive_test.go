@@ -113,11 +113,12 @@ func TestASignalIsTold(t *testing.T) {
 	document := policy.Policy{
 		Global:      admission.PerSecond(100),
 		Queues:      map[string]policy.Queue{"mail": {EachTenant: policy.EachTenant{Limit: admission.PerSecond(5)}, Pressure: &policy.PressureRules{MaxDepth: 9}}},
-		Downstreams: map[string]policy.Downstream{"smtp": {MaxRunning: 40}, "sms": {MaxRunning: 40}, "fax": {MaxRunning: 40}, "push": {MaxRunning: 40}},
+		Downstreams: map[string]policy.Downstream{"smtp": {MaxRunning: 40}, "sms": {MaxRunning: 40}, "fax": {MaxRunning: 40, Dispatch: new(admission.PerSecond(10))}, "push": {MaxRunning: 40}},
 		Load:        &policy.LoadRules{},
 		Adaptive: map[string]policy.Adaptive{
 			"mail-out": {Of: "downstream smtp", Min: 5, Signal: policy.SignalCPU, Target: .7}, "sms-out": {Of: "downstream sms", Min: 5},
-			"fax-out": {Of: "downstream fax", Min: 5, Signal: policy.SignalWaitP95, Target: 30}, "push-out": {Of: "downstream push", Min: 5, Signal: policy.SignalPressure, Target: .25},
+			"fax-rate": {Of: "downstream fax", Moves: policy.MovesDispatch, Min: 2, Controller: policy.AIMD, Signal: policy.SignalCPU, Target: .8},
+			"fax-out":  {Of: "downstream fax", Min: 5, Signal: policy.SignalWaitP95, Target: 30}, "push-out": {Of: "downstream push", Min: 5, Signal: policy.SignalPressure, Target: .25},
 			"all-in": {Of: "global", Min: 20, Signal: policy.SignalRunP95, Target: 2.5}, "mail-in": {Of: "queue mail", Min: 20, Signal: policy.SignalPressure, Target: .5},
 		},
 	}
@@ -135,7 +136,7 @@ func TestASignalIsTold(t *testing.T) {
 		}
 		return all
 	}
-	if got := signals(); fmt.Sprint(got) != "map[all-in:map[name:run_p95 target:2.5] fax-out:map[name:wait_p95 target:30] mail-in:map[name:pressure target:0.5] mail-out:map[name:cpu target:0.7] push-out:map[name:pressure target:0.25] sms-out:<nil>]" {
+	if got := signals(); fmt.Sprint(got) != "map[all-in:map[name:run_p95 target:2.5] fax-out:map[name:wait_p95 target:30] fax-rate:map[name:cpu target:0.8] mail-in:map[name:pressure target:0.5] mail-out:map[name:cpu target:0.7] push-out:map[name:pressure target:0.25] sms-out:<nil>]" {
 		t.Errorf("before anybody tells: %v", got)
 	}
 	told := func(line string) string { // Without the lines of a table.
@@ -170,7 +171,8 @@ func TestASignalIsTold(t *testing.T) {
 	for line, part := range map[string]string{
 		"explain downstream smtp": "it goes by a signal: cpu is 0.875, its target 0.7", "explain queue mail": "it goes by a signal: pressure is 0.625, its target 0.5",
 		"adaptive list": "nobody has looked at it yet; cpu is 0.875, its target 0.7", "explain downstream push": "it goes by a signal: pressure is 0.2, its target 0.25",
-		"explain downstream fax": "it goes by a signal: wait_p95 is 20.8 s, its target 30 s",
+		"explain downstream fax --json": "of 2/s to 10/s where the policy's own dispatch is 10/s; nobody has looked at it yet; it goes by a signal: cpu is 0.875, its target 0.8",
+		"explain downstream fax":        "it goes by a signal: wait_p95 is 20.8 s, its target 30 s",
 	} {
 		if out := told(line); !strings.Contains(out, part) {
 			t.Errorf("no %q in\n%s", part, out)

@@ -42,6 +42,8 @@ type PartConfig struct {
 	Target float64
 	// Signal says that Target, above 0, is of a signal of another unit, which Tick is given instead of a score: of PID and AIMD alone.
 	Signal bool
+	// Falls says that the signal falls as the part grows, as Config.Falls.
+	Falls bool
 	// Gains are those of PID; all zero means DefaultGains.
 	Gains Gains
 	// MinChange is how long it is at least from one change to the next; zero means DefaultMinChange of Health, and none of the others.
@@ -125,12 +127,8 @@ func (p *Part) adopt(limit int) {
 // Tick makes a step of a score, or of a signal, NaN for one that nobody knows, which was seen over a time. in is the limit in force: another one than that of the
 // last step is somebody else's, from which it goes on.
 func (p *Part) Tick(in int, score float64, over time.Duration) Step {
-	if in != p.force {
-		p.adopt(in)
-		p.since = 0
-	}
-	p.since += max(over, 0)
-	if in < p.config.Min || in > p.config.Max {
+	p.follow(in, over)
+	if p.outside(in) {
 		return p.to(float64(in), CauseOutOfRange)
 	}
 	if math.IsNaN(score) || math.IsInf(score, 0) || score < 0 {
@@ -150,20 +148,58 @@ func (p *Part) Tick(in int, score float64, over time.Duration) Step {
 	if p.config.Controller == Health {
 		return p.health(score, over)
 	}
-	if p.config.Controller == AIMD {
-		return p.additive(score)
+	if p.config.Falls {
+		score = mirrored(score, p.config.Target)
 	}
-	to, why := p.pid.step(p.limit, score, float64(over)/float64(p.config.Interval))
+	to, why := p.next(score, float64(over)/float64(p.config.Interval))
+	if p.config.Falls {
+		why = why.mirrored()
+	}
 	return p.to(to, why)
+}
+
+// follow goes on from the limit in force, which somebody else may have set, so long after the last look.
+func (p *Part) follow(in int, over time.Duration) {
+	if in != p.force {
+		p.adopt(in)
+		p.since = 0
+	}
+	p.since += max(over, 0)
+}
+
+// outside reports whether a limit is not in the range.
+func (p *Part) outside(in int) bool { return in < p.config.Min || in > p.config.Max }
+
+// stay leaves the limit in force where it is: what is seen says nothing of it.
+func (p *Part) stay(in int, why Cause) Step {
+	p.follow(in, 0)
+	p.missed = 0
+	p.pid.forget()
+	return p.to(float64(p.force), why)
+}
+
+// cut brings the limit down to where something else than its signal wants it, at most to brakeMost of it.
+func (p *Part) cut(to float64, why Cause) Step {
+	p.missed = 0
+	p.pid.forget()
+	return p.to(math.Max(brakeMost*p.limit, math.Min(to, p.limit)), why)
+}
+
+// next is where PID or AIMD wants the limit.
+func (p *Part) next(measured, intervals float64) (to float64, why Cause) {
+	if p.config.Controller == AIMD {
+		return p.additive(measured)
+	}
+	return p.pid.step(p.limit, measured, intervals)
 }
 
 // additive goes up by a part of the most, as far as slew allows, and down by a tenth. Parts of a unit add up in p.limit: a step that were cut to a whole one would
 // leave a small part where it is for good.
-func (p *Part) additive(score float64) Step {
-	if score > p.config.Target {
-		return p.to(p.limit*(1-downMost), CauseAboveTarget)
+func (p *Part) additive(measured float64) (to float64, why Cause) {
+	if measured > p.config.Target {
+		return p.limit * (1 - downMost), CauseAboveTarget
 	}
-	return p.to(p.limit+math.Min(additive*float64(p.config.Max), upMost*p.limit), CauseBelowTarget)
+	return p.limit + math.Min(additive*float64(p.config.Max), upMost*p.limit), CauseBelowTarget
 }
 
 // health goes by steps of the score as it is damped.

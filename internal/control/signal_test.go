@@ -58,16 +58,24 @@ type signalPlant struct {
 
 func (p *signalPlant) noise() float64 { return 1 + 0.05*(2*p.random.Float64()-1) }
 
-// tick is what is seen in an interval under a limit, with a signal.
+// tick is what is seen in an interval under a limit of calls at a time, with a signal; paced is the same under one of calls a second.
 func (p *signalPlant) tick(signal string, limit int, over time.Duration) control.Sample {
+	return p.seeing(signal, float64(limit), over, func(seconds float64) float64 { return float64(limit) / seconds })
+}
+
+func (p *signalPlant) paced(signal string, rate float64, over time.Duration) control.Sample {
+	return p.seeing(signal, rate, over, func(float64) float64 { return rate })
+}
+
+func (p *signalPlant) seeing(signal string, limit float64, over time.Duration, rate func(seconds float64) float64) control.Sample {
 	s := control.Sample{Over: over, Bound: true}
-	excess := math.Max(1, float64(limit)/p.fits)
+	excess := math.Max(1, limit/p.fits)
 	for range over / (5 * time.Second) {
 		of := slot{seconds: 0.1}
 		if signal == "run_p95" {
 			of.seconds = 0.1 * excess * p.noise()
 		}
-		of.runs = 5 * float64(limit) / of.seconds
+		of.runs = 5 * rate(of.seconds)
 		if signal == "error_rate" || signal == "pressure" { // What is too much is refused.
 			of.failed = of.runs * (1 - 1/excess) * p.noise()
 		}
@@ -80,7 +88,7 @@ func (p *signalPlant) tick(signal string, limit int, over time.Duration) control
 	case "error_rate":
 		s.Signal = p.seen.failed()
 	case "cpu":
-		s.Signal = math.Min(1, float64(limit)/p.fits*p.noise())
+		s.Signal = math.Min(1, limit/p.fits*p.noise())
 	case "pressure": // Of a breaker with a window of two slots that opens where half of the calls fail, or ten in a row.
 		share, streak := 0.0, 0.0
 		for _, of := range p.seen.slots[max(0, len(p.seen.slots)-2):] {
