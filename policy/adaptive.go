@@ -150,9 +150,6 @@ func (a Adaptive) withDefaults() Adaptive {
 	if a.ofAMinute() {
 		a.Interval = cmp.Or(a.Interval, DefaultSignalInterval)
 	}
-	if _, of := a.downstream(); of && a.Signal == SignalPressure {
-		a.Interval = cmp.Or(a.Interval, DefaultBreakerInterval)
-	}
 	a.Interval = cmp.Or(a.Interval, DefaultAdaptiveInterval)
 	return a
 }
@@ -182,6 +179,23 @@ func (a Adaptive) config() control.Config {
 // ofAMinute reports whether it goes by a signal of which workers tell what it was in the last minute.
 func (a Adaptive) ofAMinute() bool {
 	return a.Signal == SignalRunP95 || a.Signal == SignalErrors || a.Signal == SignalWaitP95
+}
+
+// breakerWindow is the window of the circuit breaker by which a downstream's limit goes, 0 where it goes by none.
+func (p Policy) breakerWindow(a Adaptive) time.Duration {
+	name, of := a.downstream()
+	if !of || a.Signal != SignalPressure {
+		return 0
+	}
+	if rules := cmp.Or(p.Downstreams[name].Breaker, p.AnyDownstream.Breaker); rules != nil && rules.Window > 0 {
+		return rules.Window
+	}
+	return DefaultBreakerInterval
+}
+
+// within is an interval as near to another as one may be.
+func within(interval time.Duration) time.Duration {
+	return max(MinAdaptiveInterval, min(interval, MaxAdaptiveInterval))
 }
 
 func (a Adaptive) movesDispatch() bool { return a.Moves == MovesDispatch }

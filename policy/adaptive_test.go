@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/control"
 )
 
@@ -29,9 +30,13 @@ func TestABadSignalNamesItsField(t *testing.T) {
 	smtp, queue := Adaptive{Of: "downstream smtp", Min: 5, Signal: SignalCPU, Target: 0.7}, Adaptive{Of: "queue mail", Min: 5, Signal: SignalWaitP95, Target: 10}
 	const all = `one of "run_p95", "error_rate", "wait_p95", "cpu", "pressure"`
 	for want, a := range map[string]func() Adaptive{
-		`signal "luck": allowed is ` + all:                                    func() Adaptive { smtp.Signal = "luck"; return smtp },
-		`target 0.7: allowed is none without a signal`:                        func() Adaptive { smtp.Signal = ""; return smtp },
-		`target 0.01: allowed is 0.05 to 0.95, where pressure is held`:        func() Adaptive { smtp.Signal, smtp.Target = SignalPressure, .01; return smtp },
+		`signal "luck": allowed is ` + all:                             func() Adaptive { smtp.Signal = "luck"; return smtp },
+		`target 0.7: allowed is none without a signal`:                 func() Adaptive { smtp.Signal = ""; return smtp },
+		`target 0.01: allowed is 0.05 to 0.95, where pressure is held`: func() Adaptive { smtp.Signal, smtp.Target = SignalPressure, .01; return smtp },
+		`interval 4.9s: allowed is 5s to 5m`: func() Adaptive {
+			smtp.Signal, smtp.Target, smtp.Interval = SignalPressure, .5, 4900*time.Millisecond
+			return smtp
+		},
 		`interval 10s: allowed is 30s to 5m`:                                  func() Adaptive { smtp.Signal, smtp.Interval = SignalWaitP95, 10*time.Second; return smtp },
 		`signal "cpu": allowed is none of gradient, which holds no target`:    func() Adaptive { smtp.Controller = Gradient; return smtp },
 		`signal "wait_p95": allowed is none of health, which holds no target`: func() Adaptive { queue.Controller = Health; return queue },
@@ -197,6 +202,36 @@ func TestASignalIsTakenByItsController(t *testing.T) {
 		}
 		if !reflect.DeepEqual(got, c.want) || m.Metric() != c.metric || m.Signal != c.a.Signal || m.Target() != c.a.Target {
 			t.Errorf("%+v is taken as %+v", c.a, m)
+		}
+	}
+}
+
+// TestAPressureIsLookedAtByItsWindow: as often as its circuit breaker's window is long, and not more often than each half of it.
+func TestAPressureIsLookedAtByItsWindow(t *testing.T) {
+	t.Parallel()
+	slow, slower := &BreakerRules{Config: breaker.Config{Window: 40 * time.Second}}, &BreakerRules{Config: breaker.Config{Window: time.Hour}}
+	for _, c := range []struct {
+		own, anyone *BreakerRules
+		want        time.Duration
+		least       string
+	}{
+		{nil, nil, 10 * time.Second, "5s"}, {slow, nil, 40 * time.Second, "20s"}, {nil, slow, 40 * time.Second, "20s"}, {slow, slower, 40 * time.Second, "20s"},
+		{nil, slower, MaxAdaptiveInterval, "5m"}, {&BreakerRules{}, slow, 10 * time.Second, "5s"},
+	} {
+		p := adaptivePolicy(Adaptive{Of: "downstream smtp", Min: 5, Signal: SignalPressure, Target: .5})
+		p.Downstreams["smtp"], p.AnyDownstream = Downstream{MaxRunning: 40, Breaker: c.own}, Downstream{Breaker: c.anyone}
+		compiled, err := p.Prepare()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := compiled.Moving()[0].Interval(); got != c.want {
+			t.Errorf("%+v: each %s, want %s", c, got, c.want)
+		}
+		a := p.Adaptive["mail-out"]
+		a.Interval = time.Second
+		p.Adaptive = map[string]Adaptive{"mail-out": a}
+		if _, err := p.Prepare(); err == nil || !strings.Contains(err.Error(), "invalid adaptive.mail-out.interval 1s: allowed is "+c.least+" to 5m") {
+			t.Errorf("%+v: %v", c, err)
 		}
 	}
 }

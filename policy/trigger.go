@@ -66,7 +66,8 @@ var AdaptiveSignals = []string{SignalRunP95, SignalErrors, SignalWaitP95, Signal
 const (
 	DefaultSignalInterval = time.Minute
 	MinSignalInterval     = 30 * time.Second
-	// DefaultBreakerInterval is the same with the pressure of a downstream, which is of the window of its circuit breaker, 10 s where nobody says otherwise.
+	// DefaultBreakerInterval is the same with the pressure of a downstream where the policy says nothing of its circuit breaker: else it is the window of that, and half of
+	// it the least.
 	DefaultBreakerInterval = 10 * time.Second
 )
 

@@ -274,6 +274,9 @@ func (p Policy) validateSignal(bad *problems, at string, a Adaptive) (ok bool) {
 	if a.ofAMinute() {
 		bad.duration(at+".interval", a.Interval, MinSignalInterval, MaxAdaptiveInterval)
 	}
+	if window := p.breakerWindow(a); window > 0 {
+		bad.duration(at+".interval", a.Interval, within(window/2), MaxAdaptiveInterval)
+	}
 	if a.Signal != SignalPressure && p.Load == nil {
 		bad.field("load", "(none)", `"load": {}, by which workers tell it, since `+at+".signal is there")
 	}

@@ -26,6 +26,7 @@ func partsBench(t *testing.T, adaptive map[string]policy.Adaptive) (s store.Depl
 		EachTenant: policy.EachTenant{Limit: admission.PerSecond(100)}, Pressure: &policy.PressureRules{MaxDepth: 40, Interval: 200 * time.Millisecond},
 	}}
 	p.Downstreams = map[string]policy.Downstream{"smtp": {MaxRunning: 40}, "push": {Dispatch: new(admission.PerSecond(1000))}}
+	p.Downstreams["near"] = policy.Downstream{MaxRunning: 40, Breaker: &policy.BreakerRules{Config: breaker.Config{Window: 400 * time.Millisecond}}}
 	p.Adaptive = adaptive
 	for _, a := range adaptive {
 		if a.Signal != "" {
@@ -156,7 +157,7 @@ func TestTooLittleToChangeIsCounted(t *testing.T) {
 func TestADownstreamGoesByHowNearItsBreakerIs(t *testing.T) {
 	t.Parallel()
 	s, of := partsBench(t, map[string]policy.Adaptive{
-		"out": {Of: "downstream smtp", Min: 2, Interval: 200 * time.Millisecond, MaxFailures: 1, Controller: policy.AIMD, Signal: policy.SignalPressure, Target: .3},
+		"out": {Of: "downstream near", Min: 2, Interval: 200 * time.Millisecond, MaxFailures: 1, Controller: policy.AIMD, Signal: policy.SignalPressure, Target: .3},
 	})
 	version, err := s.PolicyInForce(t.Context())
 	if err != nil {
@@ -164,14 +165,14 @@ func TestADownstreamGoesByHowNearItsBreakerIs(t *testing.T) {
 	}
 	for i := range 60 {
 		j := admission.NewJob("acme", "mail", "send", nil)
-		j.ID, j.Downstream = strconv.Itoa(i), "smtp"
+		j.ID, j.Downstream = strconv.Itoa(i), "near"
 		none := admission.Limit{Disabled: true}
 		if _, err := s.Partitions()[0].Admit(t.Context(), version, []store.Candidate{{Job: &j, Class: 1, Limits: &[admission.Levels]admission.Limit{none, none, none, none}}}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	newBench(t, s.Partitions()[0])
-	rules, err := breaker.Config{Window: time.Second}.Complete()
+	rules, err := breaker.Config{Window: 400 * time.Millisecond}.Complete()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,13 +188,13 @@ func TestADownstreamGoesByHowNearItsBreakerIs(t *testing.T) {
 				counts = breaker.Counts{Successes: 16, Failures: 4}
 			}
 			_, _, _ = s.Partitions()[0].ReportOutcomes(t.Context(), store.Reporter{Name: "w"}, []store.Outcomes{{
-				Downstream: "smtp", Config: rules, Report: breaker.Report{Sequence: sequence, Counts: counts}, Ran: 100 * time.Millisecond,
+				Downstream: "near", Config: rules, Report: breaker.Report{Sequence: sequence, Counts: counts}, Ran: 100 * time.Millisecond,
 			}})
 			time.Sleep(20 * time.Millisecond) //nolint:forbidigo // the pace of a worker's reports
 		}
 	}()
 	run(t, s, scheduler.Config{TimerLease: handOver})
-	out := store.DownstreamGate("smtp")
+	out := store.DownstreamGate("near")
 	await(t, "a fifth of failures to lower it to min", func() bool { return of(out).Limit == 2 })
 	if a := of(out); a.Why != "above_target" {
 		t.Errorf("it fell for %q", a.Why)
@@ -258,4 +259,28 @@ func TestADispatchGoesByASignal(t *testing.T) {
 	}
 	refusing.Store(true)
 	await(t, "a receiver that refuses to cut it", func() bool { a := of(rate); return a.Why == "refused" && a.Limit < 700*store.RateUnit })
+	refusing.Store(false)
+	await(t, "it to be at max again", func() bool { return of(rate).Limit == 1000*store.RateUnit })
+	if _, err := s.Override(t.Context(), rate, 400*store.RateUnit, time.Second, store.Intervention{}); err != nil {
+		t.Fatal(err)
+	}
+	if a := of(rate); a.Limit != 400*store.RateUnit {
+		t.Errorf("set for a time it is %d", a.Limit)
+	}
+	await(t, "what was before to come back", func() bool { return of(rate).Limit == 1000*store.RateUnit })
+	if a := of(rate); a.Why != store.CauseOverrideOver {
+		t.Errorf("it came back for %q", a.Why)
+	}
+	if _, err := s.Freeze(t.Context(), rate, true, store.Intervention{}); err != nil {
+		t.Fatal(err)
+	}
+	tell(.95)
+	time.Sleep(time.Second) //nolint:forbidigo // five looks, none of which may move it
+	if a := of(rate); a.Limit != 1000*store.RateUnit {
+		t.Errorf("frozen it is %d", a.Limit)
+	}
+	if _, err := s.Freeze(t.Context(), rate, false, store.Intervention{}); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "busy processors to lower it again", func() bool { return of(rate).Limit < 600*store.RateUnit })
 }

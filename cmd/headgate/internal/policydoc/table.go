@@ -252,7 +252,7 @@ var objects = []object{
 			},
 			{"min", whole{low: 1, high: policy.MaxMaxRunning}, "refused", "Below which it never goes: jobs at a time, jobs in the `per` of the `dispatch`, or percent of what the policy says."},
 			{"max", whole{1, policy.MaxMaxRunning, true}, "the downstream's own, or 100", "Above which it never goes; not above the downstream's own."},
-			{"interval", span{policy.MinAdaptiveInterval, policy.MaxAdaptiveInterval}, "5s, by a `signal` of the last minute 1m, by the `pressure` of a downstream 10s", "How often it is looked. Several times as long as a job runs. By a `signal` of the last minute 30s at least."},
+			{"interval", span{policy.MinAdaptiveInterval, policy.MaxAdaptiveInterval}, "5s, by a `signal` of the last minute 1m, by the `pressure` of a downstream the `window` of its `breaker`", "How often it is looked. Several times as long as a job runs. By a `signal` of the last minute 30s at least, by the `pressure` of a downstream half of that `window`, which is 10s where the policy does not say."},
 			{"max_run_time", overDay, "no bound", "How long calls may take in the mean. Above, the limit is cut by as much, at most to half at a time."},
 			{"max_failures", share{}, "0.25", "Part of the calls that may fail. Above, the limit is cut by a fifth."},
 			{"target_run_time", overDay, "refused for `pid`", "How long calls are to take in the mean, of `pid` without a `signal` alone; below `max_run_time`, if there is one."},
