@@ -215,8 +215,12 @@ func TestAPressureIsLookedAtByItsWindow(t *testing.T) {
 		want        time.Duration
 		least       string
 	}{
-		{nil, nil, 10 * time.Second, "5s"}, {slow, nil, 40 * time.Second, "20s"}, {nil, slow, 40 * time.Second, "20s"}, {slow, slower, 40 * time.Second, "20s"},
-		{nil, slower, MaxAdaptiveInterval, "5m"}, {&BreakerRules{}, slow, 10 * time.Second, "5s"},
+		{nil, nil, 10 * time.Second, "5s"},
+		{slow, nil, 40 * time.Second, "20s"},
+		{nil, slow, 40 * time.Second, "20s"},
+		{slow, slower, 40 * time.Second, "20s"},
+		{nil, slower, MaxAdaptiveInterval, "5m"},
+		{&BreakerRules{}, slow, 10 * time.Second, "5s"},
 	} {
 		p := adaptivePolicy(Adaptive{Of: "downstream smtp", Min: 5, Signal: SignalPressure, Target: .5})
 		p.Downstreams["smtp"], p.AnyDownstream = Downstream{MaxRunning: 40, Breaker: c.own}, Downstream{Breaker: c.anyone}
