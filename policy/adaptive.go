@@ -3,7 +3,6 @@ package policy
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -59,7 +58,7 @@ type Adaptive struct {
 	Of string
 	// Moves is which limit, MovesMaxRunning or MovesDispatch; empty means the first.
 	Moves string
-	// Controller is by what a MaxRunning moves; empty means Gradient. A Dispatch has none. Of limits of admission it is PID, which empty means, or Health.
+	// Controller is by what a MaxRunning moves; empty means Gradient. A Dispatch has one beside a Signal alone, PID, which empty means then, or AIMD. Of limits of admission it is PID, which empty means, AIMD or Health.
 	Controller Controller
 	// Min is below which it never goes, 1 or more. Max is above which it never goes, from Min on; zero means the downstream's own. Those of a
 	// Dispatch are jobs in its Per; those of limits of admission percent of what the policy says, 1 to 100.
@@ -76,14 +75,14 @@ type Adaptive struct {
 	TargetRunTime time.Duration
 	// Gains are those of PID, each 0 to MaxGain; all zero means control.DefaultGains.
 	Gains Gains
-	// TargetPressure is the score at which PID holds the queues, MinTargetPressure to MaxTargetPressure; zero means control.DefaultTarget. MinChange is
-	// how long it is at least from one change to the next, 1 s to MaxMinChange; zero means control.DefaultMinChange of Health, and none of PID. Both are of
+	// TargetPressure is the score at which PID and AIMD hold the queues, MinTargetPressure to MaxTargetPressure; zero means control.DefaultTarget. MinChange is
+	// how long it is at least from one change to the next, 1 s to MaxMinChange; zero means control.DefaultMinChange of Health, and none of the others. Both are of
 	// limits of admission alone.
 	TargetPressure float64
 	MinChange      time.Duration
-	// Signal is by what PID, which empty means then, or AIMD of a MaxRunning moves a limit instead, one of AdaptiveSignals; empty means its own measurement.
-	// SignalWaitP95 and SignalPressure are of limits of admission alone. Target is where it is held, and has to be there with it: seconds of SignalRunP95
-	// and SignalWaitP95, else a part of 1.
+	// Signal is by what PID, which empty means then, or AIMD moves a limit instead, one of AdaptiveSignals; empty means its own measurement.
+	// Of a downstream SignalWaitP95 is of jobs that call it, by which its limit grows above the Target, and SignalPressure how near its circuit breaker is to
+	// opening. Target is where it is held, and has to be there with it: seconds of SignalRunP95 and SignalWaitP95, else a part of 1.
 	Signal string
 	Target float64
 	// DependsOn are downstreams: when the circuit breaker of one opens, the limit is halved at once, and does not grow while it is open.
@@ -144,10 +143,7 @@ func (a Adaptive) withDefaults() Adaptive {
 	a.DependsOn, a.Protect = slices.Clone(a.DependsOn), maps.Clone(a.Protect)
 	if _, limits := a.limits(); limits {
 		a = a.withPartDefaults()
-	} else if !a.movesDispatch() {
-		if a.Signal != "" {
-			a.Controller = cmp.Or(a.Controller, PID)
-		}
+	} else if a = a.withSignalDefaults(); !a.movesDispatch() {
 		c := a.config().WithDefaults()
 		a.Controller, a.MaxFailures, a.Gains = c.Controller, c.MaxFailures, c.Gains
 	}
@@ -158,16 +154,48 @@ func (a Adaptive) withDefaults() Adaptive {
 	return a
 }
 
+// withSignalDefaults fills in by what a signal moves a downstream's limit.
+func (a Adaptive) withSignalDefaults() Adaptive {
+	if a.Signal == "" {
+		return a
+	}
+	if a.Controller = cmp.Or(a.Controller, PID); a.Controller == PID {
+		gains := control.DefaultGains
+		if a.Signal == SignalWaitP95 {
+			gains = control.CallWaitGains
+		}
+		a.Gains = cmp.Or(a.Gains, gains)
+	}
+	return a
+}
+
 func (a Adaptive) config() control.Config {
 	return control.Config{
 		Controller: a.Controller, Min: a.Min, Max: a.Max, Interval: a.Interval, MaxRunTime: a.MaxRunTime, MaxFailures: a.MaxFailures,
-		TargetRunTime: a.TargetRunTime, Target: a.Target, Gains: a.Gains,
+		TargetRunTime: a.TargetRunTime, Target: a.Target, Falls: a.Signal == SignalWaitP95, Gains: a.Gains,
 	}
 }
 
 // ofAMinute reports whether it goes by a signal of which workers tell what it was in the last minute.
 func (a Adaptive) ofAMinute() bool {
 	return a.Signal == SignalRunP95 || a.Signal == SignalErrors || a.Signal == SignalWaitP95
+}
+
+// breakerWindow is the window of the circuit breaker by which a downstream's limit goes, 0 where it goes by none.
+func (p Policy) breakerWindow(a Adaptive) time.Duration {
+	name, of := a.downstream()
+	if !of || a.Signal != SignalPressure {
+		return 0
+	}
+	if rules := cmp.Or(p.Downstreams[name].Breaker, p.AnyDownstream.Breaker); rules != nil && rules.Window > 0 {
+		return rules.Window
+	}
+	return DefaultBreakerInterval
+}
+
+// within is an interval as near to another as one may be.
+func within(interval time.Duration) time.Duration {
+	return max(MinAdaptiveInterval, min(interval, MaxAdaptiveInterval))
 }
 
 func (a Adaptive) movesDispatch() bool { return a.Moves == MovesDispatch }
@@ -183,7 +211,7 @@ type Moving struct {
 	// Config is by what it moves; its Max is not above MaxRunning.
 	Config control.Config
 	// Dispatch says that it is a rate of dispatches that moves: between Rate.Min and Max, not above Own, each in control.RateUnits. The
-	// fields above but for the names are zero then.
+	// fields above but for the names are zero then. With a Signal it moves by Part, between the same bounds.
 	Dispatch bool
 	Own      int
 	Rate     control.RateConfig
@@ -207,7 +235,7 @@ func (m *Moving) Interval() time.Duration {
 	return cmp.Or(m.Config.Interval, m.Rate.Interval, m.Part.Interval)
 }
 
-// Metric is what Signal is to triggers, "" where it goes by none, or by the pressure.
+// Metric is what Signal is to triggers, "" where it goes by none, or by a pressure.
 func (m *Moving) Metric() string {
 	switch m.Signal {
 	case SignalPressure:
@@ -235,6 +263,9 @@ func (c *Compiled) Moving() []Moving {
 		if a.movesDispatch() {
 			m.Dispatch = true
 			m.Own, m.Rate = a.rate(c.downstreams[m.Downstream].Dispatch)
+			if a.Signal != "" {
+				m.Part = a.paced(m.Rate)
+			}
 			all = append(all, m)
 			continue
 		}
@@ -255,6 +286,13 @@ func (a Adaptive) rate(dispatch *admission.Limit) (own int, c control.RateConfig
 	}
 	own = in(int(dispatch.Tokens))
 	return own, control.RateConfig{Min: in(a.Min), Max: in(cmp.Or(a.Max, int(dispatch.Tokens))), Interval: a.Interval}
+}
+
+// paced is by what a signal moves a rate.
+func (a Adaptive) paced(between control.RateConfig) control.PartConfig {
+	return control.PartConfig{
+		Controller: a.Controller, Min: between.Min, Max: between.Max, Interval: a.Interval, Target: a.Target, Signal: true, Falls: a.Signal == SignalWaitP95, Gains: a.Gains,
+	}
 }
 
 // DispatchMoves reports whether the dispatch of a downstream moves by itself: then those who call it tell how often they were refused.
@@ -356,26 +394,6 @@ func (p *problems) fields(at string, err error) {
 		if field, ok := errors.AsType[*admission.FieldError](one); ok {
 			p.field(at+"."+field.Field, field.Value, field.Allowed)
 		}
-	}
-}
-
-// validateDispatch refuses what is of a max_running alone.
-func (a Adaptive) validateDispatch(bad *problems, at string) {
-	const allowed = "none where a dispatch moves: it goes by what the receiver refuses"
-	if a.Controller != "" {
-		bad.field(at+".controller", strconv.Quote(string(a.Controller)), allowed)
-	}
-	if a.MaxRunTime != 0 {
-		bad.field(at+".max_run_time", a.MaxRunTime.String(), allowed)
-	}
-	if a.TargetRunTime != 0 {
-		bad.field(at+".target_run_time", a.TargetRunTime.String(), allowed)
-	}
-	if a.Gains != (Gains{}) {
-		bad.field(at+".kp, ki, kd", fmt.Sprint(a.Gains), allowed)
-	}
-	if a.MaxFailures != 0 {
-		bad.field(at+".max_failures", strconv.FormatFloat(a.MaxFailures, 'g', -1, 64), allowed)
 	}
 }
 

@@ -47,7 +47,7 @@ func (a Adaptive) part() control.PartConfig {
 
 // withPartDefaults fills in what is left out of one that moves limits of admission.
 func (a Adaptive) withPartDefaults() Adaptive {
-	if a.Signal == SignalWaitP95 && a.Controller != Health {
+	if a.Signal == SignalWaitP95 && cmp.Or(a.Controller, PID) == PID {
 		a.Gains = cmp.Or(a.Gains, control.WaitGains)
 	}
 	c := a.part().WithDefaults()

@@ -31,22 +31,22 @@ func TestABadPartOfLimitsNamesItsField(t *testing.T) {
 	t.Parallel()
 	const needs = `allowed is "queue NAME" with a pressure, and with limits: each_tenant, a tier's queues, queue_limits or priority_limits`
 	for want, change := range map[string]func(a *Adaptive){
-		`invalid adaptive.let-in.of "queue bare": ` + needs:                                                     func(a *Adaptive) { a.Of = "queue bare" },
-		`invalid adaptive.let-in.of "queue calm": ` + needs:                                                     func(a *Adaptive) { a.Of = "queue calm" },
-		`invalid adaptive.let-in.min 0: allowed is 1 to 100`:                                                    func(a *Adaptive) { a.Min = 0 },
-		`invalid adaptive.let-in.max 101: allowed is min to 100 percent of what the policy says, or 0 for that`: func(a *Adaptive) { a.Max = 101 },
-		`invalid adaptive.let-in.interval 1ms: allowed is 200ms to 5m`:                                          func(a *Adaptive) { a.Interval = time.Millisecond },
-		`invalid adaptive.let-in.controller "gradient": allowed is "pid" or "health"`:                           func(a *Adaptive) { a.Controller = Gradient },
-		`invalid adaptive.let-in.target_pressure 0.99: allowed is 0.05 to 0.95`:                                 func(a *Adaptive) { a.TargetPressure = 0.99 },
-		`invalid adaptive.let-in.target_pressure 0.5: allowed is none, but of pid`:                              func(a *Adaptive) { a.Controller, a.TargetPressure = Health, 0.5 },
-		`invalid adaptive.let-in.kp 1: allowed is none, but of pid`:                                             func(a *Adaptive) { a.Controller, a.Gains.Proportional = Health, 1 },
-		`invalid adaptive.let-in.min_change_interval 1ms: allowed is 1s to 1h`:                                  func(a *Adaptive) { a.MinChange = time.Millisecond },
-		`invalid adaptive.let-in.max_run_time 1s: allowed is none: a part of limits goes by pressure`:           func(a *Adaptive) { a.MaxRunTime = time.Second },
-		`invalid adaptive.let-in.moves "dispatch": allowed is none: a part of limits goes by pressure`:          func(a *Adaptive) { a.Moves = MovesDispatch },
-		`invalid adaptive.let-in.depends_on "a b": allowed is names of downstreams`:                             func(a *Adaptive) { a.DependsOn = []string{"a b"} },
-		`invalid adaptive.let-in.depends_on "smtp": allowed is each downstream once`:                            func(a *Adaptive) { a.DependsOn = []string{"smtp", "smtp"} },
-		`invalid adaptive.let-in.target_pressure 0.5: allowed is none, but of global or a queue`:                func(a *Adaptive) { a.Of, a.TargetPressure = "downstream smtp", 0.5 },
-		`invalid adaptive.let-in.min_change_interval 30s: allowed is none, but of global or a queue`:            func(a *Adaptive) { a.Of, a.MinChange = "downstream smtp", 30*time.Second },
+		`invalid adaptive.let-in.of "queue bare": ` + needs:                                                                func(a *Adaptive) { a.Of = "queue bare" },
+		`invalid adaptive.let-in.of "queue calm": ` + needs:                                                                func(a *Adaptive) { a.Of = "queue calm" },
+		`invalid adaptive.let-in.min 0: allowed is 1 to 100`:                                                               func(a *Adaptive) { a.Min = 0 },
+		`invalid adaptive.let-in.max 101: allowed is min to 100 percent of what the policy says, or 0 for that`:            func(a *Adaptive) { a.Max = 101 },
+		`invalid adaptive.let-in.interval 1ms: allowed is 200ms to 5m`:                                                     func(a *Adaptive) { a.Interval = time.Millisecond },
+		`invalid adaptive.let-in.controller "gradient": allowed is "pid", "aimd" or "health": gradient looks for how many`: func(a *Adaptive) { a.Controller = Gradient },
+		`invalid adaptive.let-in.target_pressure 0.99: allowed is 0.05 to 0.95`:                                            func(a *Adaptive) { a.TargetPressure = 0.99 },
+		`invalid adaptive.let-in.target_pressure 0.5: allowed is none, but of pid and aimd`:                                func(a *Adaptive) { a.Controller, a.TargetPressure = Health, 0.5 },
+		`invalid adaptive.let-in.kp 1: allowed is none, but of pid`:                                                        func(a *Adaptive) { a.Controller, a.Gains.Proportional = Health, 1 },
+		`invalid adaptive.let-in.min_change_interval 1ms: allowed is 1s to 1h`:                                             func(a *Adaptive) { a.MinChange = time.Millisecond },
+		`invalid adaptive.let-in.max_run_time 1s: allowed is none: a part of limits goes by pressure`:                      func(a *Adaptive) { a.MaxRunTime = time.Second },
+		`invalid adaptive.let-in.moves "dispatch": allowed is none: a part of limits goes by pressure`:                     func(a *Adaptive) { a.Moves = MovesDispatch },
+		`invalid adaptive.let-in.depends_on "a b": allowed is names of downstreams`:                                        func(a *Adaptive) { a.DependsOn = []string{"a b"} },
+		`invalid adaptive.let-in.depends_on "smtp": allowed is each downstream once`:                                       func(a *Adaptive) { a.DependsOn = []string{"smtp", "smtp"} },
+		`invalid adaptive.let-in.target_pressure 0.5: allowed is none, but of global or a queue`:                           func(a *Adaptive) { a.Of, a.TargetPressure = "downstream smtp", 0.5 },
+		`invalid adaptive.let-in.min_change_interval 30s: allowed is none, but of global or a queue`:                       func(a *Adaptive) { a.Of, a.MinChange = "downstream smtp", 30*time.Second },
 	} {
 		a := Adaptive{Of: "queue mail", Min: 20}
 		change(&a)
@@ -79,6 +79,9 @@ func TestAPartOfLimitsMoves(t *testing.T) {
 		`{"of": "queue mail", "min": 20, "max": 90, "depends_on": ["smtp"]}`: {
 			Queue: "mail", DependsOn: []string{"smtp"},
 			Part: control.PartConfig{Controller: PID, Min: 200, Max: 900, Interval: 5 * time.Second, Target: 0.6, Gains: control.DefaultGains},
+		},
+		`{"of": "global", "min": 1, "controller": "aimd", "min_change_interval": "30s"}`: {
+			Part: control.PartConfig{Controller: AIMD, Min: 10, Max: 1000, Interval: 5 * time.Second, Target: 0.6, MinChange: 30 * time.Second},
 		},
 		`{"of": "global", "min": 1, "controller": "health"}`: {
 			Part: control.PartConfig{Controller: Health, Min: 10, Max: 1000, Interval: 5 * time.Second, MinChange: 30 * time.Second},

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/control"
 )
 
@@ -29,14 +30,44 @@ func TestABadSignalNamesItsField(t *testing.T) {
 	smtp, queue := Adaptive{Of: "downstream smtp", Min: 5, Signal: SignalCPU, Target: 0.7}, Adaptive{Of: "queue mail", Min: 5, Signal: SignalWaitP95, Target: 10}
 	const all = `one of "run_p95", "error_rate", "wait_p95", "cpu", "pressure"`
 	for want, a := range map[string]func() Adaptive{
-		`signal "luck": allowed is ` + all:                                                                                                         func() Adaptive { smtp.Signal = "luck"; return smtp },
-		`target 0.7: allowed is none without a signal`:                                                                                             func() Adaptive { smtp.Signal = ""; return smtp },
-		`signal "wait_p95": allowed is "run_p95", "error_rate" or "cpu" of a downstream: it is of queues`:                                          func() Adaptive { smtp.Signal = SignalWaitP95; return smtp },
-		`signal "pressure": allowed is "run_p95", "error_rate" or "cpu" of a downstream: it is of queues`:                                          func() Adaptive { smtp.Signal = SignalPressure; return smtp },
-		`signal "cpu": allowed is none of gradient, which holds no target`:                                                                         func() Adaptive { smtp.Controller = Gradient; return smtp },
-		`signal "wait_p95": allowed is none of health, which holds no target`:                                                                      func() Adaptive { queue.Controller = Health; return queue },
-		`controller "aimd": allowed is "pid" or "health"`:                                                                                          func() Adaptive { queue.Controller = AIMD; return queue },
-		`signal "cpu": allowed is none where a dispatch moves: it goes by what the receiver refuses`:                                               func() Adaptive { smtp.Of, smtp.Moves = "downstream push", MovesDispatch; return smtp },
+		`signal "luck": allowed is ` + all:                             func() Adaptive { smtp.Signal = "luck"; return smtp },
+		`target 0.7: allowed is none without a signal`:                 func() Adaptive { smtp.Signal = ""; return smtp },
+		`target 0.01: allowed is 0.05 to 0.95, where pressure is held`: func() Adaptive { smtp.Signal, smtp.Target = SignalPressure, .01; return smtp },
+		`interval 4.9s: allowed is 5s to 5m`: func() Adaptive {
+			smtp.Signal, smtp.Target, smtp.Interval = SignalPressure, .5, 4900*time.Millisecond
+			return smtp
+		},
+		`interval 10s: allowed is 30s to 5m`:                                  func() Adaptive { smtp.Signal, smtp.Interval = SignalWaitP95, 10*time.Second; return smtp },
+		`signal "cpu": allowed is none of gradient, which holds no target`:    func() Adaptive { smtp.Controller = Gradient; return smtp },
+		`signal "wait_p95": allowed is none of health, which holds no target`: func() Adaptive { queue.Controller = Health; return queue },
+		`controller "bang": allowed is "pid", "aimd" or "health"`:             func() Adaptive { queue.Controller = "bang"; return queue },
+		`controller "gradient": allowed is "pid", "aimd" or "health": gradient looks for how many calls at a time throughput grows no more with, and a rate of admission has no such knee`: func() Adaptive { queue.Controller = Gradient; return queue },
+		`kp 0.5: allowed is none, but of pid`: func() Adaptive { queue.Controller, queue.Gains.Proportional = AIMD, .5; return queue },
+		`controller "gradient": allowed is "pid" or "aimd": gradient looks for how many calls at a time throughput grows no more with, and a rate of dispatches has no such knee`: func() Adaptive {
+			smtp.Of, smtp.Moves, smtp.Controller = "downstream push", MovesDispatch, Gradient
+			return smtp
+		},
+		`controller "health": allowed is "pid" or "aimd"`: func() Adaptive {
+			smtp.Of, smtp.Moves, smtp.Controller = "downstream push", MovesDispatch, Health
+			return smtp
+		},
+		`controller "bang": allowed is "pid" or "aimd"`: func() Adaptive {
+			smtp.Of, smtp.Moves, smtp.Controller = "downstream push", MovesDispatch, "bang"
+			return smtp
+		},
+		`ki 1: allowed is none, but of pid`: func() Adaptive {
+			smtp.Of, smtp.Moves, smtp.Controller, smtp.Gains.Integral = "downstream push", MovesDispatch, AIMD, 1
+			return smtp
+		},
+		`max_run_time 1s: allowed is none where a dispatch moves: it goes by its signal, and by what the receiver refuses`: func() Adaptive {
+			smtp.Of, smtp.Moves, smtp.MaxRunTime = "downstream push", MovesDispatch, time.Second
+			return smtp
+		},
+		`max_failures 0.5: allowed is none where a dispatch moves: it goes by its signal, and by what the receiver refuses`: func() Adaptive {
+			smtp.Of, smtp.Moves, smtp.MaxFailures = "downstream push", MovesDispatch, .5
+			return smtp
+		},
+		`min 601: allowed is 1 to 600`:                                                                                                             func() Adaptive { smtp.Of, smtp.Moves, smtp.Min = "downstream push", MovesDispatch, 601; return smtp },
 		`target 0: allowed is 0.05 to 0.95, where cpu is held`:                                                                                     func() Adaptive { smtp.Target = 0; return smtp },
 		`target 1: allowed is 0.05 to 0.95, where cpu is held`:                                                                                     func() Adaptive { smtp.Target = 1; return smtp },
 		`target 1: allowed is 0.001 to 0.95, where error_rate is held`:                                                                             func() Adaptive { smtp.Signal, smtp.Target = SignalErrors, 1; return smtp },
@@ -64,7 +95,11 @@ func TestABadSignalNamesItsField(t *testing.T) {
 			t.Errorf("got  %v\nwant %s", err, want)
 		}
 	}
-	p := adaptivePolicy(smtp)
+	p := adaptivePolicy(Adaptive{Of: "downstream smtp", Min: 5, Signal: SignalPressure, Target: .5})
+	if err := p.Validate(); err != nil {
+		t.Errorf("by a pressure without a load: %v", err)
+	}
+	p = adaptivePolicy(smtp)
 	want := `invalid load (none): allowed is "load": {}, by which workers tell it, since adaptive.mail-out.signal is there`
 	if err := p.Validate(); err == nil || !strings.HasSuffix(err.Error(), want) {
 		t.Errorf("without a load: %v", err)
@@ -89,10 +124,55 @@ func TestASignalIsTakenByItsController(t *testing.T) {
 			MetricCPU,
 			control.Config{Controller: AIMD, Min: 5, Max: 40, Interval: 5 * time.Second, MaxFailures: 0.25, Target: 0.7},
 		},
+		{ // More calls at a time make less of a wait.
+			Adaptive{Of: "downstream smtp", Min: 5, Signal: SignalWaitP95, Target: 10},
+			MetricWaitP95,
+			control.Config{Controller: PID, Min: 5, Max: 40, Interval: time.Minute, MaxFailures: 0.25, Target: 10, Falls: true, Gains: control.CallWaitGains},
+		},
+		{
+			Adaptive{Of: "downstream smtp", Min: 5, Controller: AIMD, Signal: SignalWaitP95, Target: 10},
+			MetricWaitP95,
+			control.Config{Controller: AIMD, Min: 5, Max: 40, Interval: time.Minute, MaxFailures: 0.25, Target: 10, Falls: true},
+		},
+		{
+			Adaptive{Of: "downstream smtp", Min: 5, Signal: SignalPressure, Target: .5},
+			"",
+			control.Config{Controller: PID, Min: 5, Max: 40, Interval: 10 * time.Second, MaxFailures: 0.25, Target: .5, Gains: control.DefaultGains},
+		},
+		{
+			Adaptive{Of: "downstream push", Moves: MovesDispatch, Min: 60, Signal: SignalRunP95, Target: .8},
+			MetricRunP95,
+			control.PartConfig{Controller: PID, Min: control.RateUnit, Max: 10 * control.RateUnit, Interval: time.Minute, Target: .8, Signal: true, Gains: control.DefaultGains},
+		},
+		{
+			Adaptive{Of: "downstream push", Moves: MovesDispatch, Min: 60, Max: 120, Controller: AIMD, Signal: SignalCPU, Target: .8},
+			MetricCPU,
+			control.PartConfig{Controller: AIMD, Min: control.RateUnit, Max: 2 * control.RateUnit, Interval: 5 * time.Second, Target: .8, Signal: true},
+		},
+		{
+			Adaptive{Of: "downstream push", Moves: MovesDispatch, Min: 60, Signal: SignalWaitP95, Target: 60},
+			MetricWaitP95,
+			control.PartConfig{Controller: PID, Min: control.RateUnit, Max: 10 * control.RateUnit, Interval: time.Minute, Target: 60, Signal: true, Falls: true, Gains: control.CallWaitGains},
+		},
+		{
+			Adaptive{Of: "downstream push", Moves: MovesDispatch, Min: 60, Signal: SignalPressure, Target: .5},
+			"",
+			control.PartConfig{Controller: PID, Min: control.RateUnit, Max: 10 * control.RateUnit, Interval: 10 * time.Second, Target: .5, Signal: true, Gains: control.DefaultGains},
+		},
 		{
 			Adaptive{Of: "queue mail", Min: 5, Signal: SignalWaitP95, Target: 10},
 			MetricWaitP95,
 			control.PartConfig{Controller: PID, Min: 50, Max: 1000, Interval: time.Minute, Target: 10, Signal: true, Gains: control.WaitGains},
+		},
+		{
+			Adaptive{Of: "queue mail", Min: 5, Controller: AIMD, Signal: SignalWaitP95, Target: 10},
+			MetricWaitP95,
+			control.PartConfig{Controller: AIMD, Min: 50, Max: 1000, Interval: time.Minute, Target: 10, Signal: true},
+		},
+		{
+			Adaptive{Of: "queue mail", Min: 5, Controller: AIMD, Signal: SignalPressure, Target: .5},
+			"",
+			control.PartConfig{Controller: AIMD, Min: 50, Max: 1000, Interval: 5 * time.Second, Target: .5},
 		},
 		{
 			Adaptive{Of: "queue mail", Min: 5, Signal: SignalErrors, Target: 0.1, Interval: 30 * time.Second},
@@ -117,11 +197,45 @@ func TestASignalIsTakenByItsController(t *testing.T) {
 		}
 		m := compiled.Moving()[0]
 		var got any = m.Config
-		if m.Limits {
+		if m.Limits || m.Dispatch {
 			got = m.Part
 		}
 		if !reflect.DeepEqual(got, c.want) || m.Metric() != c.metric || m.Signal != c.a.Signal || m.Target() != c.a.Target {
 			t.Errorf("%+v is taken as %+v", c.a, m)
+		}
+	}
+}
+
+// TestAPressureIsLookedAtByItsWindow: as often as its circuit breaker's window is long, and not more often than each half of it.
+func TestAPressureIsLookedAtByItsWindow(t *testing.T) {
+	t.Parallel()
+	slow, slower := &BreakerRules{Config: breaker.Config{Window: 40 * time.Second}}, &BreakerRules{Config: breaker.Config{Window: time.Hour}}
+	for _, c := range []struct {
+		own, anyone *BreakerRules
+		want        time.Duration
+		least       string
+	}{
+		{nil, nil, 10 * time.Second, "5s"},
+		{slow, nil, 40 * time.Second, "20s"},
+		{nil, slow, 40 * time.Second, "20s"},
+		{slow, slower, 40 * time.Second, "20s"},
+		{nil, slower, MaxAdaptiveInterval, "5m"},
+		{&BreakerRules{}, slow, 10 * time.Second, "5s"},
+	} {
+		p := adaptivePolicy(Adaptive{Of: "downstream smtp", Min: 5, Signal: SignalPressure, Target: .5})
+		p.Downstreams["smtp"], p.AnyDownstream = Downstream{MaxRunning: 40, Breaker: c.own}, Downstream{Breaker: c.anyone}
+		compiled, err := p.Prepare()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := compiled.Moving()[0].Interval(); got != c.want {
+			t.Errorf("%+v: each %s, want %s", c, got, c.want)
+		}
+		a := p.Adaptive["mail-out"]
+		a.Interval = time.Second
+		p.Adaptive = map[string]Adaptive{"mail-out": a}
+		if _, err := p.Prepare(); err == nil || !strings.Contains(err.Error(), "invalid adaptive.mail-out.interval 1s: allowed is "+c.least+" to 5m") {
+			t.Errorf("%+v: %v", c, err)
 		}
 	}
 }
@@ -164,16 +278,17 @@ func TestABadAdaptiveNamesItsField(t *testing.T) {
 	}
 	rate := Adaptive{Of: "downstream push", Moves: MovesDispatch, Min: 5}
 	for want, change := range map[string]func(a *Adaptive){
-		`invalid adaptive.mail-out.of "downstream smtp": allowed is "downstream NAME", one of "downstreams" with a dispatch; "queue NAME" or "global"`: func(a *Adaptive) { a.Of = "downstream smtp" },
-		`invalid adaptive.mail-out.of "downstream off": allowed is "downstream NAME", one of "downstreams" with a dispatch; "queue NAME" or "global"`:  func(a *Adaptive) { a.Of = "downstream off" },
-		`invalid adaptive.mail-out.moves "burst": allowed is "max_running" or "dispatch"`:                                                              func(a *Adaptive) { a.Moves = "burst" },
-		`invalid adaptive.mail-out.min 601: allowed is 1 to 600`:                                                                                       func(a *Adaptive) { a.Min = 601 },
-		`invalid adaptive.mail-out.max 4: allowed is min to 600, what dispatch of the downstream allows in its time; or 0`:                             func(a *Adaptive) { a.Max = 4 },
-		`invalid adaptive.mail-out.controller "aimd": allowed is none where a dispatch moves`:                                                          func(a *Adaptive) { a.Controller = AIMD },
-		`invalid adaptive.mail-out.max_run_time 1s: allowed is none where a dispatch moves`:                                                            func(a *Adaptive) { a.MaxRunTime = time.Second },
-		`invalid adaptive.mail-out.max_failures 0.1: allowed is none where a dispatch moves`:                                                           func(a *Adaptive) { a.MaxFailures = 0.1 },
-		`invalid adaptive.mail-out.target_run_time 1s: allowed is none where a dispatch moves`:                                                         func(a *Adaptive) { a.TargetRunTime = time.Second },
-		`invalid adaptive.mail-out.kp, ki, kd {0 0.1 0}: allowed is none where a dispatch moves`:                                                       func(a *Adaptive) { a.Gains.Integral = 0.1 },
+		`invalid adaptive.mail-out.of "downstream smtp": allowed is "downstream NAME", one of "downstreams" with a dispatch; "queue NAME" or "global"`:                                                     func(a *Adaptive) { a.Of = "downstream smtp" },
+		`invalid adaptive.mail-out.of "downstream off": allowed is "downstream NAME", one of "downstreams" with a dispatch; "queue NAME" or "global"`:                                                      func(a *Adaptive) { a.Of = "downstream off" },
+		`invalid adaptive.mail-out.moves "burst": allowed is "max_running" or "dispatch"`:                                                                                                                  func(a *Adaptive) { a.Moves = "burst" },
+		`invalid adaptive.mail-out.min 601: allowed is 1 to 600`:                                                                                                                                           func(a *Adaptive) { a.Min = 601 },
+		`invalid adaptive.mail-out.max 4: allowed is min to 600, what dispatch of the downstream allows in its time; or 0`:                                                                                 func(a *Adaptive) { a.Max = 4 },
+		`invalid adaptive.mail-out.controller "aimd": allowed is none where a dispatch moves: it goes by what the receiver refuses; or pid or aimd beside a signal`:                                        func(a *Adaptive) { a.Controller = AIMD },
+		`invalid adaptive.mail-out.controller "gradient": allowed is none where a dispatch moves: it goes by what the receiver refuses; or pid or aimd beside a signal: gradient looks for how many calls`: func(a *Adaptive) { a.Controller = Gradient },
+		`invalid adaptive.mail-out.max_run_time 1s: allowed is none where a dispatch moves`:                                                                                                                func(a *Adaptive) { a.MaxRunTime = time.Second },
+		`invalid adaptive.mail-out.max_failures 0.1: allowed is none where a dispatch moves`:                                                                                                               func(a *Adaptive) { a.MaxFailures = 0.1 },
+		`invalid adaptive.mail-out.target_run_time 1s: allowed is none where a dispatch moves`:                                                                                                             func(a *Adaptive) { a.TargetRunTime = time.Second },
+		`invalid adaptive.mail-out.kp, ki, kd {0 0.1 0}: allowed is none where a dispatch moves`:                                                                                                           func(a *Adaptive) { a.Gains.Integral = 0.1 },
 	} {
 		a := rate
 		change(&a)

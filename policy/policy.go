@@ -341,6 +341,9 @@ func (p Policy) withDefaults() Policy {
 	p.Dimensions = dimensionsWithDefaults(p.Dimensions)
 	p.Adaptive = maps.Clone(p.Adaptive)
 	for name, a := range p.Adaptive {
+		if window := p.breakerWindow(a); window > 0 {
+			a.Interval = cmp.Or(a.Interval, within(window))
+		}
 		p.Adaptive[name] = a.withDefaults()
 	}
 	p.Triggers = maps.Clone(p.Triggers)

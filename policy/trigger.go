@@ -66,6 +66,9 @@ var AdaptiveSignals = []string{SignalRunP95, SignalErrors, SignalWaitP95, Signal
 const (
 	DefaultSignalInterval = time.Minute
 	MinSignalInterval     = 30 * time.Second
+	// DefaultBreakerInterval is the same with the pressure of a downstream where the policy says nothing of its circuit breaker: else it is the window of that, and half of
+	// it the least.
+	DefaultBreakerInterval = 10 * time.Second
 )
 
 // What a trigger may do.
@@ -183,7 +186,7 @@ func (t Trigger) withDefaults() Trigger {
 
 // ofDownstreams reports whether a metric is of downstreams too, or alone.
 func ofDownstreams(metric string) bool {
-	return metric == MetricBreaker || metric == MetricErrors || metric == MetricRunP95
+	return metric == MetricBreaker || metric == MetricErrors || metric == MetricRunP95 || metric == MetricWaitP95
 }
 
 // What Of begins with of a queue and of a downstream.

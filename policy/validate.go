@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/control"
 )
 
 // problems collects every bad field of a policy.
@@ -243,6 +244,7 @@ func (p Policy) validateSignal(bad *problems, at string, a Adaptive) (ok bool) {
 	}
 	target, signal := strconv.FormatFloat(a.Target, 'g', -1, 64), strconv.Quote(a.Signal)
 	_, limits := a.limits()
+	dispatch := !limits && a.movesDispatch()
 	bounds, known := map[string][2]float64{
 		SignalRunP95: {0.001, 300}, SignalWaitP95: {0.001, 300}, SignalErrors: {0.001, 0.95}, SignalCPU: {0.05, 0.95},
 		SignalPressure: {MinTargetPressure, MaxTargetPressure},
@@ -254,11 +256,7 @@ func (p Policy) validateSignal(bad *problems, at string, a Adaptive) (ok bool) {
 		return true
 	case !known:
 		return refuse("signal", signal, "one of "+quoteNames(AdaptiveSignals))
-	case !limits && a.movesDispatch():
-		return refuse("signal", signal, "none where a dispatch moves: it goes by what the receiver refuses")
-	case !limits && (a.Signal == SignalWaitP95 || a.Signal == SignalPressure):
-		return refuse("signal", signal, `"run_p95", "error_rate" or "cpu" of a downstream: it is of queues`)
-	case a.Controller == Gradient || a.Controller == Health:
+	case a.Controller == Gradient && !limits && !dispatch || a.Controller == Health && !dispatch:
 		return refuse("signal", signal, "none of "+string(a.Controller)+", which holds no target")
 	case !(a.Target >= bounds[0] && a.Target <= bounds[1]):
 		unit := ""
@@ -270,14 +268,51 @@ func (p Policy) validateSignal(bad *problems, at string, a Adaptive) (ok bool) {
 		return refuse("target_run_time", a.TargetRunTime.String(), "none beside a signal, which has its target")
 	case a.TargetPressure != 0:
 		return refuse("target_pressure", strconv.FormatFloat(a.TargetPressure, 'g', -1, 64), "none beside a signal, which has its target")
-	case !limits && a.Signal == SignalErrors && a.MaxFailures <= a.Target:
+	case !limits && !dispatch && a.Signal == SignalErrors && a.MaxFailures <= a.Target:
 		return refuse("max_failures", strconv.FormatFloat(a.MaxFailures, 'g', -1, 64), "above target: it cuts where error_rate is held")
 	}
 	if a.ofAMinute() {
 		bad.duration(at+".interval", a.Interval, MinSignalInterval, MaxAdaptiveInterval)
 	}
+	if window := p.breakerWindow(a); window > 0 {
+		bad.duration(at+".interval", a.Interval, within(window/2), MaxAdaptiveInterval)
+	}
 	if a.Signal != SignalPressure && p.Load == nil {
 		bad.field("load", "(none)", `"load": {}, by which workers tell it, since `+at+".signal is there")
 	}
 	return len(*bad) == before
+}
+
+// noKnee is why gradient moves no dispatch.
+const noKnee = "gradient looks for how many calls at a time throughput grows no more with, and a rate of dispatches has no such knee"
+
+// validateDispatch refuses what is of a max_running alone, and by what no dispatch moves.
+func (a Adaptive) validateDispatch(bad *problems, at string) {
+	allowed := "none where a dispatch moves: it goes by what the receiver refuses"
+	controllers := allowed + "; or pid or aimd beside a signal"
+	if a.Signal != "" {
+		allowed, controllers = "none where a dispatch moves: it goes by its signal, and by what the receiver refuses", `"pid" or "aimd"`
+	} else if a.Gains != (Gains{}) {
+		bad.field(at+".kp, ki, kd", fmt.Sprint(a.Gains), allowed)
+	}
+	switch paces := a.Controller == PID || a.Controller == AIMD; {
+	case a.Signal != "" && (paces || a.Controller == ""):
+		bad.fields(at, a.paced(control.RateConfig{Min: 1, Max: 1, Interval: time.Second}).Validate())
+	case a.Controller == Gradient:
+		bad.field(at+".controller", strconv.Quote(string(a.Controller)), controllers+": "+noKnee)
+	case a.Controller != "":
+		bad.field(at+".controller", strconv.Quote(string(a.Controller)), controllers)
+	}
+	for _, field := range []struct {
+		name, value string
+		there       bool
+	}{
+		{"max_run_time", a.MaxRunTime.String(), a.MaxRunTime != 0},
+		{"target_run_time", a.TargetRunTime.String(), a.TargetRunTime != 0},
+		{"max_failures", strconv.FormatFloat(a.MaxFailures, 'g', -1, 64), a.MaxFailures != 0},
+	} {
+		if field.there {
+			bad.field(at+"."+field.name, field.value, allowed)
+		}
+	}
 }

@@ -59,13 +59,16 @@ type loop struct {
 	told     time.Time
 }
 
-// ticker is a control.Loop or a control.Rate.
+// ticker is a control.Loop, a control.Rate or a control.Paced.
 type ticker interface {
 	Tick(in int, s control.Sample) control.Step
 }
 
 // newTicker returns what moves a limit, from the one in force on.
 func newTicker(m policy.Moving, limit int) (ticker, error) {
+	if m.Dispatch && m.Signal != "" {
+		return control.NewPaced(m.Part, limit)
+	}
 	if m.Dispatch {
 		return control.NewRate(m.Rate, limit)
 	}
@@ -241,7 +244,7 @@ func (s *Scheduler) moveAll(ctx context.Context, to *duties, version int64) erro
 	if err != nil {
 		return err
 	}
-	signals := signals{load: s.samples}
+	signals := signals{load: s.samples, breaker: s.store.Breaker}
 	var errs []error
 	for _, l := range to.loops {
 		i := slices.IndexFunc(all, func(a store.Adaptation) bool { return a.Gate == l.gate() })
@@ -305,15 +308,19 @@ func (s *Scheduler) move(ctx context.Context, l *loop, seen store.Adaptation, si
 	return s.put(ctx, l, l.control.Tick(seen.Limit, sample), seen, version, store.Adapt{})
 }
 
-// signals are what workers tell, read once a turn, if a limit goes by any of it.
+// signals are what workers tell, read once a turn, if a limit goes by any of it, and how near breakers are to opening, read for each limit that goes by one.
 type signals struct {
 	load    func(context.Context) ([]load.Sample, error)
+	breaker func(ctx context.Context, downstream string) (store.BreakerState, error)
 	samples []load.Sample
 	known   bool
 }
 
 // read returns the signal of a limit, NaN for one that nobody knows.
 func (of *signals) read(ctx context.Context, m *policy.Moving) (value float64, err error) {
+	if m.Signal == policy.SignalPressure {
+		return store.BreakerPressure(of.breaker(ctx, m.Downstream))
+	}
 	if !of.known {
 		if of.samples, err = of.load(ctx); err != nil {
 			return math.NaN(), err

@@ -120,7 +120,7 @@ func TestLimitsGoByWhatWorkersTell(t *testing.T) {
 	s, of := partsBench(t, map[string]policy.Adaptive{
 		"out":     {Of: "downstream smtp", Min: 2, Interval: 200 * time.Millisecond, Controller: policy.AIMD, Signal: policy.SignalCPU, Target: .7},
 		"mail-in": {Of: "queue mail", Min: 30, Signal: policy.SignalErrors, Target: .6},
-		"all-in":  {Of: "global", Min: 30, Signal: policy.SignalRunP95, Target: 5},
+		"all-in":  {Of: "global", Min: 30, Controller: policy.AIMD, Signal: policy.SignalRunP95, Target: 5},
 	})
 	b := newBench(t, s.Partitions()[0])
 	version, err := s.PolicyInForce(t.Context())

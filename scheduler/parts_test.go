@@ -2,11 +2,13 @@ package scheduler_test
 
 import (
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/internal/load"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/internal/rollout"
 	"github.com/headgate/headgate/policy"
@@ -23,7 +25,8 @@ func partsBench(t *testing.T, adaptive map[string]policy.Adaptive) (s store.Depl
 	p.Queues = map[string]policy.Queue{"mail": {
 		EachTenant: policy.EachTenant{Limit: admission.PerSecond(100)}, Pressure: &policy.PressureRules{MaxDepth: 40, Interval: 200 * time.Millisecond},
 	}}
-	p.Downstreams = map[string]policy.Downstream{"smtp": {MaxRunning: 40}}
+	p.Downstreams = map[string]policy.Downstream{"smtp": {MaxRunning: 40}, "push": {Dispatch: new(admission.PerSecond(1000))}}
+	p.Downstreams["near"] = policy.Downstream{MaxRunning: 40, Breaker: &policy.BreakerRules{Config: breaker.Config{Window: 400 * time.Millisecond}}}
 	p.Adaptive = adaptive
 	for _, a := range adaptive {
 		if a.Signal != "" {
@@ -148,4 +151,136 @@ func TestTooLittleToChangeIsCounted(t *testing.T) {
 	if a := part(mail); a.Lowered < 2 || a.Limit == store.PartWhole {
 		t.Errorf("what was too little does not add up: %+v", a)
 	}
+}
+
+// TestADownstreamGoesByHowNearItsBreakerIs to opening: it falls while more of its calls fail than its target is of what opens the breaker, and comes back.
+func TestADownstreamGoesByHowNearItsBreakerIs(t *testing.T) {
+	t.Parallel()
+	s, of := partsBench(t, map[string]policy.Adaptive{
+		"out": {Of: "downstream near", Min: 2, Interval: 200 * time.Millisecond, MaxFailures: 1, Controller: policy.AIMD, Signal: policy.SignalPressure, Target: .3},
+	})
+	version, err := s.PolicyInForce(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 60 {
+		j := admission.NewJob("acme", "mail", "send", nil)
+		j.ID, j.Downstream = strconv.Itoa(i), "near"
+		none := admission.Limit{Disabled: true}
+		if _, err := s.Partitions()[0].Admit(t.Context(), version, []store.Candidate{{Job: &j, Class: 1, Limits: &[admission.Levels]admission.Limit{none, none, none, none}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	newBench(t, s.Partitions()[0])
+	rules, err := breaker.Config{Window: 400 * time.Millisecond}.Complete()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var failing atomic.Bool
+	failing.Store(true)
+	done := make(chan struct{})
+	t.Cleanup(func() { <-done })
+	go func() {
+		defer close(done)
+		for sequence := uint64(1); t.Context().Err() == nil; sequence++ {
+			counts := breaker.Counts{Successes: 20}
+			if failing.Load() {
+				counts = breaker.Counts{Successes: 16, Failures: 4}
+			}
+			_, _, _ = s.Partitions()[0].ReportOutcomes(t.Context(), store.Reporter{Name: "w"}, []store.Outcomes{{
+				Downstream: "near", Config: rules, Report: breaker.Report{Sequence: sequence, Counts: counts}, Ran: 100 * time.Millisecond,
+			}})
+			time.Sleep(20 * time.Millisecond) //nolint:forbidigo // the pace of a worker's reports
+		}
+	}()
+	run(t, s, scheduler.Config{TimerLease: handOver})
+	out := store.DownstreamGate("near")
+	await(t, "a fifth of failures to lower it to min", func() bool { return of(out).Limit == 2 })
+	if a := of(out); a.Why != "above_target" {
+		t.Errorf("it fell for %q", a.Why)
+	}
+	failing.Store(false)
+	await(t, "calls that succeed to raise it to max", func() bool { return of(out).Limit == 40 })
+	if a := of(out); a.Why != "below_target" {
+		t.Errorf("it rose for %q", a.Why)
+	}
+}
+
+// TestADispatchGoesByASignal: it falls while processors are busier than they may be, grows while they are not and it is used, and what the receiver refuses cuts it all the
+// same.
+func TestADispatchGoesByASignal(t *testing.T) {
+	t.Parallel()
+	s, of := partsBench(t, map[string]policy.Adaptive{
+		"rate": {Of: "downstream push", Moves: policy.MovesDispatch, Min: 300, Interval: 200 * time.Millisecond, Signal: policy.SignalCPU, Target: .7},
+	})
+	b := newBench(t, s.Partitions()[0])
+	tell := func(cpu float64) {
+		t.Helper()
+		told := load.Sample{Use: load.Use{CPU: cpu, Memory: .1}, Downstreams: map[string]load.Runs{"push": {Running: 3}}}
+		if _, err := s.Partitions()[0].Heartbeat(t.Context(), b.worker, time.Hour, told.Text()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var refusing, calling atomic.Bool
+	calling.Store(true)
+	done := make(chan struct{})
+	t.Cleanup(func() { <-done })
+	go func() {
+		defer close(done)
+		for sequence := uint64(1); t.Context().Err() == nil; sequence++ {
+			o := store.Outcomes{Downstream: "push", Report: breaker.Report{Sequence: sequence, Counts: breaker.Counts{Successes: 1}}, Ran: time.Millisecond}
+			if calling.Load() {
+				o.Successes = 40
+			}
+			if refusing.Load() {
+				o.Refused = 20
+			}
+			_, _, _ = s.Partitions()[0].ReportOutcomes(t.Context(), store.Reporter{Name: "w"}, []store.Outcomes{o})
+			time.Sleep(20 * time.Millisecond) //nolint:forbidigo // the pace of a worker's reports
+		}
+	}()
+	tell(.95)
+	run(t, s, scheduler.Config{TimerLease: handOver})
+	rate := store.DownstreamRateGate("push")
+	await(t, "busy processors to lower it to min", func() bool { return of(rate).Limit == 300*store.RateUnit })
+	if a := of(rate); a.Why != "above_target" {
+		t.Errorf("it fell for %q", a.Why)
+	}
+	calling.Store(false)
+	tell(.2)
+	await(t, "idle processors, and a rate that is not used", func() bool { return of(rate).Cause == "not_bound" })
+	if a := of(rate); a.Limit > 500*store.RateUnit {
+		t.Errorf("it is used by a sixth, and grew to %d", a.Limit)
+	}
+	calling.Store(true)
+	await(t, "it to be at max where it is used", func() bool { return of(rate).Limit == 1000*store.RateUnit })
+	if a := of(rate); a.Why != "below_target" {
+		t.Errorf("it rose for %q", a.Why)
+	}
+	refusing.Store(true)
+	await(t, "a receiver that refuses to cut it", func() bool { a := of(rate); return a.Why == "refused" && a.Limit < 700*store.RateUnit })
+	refusing.Store(false)
+	await(t, "it to be at max again", func() bool { return of(rate).Limit == 1000*store.RateUnit })
+	if _, err := s.Override(t.Context(), rate, 400*store.RateUnit, time.Second, store.Intervention{}); err != nil {
+		t.Fatal(err)
+	}
+	if a := of(rate); a.Limit != 400*store.RateUnit {
+		t.Errorf("set for a time it is %d", a.Limit)
+	}
+	await(t, "what was before to come back", func() bool { return of(rate).Limit == 1000*store.RateUnit })
+	if a := of(rate); a.Why != store.CauseOverrideOver {
+		t.Errorf("it came back for %q", a.Why)
+	}
+	if _, err := s.Freeze(t.Context(), rate, true, store.Intervention{}); err != nil {
+		t.Fatal(err)
+	}
+	tell(.95)
+	time.Sleep(time.Second) //nolint:forbidigo // five looks, none of which may move it
+	if a := of(rate); a.Limit != 1000*store.RateUnit {
+		t.Errorf("frozen it is %d", a.Limit)
+	}
+	if _, err := s.Freeze(t.Context(), rate, false, store.Intervention{}); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "busy processors to lower it again", func() bool { return of(rate).Limit < 600*store.RateUnit })
 }

@@ -43,6 +43,29 @@ func TestATriggerLooksAtHowLongJobsHaveWaited(t *testing.T) {
 	}
 }
 
+// TestATriggerLooksAtWaitsForADownstream: of jobs that call it, not of others in the same queue.
+func TestATriggerLooksAtWaitsForADownstream(t *testing.T) {
+	t.Parallel()
+	b := newTriggerBench(t)
+	late := deep(policy.PauseJobs, "downstream smtp")
+	late.Metric, late.MeasuredOf, late.When.Above = policy.MetricWaitP95, "", new(30.0)
+	b.put(map[string]policy.Trigger{"late": late}, nil)
+	part := b.store.Partitions()[0]
+	if _, err := part.Register(t.Context(), "w", store.Pool{Queues: []store.QueueWeight{{Queue: "mail", Weight: 1}}}, 1, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	run(t, b.store, scheduler.Config{TimerLease: time.Second})
+	for _, seen := range []struct{ waits, want string }{{"smtp", store.TriggerAuthor}, {"sms", ""}, {"smtp", store.TriggerAuthor}} {
+		var c load.Counts
+		c.Began(time.Now(), "mail", "smtp", time.Second)
+		c.Began(time.Now(), "mail", seen.waits, time.Minute)
+		if _, err := part.Heartbeat(t.Context(), "w", time.Minute, c.Sample(time.Now(), load.Unknown, []string{"mail"}).Text()); err != nil {
+			t.Fatal(err)
+		}
+		await(t, "the trigger to follow", func() bool { return b.heldBy(store.DownstreamGate("smtp"), store.HeldDispatch) == seen.want })
+	}
+}
+
 // TestATriggerLooksAtHowRunsOfADownstreamGo, not at those of others in the same queue.
 func TestATriggerLooksAtHowRunsOfADownstreamGo(t *testing.T) {
 	t.Parallel()

@@ -1,6 +1,9 @@
 package store_test
 
 import (
+	"errors"
+	"fmt"
+	"math"
 	"testing"
 
 	"github.com/headgate/headgate/admission"
@@ -29,5 +32,19 @@ func TestADownstreamIsPressedByItsBreaker(t *testing.T) {
 		if got, _ := b.Pressure(); got != c.want {
 			t.Errorf("%s with %d of 10 calls failed: %+v, want %+v", c.state, c.failed, got, c.want)
 		}
+	}
+}
+
+// TestABreakerThatNobodyKnowsHasNoPressure, which is not the same as none at all.
+func TestABreakerThatNobodyKnowsHasNoPressure(t *testing.T) {
+	t.Parallel()
+	if score, err := store.BreakerPressure(store.BreakerState{}, fmt.Errorf("in all partitions: %w", store.ErrNoBreaker)); !math.IsNaN(score) || err != nil {
+		t.Errorf("got %g, %v", score, err)
+	}
+	if score, err := store.BreakerPressure(store.BreakerState{}, admission.ErrUnavailable); !math.IsNaN(score) || !errors.Is(err, admission.ErrUnavailable) {
+		t.Errorf("where Redis is away: %g, %v", score, err)
+	}
+	if score, err := store.BreakerPressure(store.BreakerState{State: breaker.Open}, nil); score != 1 || err != nil {
+		t.Errorf("of one that is open: %g, %v", score, err)
 	}
 }

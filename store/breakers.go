@@ -66,6 +66,18 @@ func (b *BreakerState) Pressure() (admission.Pressure, breaker.Nearness) {
 	return admission.Pressure{Level: admission.PressureLevel(pressure.LevelOf(score)), Score: score}, near
 }
 
+// BreakerPressure is the score of a breaker's Pressure as it was read, NaN where nobody knows of a breaker.
+func BreakerPressure(b BreakerState, err error) (float64, error) {
+	if errors.Is(err, ErrNoBreaker) {
+		return math.NaN(), nil
+	}
+	if err != nil {
+		return math.NaN(), err
+	}
+	p, _ := b.Pressure()
+	return p.Score, nil
+}
+
 // Outcomes is what one worker counted of a downstream since its last report.
 type Outcomes struct {
 	Downstream string

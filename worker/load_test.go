@@ -112,7 +112,7 @@ func TestAWorkerTellsHowBusyItIs(t *testing.T) {
 			if mail.Failed != 3 || mail.Running != 3 || mail.Took <= 0 || mail.Percentile(.95) <= 0 || mail.Waited(.95) <= 0 {
 				t.Errorf("of mail it tells %+v", mail)
 			}
-			if smtp := s.Downstreams["smtp"]; len(s.Downstreams) != 1 || smtp.Ended != 3 || smtp.Failed != 3 || smtp.Running != 3 {
+			if smtp := s.Downstreams["smtp"]; len(s.Downstreams) != 1 || smtp.Ended != 3 || smtp.Failed != 3 || smtp.Running != 3 || smtp.Waited(.95) <= 0 {
 				t.Errorf("of downstreams it tells %+v", s.Downstreams)
 			}
 			if post, serves := s.Queues["post"]; !serves || post.Ended+post.Running != 0 {

@@ -154,7 +154,7 @@ func (s *session) run(ctx context.Context, handler Handler, lease store.Lease, c
 		s.w.config.Observer.Started(*event)
 	}
 	if event.Attempt == 1 {
-		s.w.telling.Began(event.Queue, event.Wait)
+		s.w.telling.Began(event.Queue, event.Downstream, event.Wait)
 	}
 	began := time.Now()
 	var left result

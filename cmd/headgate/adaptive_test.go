@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/cmd/headgate/internal/cli"
 	"github.com/headgate/headgate/internal/load"
 	"github.com/headgate/headgate/internal/rollout"
@@ -112,10 +113,12 @@ func TestASignalIsTold(t *testing.T) {
 	document := policy.Policy{
 		Global:      admission.PerSecond(100),
 		Queues:      map[string]policy.Queue{"mail": {EachTenant: policy.EachTenant{Limit: admission.PerSecond(5)}, Pressure: &policy.PressureRules{MaxDepth: 9}}},
-		Downstreams: map[string]policy.Downstream{"smtp": {MaxRunning: 40}, "sms": {MaxRunning: 40}},
+		Downstreams: map[string]policy.Downstream{"smtp": {MaxRunning: 40}, "sms": {MaxRunning: 40}, "fax": {MaxRunning: 40, Dispatch: new(admission.PerSecond(10))}, "push": {MaxRunning: 40}},
 		Load:        &policy.LoadRules{},
 		Adaptive: map[string]policy.Adaptive{
 			"mail-out": {Of: "downstream smtp", Min: 5, Signal: policy.SignalCPU, Target: .7}, "sms-out": {Of: "downstream sms", Min: 5},
+			"fax-rate": {Of: "downstream fax", Moves: policy.MovesDispatch, Min: 2, Controller: policy.AIMD, Signal: policy.SignalCPU, Target: .8},
+			"fax-out":  {Of: "downstream fax", Min: 5, Signal: policy.SignalWaitP95, Target: 30}, "push-out": {Of: "downstream push", Min: 5, Signal: policy.SignalPressure, Target: .25},
 			"all-in": {Of: "global", Min: 20, Signal: policy.SignalRunP95, Target: 2.5}, "mail-in": {Of: "queue mail", Min: 20, Signal: policy.SignalPressure, Target: .5},
 		},
 	}
@@ -133,7 +136,7 @@ func TestASignalIsTold(t *testing.T) {
 		}
 		return all
 	}
-	if got := signals(); fmt.Sprint(got) != "map[all-in:map[name:run_p95 target:2.5] mail-in:map[name:pressure target:0.5] mail-out:map[name:cpu target:0.7] sms-out:<nil>]" {
+	if got := signals(); fmt.Sprint(got) != "map[all-in:map[name:run_p95 target:2.5] fax-out:map[name:wait_p95 target:30] fax-rate:map[name:cpu target:0.8] mail-in:map[name:pressure target:0.5] mail-out:map[name:cpu target:0.7] push-out:map[name:pressure target:0.25] sms-out:<nil>]" {
 		t.Errorf("before anybody tells: %v", got)
 	}
 	told := func(line string) string { // Without the lines of a table.
@@ -142,9 +145,15 @@ func TestASignalIsTold(t *testing.T) {
 	if list := told("adaptive list"); !strings.Contains(list, "cpu is not known, its target is 0.7") {
 		t.Errorf("%s", list)
 	}
-	var ran load.Window
-	ran.Ended(time.Now(), "mail", time.Second, false)
-	sample := load.Sample{Use: load.Use{CPU: .875, Memory: .1}, Queues: ran.Sum(time.Now()), Downstreams: map[string]load.Runs{"smtp": {Running: 1}}}
+	var ran load.Counts
+	ran.Began(time.Now(), "mail", "fax", 20*time.Second)
+	ran.Ended(time.Now(), "mail", "", time.Second, false)
+	sample := ran.Sample(time.Now(), load.Use{CPU: .875, Memory: .1}, nil)
+	sample.AddRunning("mail", "smtp", 1)
+	rules, err := breaker.Config{}.Complete()
+	must(t, err)
+	_, _, err = part.ReportOutcomes(t.Context(), store.Reporter{Name: "w"}, []store.Outcomes{{Downstream: "push", Config: rules, Report: breaker.Report{Sequence: 1, Counts: breaker.Counts{Successes: 18, Failures: 2}}}})
+	must(t, err)
 	_, err = part.Heartbeat(t.Context(), "w", time.Minute, sample.Text())
 	must(t, err)
 	version, err := p.store.PolicyInForce(t.Context())
@@ -154,14 +163,16 @@ func TestASignalIsTold(t *testing.T) {
 	_, err = p.store.Press(t.Context(), store.Press{Owner: "s1", Version: version, Queue: "mail", Pressure: admission.Pressure{Level: admission.PressureLow, Score: .625}, Life: time.Minute})
 	must(t, err)
 	got := signals()
-	for name, want := range map[string]float64{"mail-out": .875, "mail-in": .625} {
+	for name, want := range map[string]float64{"mail-out": .875, "mail-in": .625, "push-out": .2} {
 		if one, _ := got[name].(map[string]any); one["reading"] != want {
 			t.Errorf("%s: %v", name, got[name])
 		}
 	}
 	for line, part := range map[string]string{
 		"explain downstream smtp": "it goes by a signal: cpu is 0.875, its target 0.7", "explain queue mail": "it goes by a signal: pressure is 0.625, its target 0.5",
-		"adaptive list": "nobody has looked at it yet; cpu is 0.875, its target 0.7",
+		"adaptive list": "nobody has looked at it yet; cpu is 0.875, its target 0.7", "explain downstream push": "it goes by a signal: pressure is 0.2, its target 0.25",
+		"explain downstream fax --json": "of 2/s to 10/s where the policy's own dispatch is 10/s; nobody has looked at it yet; it goes by a signal: cpu is 0.875, its target 0.8",
+		"explain downstream fax":        "it goes by a signal: wait_p95 is 20.8 s, its target 30 s",
 	} {
 		if out := told(line); !strings.Contains(out, part) {
 			t.Errorf("no %q in\n%s", part, out)

@@ -28,6 +28,7 @@ func (p *plant) busy(depth int64) {
 		w.Ended(time.Now(), "mail", time.Second, i == 0)
 	}
 	var d load.Window
+	d.Began(time.Now(), "smtp", 3*time.Minute)
 	d.Ended(time.Now(), "smtp", 2*time.Second, false)
 	sample := load.Sample{Use: load.Use{CPU: .5, Memory: .25}, Queues: w.Sum(time.Now()), Downstreams: d.Sum(time.Now())}
 	_, err = part.Heartbeat(p.t.Context(), "w", time.Minute, sample.Text())
@@ -51,7 +52,7 @@ func TestLoadCommand(t *testing.T) {
 	}
 	p.busy(8)
 	for line, parts := range map[string][]string{
-		"load":                    {"mail", " 2 ", "50.0%", "25.0%", "1s", "wait p95", "58.93s", "█", "downstream", "smtp", "2s"},
+		"load":                    {"mail", " 2 ", "50.0%", "25.0%", "1s", "wait p95", "58.93s", "█", "downstream", "smtp", "2s", "3m1.7651s"},
 		"load --downstream smtp":  {"of smtp", "waiting", " 0 ", " 9 ", "50.0%", "2s", "█"},
 		"load mail --history 10m": {"waiting", "running", "50.0%", "25.0%", "p95", "█", "▅", "▃", " 8 "},
 	} {

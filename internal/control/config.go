@@ -36,6 +36,8 @@ type Config struct {
 	TargetRunTime time.Duration
 	// Target is where PID and AIMD hold a signal (Sample.Signal), in its unit, above zero; zero means that they go by no signal.
 	Target float64
+	// Falls says that the signal falls as the limit grows, as waits for it do: then the limit grows above the target.
+	Falls bool
 	// Gains are those of PID; all zero means DefaultGains.
 	Gains Gains
 }

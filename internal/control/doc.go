@@ -1,5 +1,6 @@
-// Package control moves a limit of calls at a time to where a downstream does the most without making calls wait in it (Loop), and a limit
-// of calls a second to what it takes without refusing any (Rate). It is pure:
+// Package control moves a limit of calls at a time to where a downstream does the most without making calls wait in it (Loop), a limit
+// of calls a second to what it takes without refusing any (Rate), and how much of limits of admission is in force (Part), which
+// moves a rate by another signal too (Paced). It is pure:
 // it is given what was seen (Sample), with how long that took, and says what limit is to be in force (Step). It knows no clock, no store
 // and no goroutine; package scheduler runs one Loop for each limit of the policy's `adaptive`, in one process of a fleet.
 //
@@ -50,10 +51,23 @@
 // # Signals
 //
 // PID and AIMD may hold another measurement at a target instead (Config.Target): of run times or waits their 95th percentile, of calls the part that
-// fails, of workers their processors. Each grows with the limit. AIMD then grows while it is at most at its target, and cuts by target/measured, a
+// fails, of workers their processors. Each grows with the limit, but what jobs wait for it (Config.Falls): that is mirrored at the target, so that PID and
+// AIMD do with 2·target - measured what they do with the others. AIMD then grows while it is at most at its target, and cuts by target/measured, a
 // tenth to a fifth, where it is above. A signal that nobody knows is a look that sees nothing: the limit stays, and goes back from the third on,
 // while brakes hold as ever. A measurement over the last minute shows a step whole only a minute later: a loop that looks every 5 s would make
 // eleven more steps for one, and falls to 15 from 100 where 50 is right (simulated). So what looks at those should look once a minute.
+//
+// # Parts
+//
+// A Part is how much of limits of admission is in force, which it moves by how much queues are pressed, or by a signal, without calls of its own to look at. PID
+// is as above. AIMD goes up by 0.02 of the most, at most by 0.05 of itself, while what is measured is at most at its target, and down by 0.1 while it is above:
+// additive where a part is large, and never by more than slew allows. A step of less than a unit adds up: cut to a whole one, a part of ten would never move.
+// Gradient has nothing to look for: its knee is in how many run, and a rate that is let in has none.
+//
+// # Paced
+//
+// A rate of dispatches by a signal is a Part in RateUnits: the same steps and bounds. What goes before the signal is what a Rate sees: calls refused as too many
+// cut to 0.95 of what got through, at most to half, and a rate used by less than 0.75 does not grow. Where the signal falls as the rate grows it does not fall then either.
 //
 // # What holds for each
 //

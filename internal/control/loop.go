@@ -193,7 +193,28 @@ func (l *Loop) Tick(in int, s Sample) Step {
 		l.pause()
 		return l.to(float64(l.force), CauseNotBound)
 	}
-	return l.to(l.rule.next(l.limit, l.force, s, float64(s.Over)/float64(l.config.Interval)))
+	if l.config.Falls {
+		s.Signal = mirrored(s.Signal, l.config.Target)
+	}
+	to, why := l.rule.next(l.limit, l.force, s, float64(s.Over)/float64(l.config.Interval))
+	if l.config.Falls {
+		why = why.mirrored()
+	}
+	return l.to(to, why)
+}
+
+// mirrored is as far on the other side of a target as a signal is on its own: by that a rule which holds what grows with a limit holds what falls.
+func mirrored(signal, target float64) float64 { return 2*target - signal }
+
+// mirrored is the cause of a step by a signal that was mirrored.
+func (c Cause) mirrored() Cause {
+	if c == CauseBelowTarget {
+		return CauseAboveTarget
+	}
+	if c == CauseAboveTarget {
+		return CauseBelowTarget
+	}
+	return c
 }
 
 // nothing was seen: the limit stays, and what holds a target goes back to the configured one after some looks, but while its units are all taken:

@@ -20,6 +20,8 @@ const (
 	halfLife = 3
 	// healthBand is the part of the limit below which a step of Health is not made.
 	healthBand = 0.05
+	// additive is by which part of the most AIMD goes up at a time.
+	additive = 0.02
 )
 
 // The defaults of a PartConfig.
@@ -30,27 +32,32 @@ const (
 
 // PartConfig is by what a part of limits moves. Min, Max and Interval have to be there.
 type PartConfig struct {
-	// Controller is PID or Health; empty means PID.
+	// Controller is PID, AIMD or Health; empty means PID.
 	Controller Controller
 	// Min and Max are the bounds of the part, in units of which Max is at most what stands for all, 1 or more.
 	Min, Max int
 	// Interval is how often it is looked.
 	Interval time.Duration
-	// Target is the score at which PID holds what is pressed, above 0 and below 1; zero means DefaultTarget.
+	// Target is the score at which PID and AIMD hold what is pressed, above 0 and below 1; zero means DefaultTarget.
 	Target float64
-	// Signal says that Target, above 0, is of a signal of another unit, which Tick is given instead of a score: of PID alone.
+	// Signal says that Target, above 0, is of a signal of another unit, which Tick is given instead of a score: of PID and AIMD alone.
 	Signal bool
+	// Falls says that the signal falls as the part grows, as Config.Falls.
+	Falls bool
 	// Gains are those of PID; all zero means DefaultGains.
 	Gains Gains
-	// MinChange is how long it is at least from one change to the next; zero means DefaultMinChange of Health, and none of PID.
+	// MinChange is how long it is at least from one change to the next; zero means DefaultMinChange of Health, and none of the others.
 	MinChange time.Duration
 }
 
 // WithDefaults returns the config with what it leaves out.
 func (c PartConfig) WithDefaults() PartConfig {
-	if c.Controller = cmp.Or(c.Controller, PID); c.Controller == PID {
+	switch c.Controller = cmp.Or(c.Controller, PID); c.Controller {
+	case PID:
 		c.Target, c.Gains = cmp.Or(c.Target, DefaultTarget), cmp.Or(c.Gains, DefaultGains)
-	} else {
+	case AIMD:
+		c.Target = cmp.Or(c.Target, DefaultTarget)
+	default:
 		c.MinChange = cmp.Or(c.MinChange, DefaultMinChange)
 	}
 	return c
@@ -61,25 +68,29 @@ func (c PartConfig) Validate() error {
 	var bad []error
 	add := func(field, value, allowed string) { bad = append(bad, &configError{field, value, allowed}) }
 	steps := c.Controller == Health
-	if c.Controller != "" && c.Controller != PID && !steps {
-		add("controller", strconv.Quote(string(c.Controller)), `"pid" or "health"`)
+	switch c.Controller {
+	case "", PID, AIMD, Health:
+	case Gradient:
+		add("controller", strconv.Quote(string(c.Controller)), `"pid", "aimd" or "health": gradient looks for how many calls at a time throughput grows no more with, and a rate of admission has no such knee`)
+	default:
+		add("controller", strconv.Quote(string(c.Controller)), `"pid", "aimd" or "health"`)
 	}
 	validateBounds(c.Min, c.Max, c.Interval, add)
 	switch {
 	case steps && c.Signal:
-		add("signal", "(there)", "none, but of pid")
+		add("signal", "(there)", "none, but of pid and aimd")
 	case c.Signal && !(c.Target > 0 && !math.IsInf(c.Target, 0)):
 		add("target", strconv.FormatFloat(c.Target, 'g', -1, 64), "above 0")
 	case c.Signal:
 	case steps && c.Target != 0:
-		add("target_pressure", strconv.FormatFloat(c.Target, 'g', -1, 64), "none, but of pid")
+		add("target_pressure", strconv.FormatFloat(c.Target, 'g', -1, 64), "none, but of pid and aimd")
 	case !(c.Target >= 0 && c.Target < 1):
 		add("target_pressure", strconv.FormatFloat(c.Target, 'g', -1, 64), "above 0, below 1")
 	}
 	if c.MinChange < 0 {
 		add("min_change_interval", c.MinChange.String(), "0 or more")
 	}
-	c.Gains.validate(!steps, add)
+	c.Gains.validate(c.Controller == "" || c.Controller == PID, add)
 	return errors.Join(bad...)
 }
 
@@ -116,12 +127,8 @@ func (p *Part) adopt(limit int) {
 // Tick makes a step of a score, or of a signal, NaN for one that nobody knows, which was seen over a time. in is the limit in force: another one than that of the
 // last step is somebody else's, from which it goes on.
 func (p *Part) Tick(in int, score float64, over time.Duration) Step {
-	if in != p.force {
-		p.adopt(in)
-		p.since = 0
-	}
-	p.since += max(over, 0)
-	if in < p.config.Min || in > p.config.Max {
+	p.follow(in, over)
+	if p.outside(in) {
 		return p.to(float64(in), CauseOutOfRange)
 	}
 	if math.IsNaN(score) || math.IsInf(score, 0) || score < 0 {
@@ -141,8 +148,58 @@ func (p *Part) Tick(in int, score float64, over time.Duration) Step {
 	if p.config.Controller == Health {
 		return p.health(score, over)
 	}
-	to, why := p.pid.step(p.limit, score, float64(over)/float64(p.config.Interval))
+	if p.config.Falls {
+		score = mirrored(score, p.config.Target)
+	}
+	to, why := p.next(score, float64(over)/float64(p.config.Interval))
+	if p.config.Falls {
+		why = why.mirrored()
+	}
 	return p.to(to, why)
+}
+
+// follow goes on from the limit in force, which somebody else may have set, so long after the last look.
+func (p *Part) follow(in int, over time.Duration) {
+	if in != p.force {
+		p.adopt(in)
+		p.since = 0
+	}
+	p.since += max(over, 0)
+}
+
+// outside reports whether a limit is not in the range.
+func (p *Part) outside(in int) bool { return in < p.config.Min || in > p.config.Max }
+
+// stay leaves the limit in force where it is: what is seen says nothing of it.
+func (p *Part) stay(in int, why Cause) Step {
+	p.follow(in, 0)
+	p.missed = 0
+	p.pid.forget()
+	return p.to(float64(p.force), why)
+}
+
+// cut brings the limit down to where something else than its signal wants it, at most to brakeMost of it.
+func (p *Part) cut(to float64, why Cause) Step {
+	p.missed = 0
+	p.pid.forget()
+	return p.to(math.Max(brakeMost*p.limit, math.Min(to, p.limit)), why)
+}
+
+// next is where PID or AIMD wants the limit.
+func (p *Part) next(measured, intervals float64) (to float64, why Cause) {
+	if p.config.Controller == AIMD {
+		return p.additive(measured)
+	}
+	return p.pid.step(p.limit, measured, intervals)
+}
+
+// additive goes up by a part of the most, as far as slew allows, and down by a tenth. Parts of a unit add up in p.limit: a step that were cut to a whole one would
+// leave a small part where it is for good.
+func (p *Part) additive(measured float64) (to float64, why Cause) {
+	if measured > p.config.Target {
+		return p.limit * (1 - downMost), CauseAboveTarget
+	}
+	return p.limit + math.Min(additive*float64(p.config.Max), upMost*p.limit), CauseBelowTarget
 }
 
 // health goes by steps of the score as it is damped.

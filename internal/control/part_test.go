@@ -66,6 +66,88 @@ func TestAPartHoldsThePressure(t *testing.T) {
 	}
 }
 
+// TestAPartByAIMD: with three times as much work as can be done 0.85 to 1.1 of that is let in from the 20th look on, with noise of 5 %; then it comes back to all.
+func TestAPartByAIMD(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(50) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		p, limit := newPart(t, control.PartConfig{Controller: control.AIMD}, whole), whole
+		tick := func(offered float64) {
+			limit = p.Tick(limit, pressed(offered, limit)*(1+0.05*(2*random.Float64()-1)), interval).Limit
+		}
+		for i := range 200 {
+			tick(3)
+			if let := 3 * float64(limit) / whole; i >= 20 && (let < 0.85 || let > 1.1) {
+				t.Fatalf("seed %d: %.2f of what can be done is let in at tick %d", seed, let, i)
+			}
+		}
+		for range 40 {
+			tick(0.5)
+		}
+		if limit != whole {
+			t.Errorf("seed %d: work has gone, and %d of %d is in force", seed, limit, whole)
+		}
+	}
+}
+
+// TestTheStepThatTruncationNeverMoves: a twentieth of a small part is less than a unit, and a step cut to whole units would leave it there for good. Here parts of a
+// unit add up, so that the least part is at the most again.
+func TestTheStepThatTruncationNeverMoves(t *testing.T) {
+	t.Parallel()
+	p, limit := newPart(t, control.PartConfig{Controller: control.AIMD, Min: 1, Max: whole}, 1), 1
+	var course []int
+	for range 400 {
+		step := p.Tick(limit, 0.1, interval)
+		if limit = step.Limit; step.Changed() && len(course) < 9 {
+			course = append(course, limit)
+		}
+	}
+	if fmt.Sprint(course) != "[2 3 4 5 6 7 8 9 10]" || limit != whole {
+		t.Errorf("from 1 it went by %v, and came to %d", course, limit)
+	}
+	p, limit = newPart(t, control.PartConfig{Controller: control.AIMD, Min: 1, Max: whole}, 4), 4
+	for range 20 { // A tenth of 4 is less than a unit, too.
+		limit = p.Tick(limit, 0.9, interval).Limit
+	}
+	if limit != 1 {
+		t.Errorf("from 4 it came to %d", limit)
+	}
+}
+
+// TestAIMDOfAPartKeepsItsBounds: a tenth down and a twentieth up at most at a time, rounding and what the dead band held left out, nothing within the least time from
+// one change to the next, and never beyond its range, whatever is seen.
+func TestAIMDOfAPartKeepsItsBounds(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		least, limit := rapid.IntRange(1, 500).Draw(rt, "least"), rapid.IntRange(500, whole).Draw(rt, "limit")
+		minChange := rapid.SampledFrom([]time.Duration{0, 3 * interval}).Draw(rt, "min change")
+		p := newPart(t, control.PartConfig{Controller: control.AIMD, Min: least, Max: whole, MinChange: minChange}, limit)
+		since := time.Hour
+		for range rapid.IntRange(1, 60).Draw(rt, "looks") {
+			score := rapid.SampledFrom([]float64{math.NaN(), -1, 0, 0.5, 0.61, 1, 50}).Draw(rt, "score")
+			over := rapid.SampledFrom([]time.Duration{interval, interval, interval, 9 * interval, 0}).Draw(rt, "over")
+			step := p.Tick(limit, score, over)
+			before, to := float64(step.Before), float64(step.Limit)
+			since += over
+			if step.Limit < least || step.Limit > whole || to < 0.88*before-1 || to > 1.07*before+1 {
+				rt.Fatalf("%+v", step)
+			}
+			if over > 4*interval || over == 0 || !(score >= 0) {
+				if step.Limit < step.Before {
+					rt.Fatalf("score %g over %s: %+v", score, over, step)
+				}
+			}
+			if step.Changed() {
+				if since < minChange {
+					rt.Fatalf("%s after the last change: %+v", since, step)
+				}
+				since = 0
+			}
+			limit = step.Limit
+		}
+	})
+}
+
 // TestHealthGoesBySteps: half of the limit below 0.3, 1.2 of it above 0.8, nothing between, and no change within half a minute of another.
 func TestHealthGoesBySteps(t *testing.T) {
 	t.Parallel()
@@ -183,7 +265,7 @@ func TestADayOfHealth(t *testing.T) {
 // TestAPartWithoutAScore holds, and from the third look on goes back to all; a gap says nothing; what somebody else has set is the new start.
 func TestAPartWithoutAScore(t *testing.T) {
 	t.Parallel()
-	for _, controller := range []control.Controller{control.PID, control.Health} {
+	for _, controller := range []control.Controller{control.PID, control.AIMD, control.Health} {
 		p, limit := newPart(t, control.PartConfig{Controller: controller}, 100), 100
 		for tick := range 600 {
 			step := p.Tick(limit, math.NaN(), interval)
@@ -211,7 +293,7 @@ func TestAPartWithoutAScore(t *testing.T) {
 
 func TestABadPartNamesEveryField(t *testing.T) {
 	t.Parallel()
-	_, err := control.NewPart(control.PartConfig{Controller: control.AIMD, Max: -1, Interval: -1, Target: 1, MinChange: -1, Gains: control.Gains{Derivative: -1}}, 1)
+	_, err := control.NewPart(control.PartConfig{Controller: control.Gradient, Max: -1, Interval: -1, Target: 1, MinChange: -1, Gains: control.Gains{Derivative: -1}}, 1)
 	told := admission.FieldErrors(errors.Unwrap(err))
 	fields := map[string]bool{}
 	for _, e := range told.(interface{ Unwrap() []error }).Unwrap() {
@@ -223,6 +305,13 @@ func TestABadPartNamesEveryField(t *testing.T) {
 		if !fields[field] {
 			t.Errorf("%s is not named in %v", field, err)
 		}
+	}
+	const knee = `invalid controller "gradient": allowed is "pid", "aimd" or "health": gradient looks for how many calls at a time throughput grows no more with, and a rate of admission has no such knee`
+	if !strings.Contains(err.Error(), knee) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := control.NewPart(control.PartConfig{Controller: control.AIMD, Min: 1, Max: 2, Interval: 1, Gains: control.Gains{Integral: 1}}, 1); err == nil {
+		t.Error("gains of aimd are let pass")
 	}
 	for _, c := range []control.PartConfig{{Target: 0.5}, {Gains: control.Gains{Integral: 1}}} {
 		c.Controller, c.Min, c.Max, c.Interval = control.Health, 1, 2, time.Second

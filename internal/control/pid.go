@@ -34,6 +34,9 @@ func (g Gains) validate(used bool, add func(field, value, allowed string)) {
 // WaitGains are those of PID by how long jobs waited: a wait adds up what is let in too much, so a controller that adds up as well would swing.
 var WaitGains = Gains{Proportional: 0.1, Derivative: 2}
 
+// CallWaitGains are those of PID where the waits are of jobs for a limit of calls (Config.Falls): it may grow by its root at a time, so what waits is gone sooner.
+var CallWaitGains = Gains{Proportional: 0.3, Derivative: 2}
+
 const (
 	// tolerance is how far from its target a measurement may be, as a part of it, before anything is done: noise below it moves nothing.
 	tolerance = 0.05

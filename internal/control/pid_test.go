@@ -99,6 +99,81 @@ func TestPIDDoesNotWindUp(t *testing.T) {
 	}
 }
 
+// saturations are by which part a limit is to be another than the end of its range, at which it was for a minute: as far as five steps of a twentieth up or a tenth
+// down go (1.05^5 = 1.28, 0.9^5 = 0.59), and further than a measurement may be off.
+var saturations = []float64{1.1, 1.15, 1.2, 1.28, 0.9, 0.8, 0.7, 0.65, 0.59}
+
+// TestPIDRecoversWithinFiveTicks of a minute of saturation: it is on its way with the first, and within 15 % of where it belongs with the fifth, where slew lets it go so far.
+func TestPIDRecoversWithinFiveTicks(t *testing.T) {
+	t.Parallel()
+	for _, noise := range []float64{0, 0.05} {
+		for _, ratio := range saturations {
+			for seed := range uint64(40) {
+				p, want := pidPlant(noise, seed)
+				config, limit, end := pidConfig(), 350, 200
+				config.Min, config.Max = 200, 500
+				drive := 0.05
+				if ratio < 1 {
+					drive, end = 20, 500
+				}
+				capacity := float64(end) * ratio / target.Seconds()
+				p.capacity = capacity * drive
+				l := newLoop(t, config, limit)
+				for range time.Minute/interval + 10 {
+					limit = l.Tick(limit, p.tick(limit)).Limit
+				}
+				if limit != end {
+					t.Fatalf("driven by %g the limit is %d, not at the end of its range", drive, limit)
+				}
+				p.capacity = capacity
+				recovers(t, fmt.Sprintf("%g times the end, noise %g, seed %d", ratio, noise, seed), limit, want(), func(limit int) int { return l.Tick(limit, p.tick(limit)).Limit })
+			}
+		}
+	}
+}
+
+// recovers fails a test where five ticks do not bring a limit to where it belongs.
+func recovers(t *testing.T, name string, end int, want float64, tick func(limit int) int) {
+	t.Helper()
+	limit := end
+	for i := range 5 {
+		limit = tick(limit)
+		if up := want > float64(end); i == 0 && (limit == end || limit > end != up) {
+			t.Errorf("%s: the first tick goes from %d to %d, and it belongs to %.0f", name, end, limit, want)
+		}
+	}
+	if off := float64(limit)/want - 1; math.Abs(off) > 0.15 {
+		t.Errorf("%s: from %d it is %d with the fifth tick, and belongs to %.0f", name, end, limit, want)
+	}
+}
+
+// TestAPartRecoversWithinFiveTicks as a Loop does.
+func TestAPartRecoversWithinFiveTicks(t *testing.T) {
+	t.Parallel()
+	for _, noise := range []float64{0, 0.05} {
+		for _, ratio := range saturations {
+			for seed := range uint64(40) {
+				random := rand.New(rand.NewPCG(seed, 3))
+				limit, end, drive := 600, 200, 1.0
+				if ratio < 1 {
+					end, drive = whole, 0
+				}
+				p := newPart(t, control.PartConfig{Min: 200, Max: whole}, limit)
+				for range time.Minute/interval + 15 {
+					limit = p.Tick(limit, drive, interval).Limit
+				}
+				if limit != end {
+					t.Fatalf("driven by a score of %g the limit is %d, not at the end of its range", drive, limit)
+				}
+				want := float64(end) * ratio
+				recovers(t, fmt.Sprintf("%g times the end, noise %g, seed %d", ratio, noise, seed), limit, want, func(limit int) int {
+					return p.Tick(limit, math.Min(1, control.DefaultTarget*float64(limit)/want*(1+noise*(2*random.Float64()-1))), interval).Limit
+				})
+			}
+		}
+	}
+}
+
 // TestPIDHasNoLimitCycle: with noise of 5 % the limit stays within 10 % of where it belongs, and moves in less than a tenth of the ticks.
 func TestPIDHasNoLimitCycle(t *testing.T) {
 	t.Parallel()

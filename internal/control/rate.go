@@ -120,13 +120,12 @@ func (r *Rate) Tick(in int, s Sample) Step {
 		return r.to(r.limit, CauseFew)
 	}
 	r.pending = Sample{}
-	came := float64(ended) / s.Over.Seconds() * RateUnit
 	switch share := float64(s.Refused) / float64(ended); {
 	case share > refusedMost:
-		return r.cut(s, came)
+		return r.cut(s)
 	case share > 0:
 		return r.to(r.limit, CauseFew)
-	case came < usedLeast*float64(r.force):
+	case s.came() < usedLeast*float64(r.force):
 		return r.to(r.limit, CauseNotBound)
 	}
 	passed := math.Max(1, float64(s.Over)/float64(r.config.Interval))
@@ -143,19 +142,28 @@ func (r *Rate) Tick(in int, s Sample) Step {
 	return r.to(math.Max(r.limit, math.Min(r.limit*growMost, to)), cause)
 }
 
-// cut goes a margin below what got through, which is the new ceiling. Of what was refused one call is left out of account: a single one
-// says that there was too much, not how much.
-func (r *Rate) cut(s Sample, came float64) Step {
-	ended, refused := float64(s.Calls+s.Refused), float64(s.Refused-1)
-	if force := float64(r.force); came >= boundFrom*force {
-		came = force // What was counted says the same with more noise, and of a burst or of jobs that waited in workers' hands too much.
-	}
-	through := came * (1 - refused/ended)
-	if s.Calls == 0 {
-		through = math.Max(through, r.limit/2)
-	}
+// cut goes a margin below what got through, which is the new ceiling.
+func (r *Rate) cut(s Sample) Step {
+	through := through(s, float64(r.force), r.limit)
 	r.ceiling, r.looks, r.settling = through, 0, true
 	return r.to(through*(1-margin), CauseRefused)
+}
+
+// came is how many calls came, in RateUnits.
+func (s Sample) came() float64 { return float64(s.Calls+s.Refused) / s.Over.Seconds() * RateUnit }
+
+// through is how many of them got through, while a rate was in force and another was wanted. Of what was refused one call is left out of account: a single one
+// says that there was too much, not how much.
+func through(s Sample, force, limit float64) float64 {
+	came := s.came()
+	if came >= boundFrom*force {
+		came = force // What was counted says the same with more noise, and of a burst or of jobs that waited in workers' hands too much.
+	}
+	got := came * (1 - float64(s.Refused-1)/float64(s.Calls+s.Refused))
+	if s.Calls == 0 {
+		got = math.Max(got, limit/2)
+	}
+	return got
 }
 
 // to brings the limit to where it is to go, and into force.

@@ -9,9 +9,12 @@ import (
 // Counts are how runs began and ended over the last minute, by queue and by downstream. The zero Counts are ready; several goroutines may use them.
 type Counts struct{ queues, downstreams Window }
 
-// Began counts a run that begins now, so long after its job was admitted.
-func (c *Counts) Began(now time.Time, queue string, wait time.Duration) {
+// Began counts a run that begins now, so long after its job was admitted. A job without a downstream has "".
+func (c *Counts) Began(now time.Time, queue, downstream string, wait time.Duration) {
 	c.queues.Began(now, queue, wait)
+	if service, _ := admission.ServiceOf(downstream); service != "" {
+		c.downstreams.Began(now, service, wait)
+	}
 }
 
 // Ended counts a run that completed or failed now. A job without a downstream has "".

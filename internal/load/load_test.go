@@ -119,6 +119,7 @@ func TestDownstreamsAreToldBesideQueues(t *testing.T) {
 		var w load.Window
 		for i := range load.MaxDownstreams + 1 {
 			for range min(i+1, 3) {
+				w.Began(time.Unix(1000, 0), fmt.Sprintf("d%03d", i), time.Duration(worker+1)*10*time.Second)
 				w.Ended(time.Unix(1000, 0), fmt.Sprintf("d%03d", i), time.Second, worker == 0)
 			}
 		}
@@ -132,7 +133,7 @@ func TestDownstreamsAreToldBesideQueues(t *testing.T) {
 		t.Errorf("%d downstreams are told, %q first", len(names), names[0])
 	}
 	got := load.OfDownstream("d200", 7, samples)
-	if got.Depth != 7 || got.ErrorRate != .5 || got.Average != time.Second || got.CPU != .5 || got.Metric("run_p95") < .95 || got.Metric("run_p95") > 1.05 {
+	if got.Depth != 7 || got.ErrorRate != .5 || got.Average != time.Second || got.CPU != .5 || got.Metric("run_p95") < .95 || got.Metric("run_p95") > 1.05 || got.Metric("wait_p95") < 19 || got.Metric("wait_p95") > 21 {
 		t.Errorf("of a downstream it is told %+v", got)
 	}
 	if got := load.OfDownstream("d000", 0, samples); got.ErrorRate >= 0 || got.Running >= 0 {
@@ -160,13 +161,42 @@ func TestTextsAreRead(t *testing.T) {
 	if got, err := load.Parse(odd.Text()); err != nil || !reflect.DeepEqual(got, load.Sample{Use: load.Unknown, Queues: map[string]load.Runs{}}) {
 		t.Errorf("what is no number is read as %+v, %v", got, err)
 	}
-	for _, bad := range []string{"", "[]", `{"q":{"mail":[1,2]}}`, `{"q":{"mail":[1,2,3,4,5]}}`, `{"q":{"mail":[1,2,3,-4]}}`, `{"q":{"mail":[1,2,3,4]},"w":{"mail":[1]}}`, `{"q":{"mail":[1,2,3,4]},"w":{"mail":[-1,1]}}`, `{"d":{"smtp":[1,2,3]}}`} {
+	for _, bad := range []string{"", "[]", `{"q":{"mail":[1,2]}}`, `{"q":{"mail":[1,2,3,4,5]}}`, `{"q":{"mail":[1,2,3,-4]}}`, `{"q":{"mail":[1,2,3,4]},"w":{"mail":[1]}}`, `{"q":{"mail":[1,2,3,4]},"w":{"mail":[-1,1]}}`, `{"d":{"smtp":[1,2,3]}}`, `{"d":{"smtp":[1,2,3,4]},"v":{"smtp":[1]}}`} {
 		if _, err := load.Parse(bad); err == nil {
 			t.Errorf("%q is read", bad)
 		}
 		if _, err := load.ParseFigures(bad); err == nil {
 			t.Errorf("%q is read as figures", bad)
 		}
+	}
+}
+
+// TestWaitsAreOfDownstreamsToo, by the service of an account; a worker of an older release tells of none, and that is not known.
+func TestWaitsAreOfDownstreamsToo(t *testing.T) {
+	t.Parallel()
+	var c load.Counts
+	now := time.Unix(1000, 0)
+	c.Began(now, "mail", "smtp+acme", 10*time.Second)
+	c.Began(now, "mail", "", time.Second)
+	s, err := load.Parse(c.Sample(now, load.Unknown, []string{"mail"}).Text())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := load.MetricOf("wait_p95", "", "smtp", []load.Sample{s}); !(got > 9.5 && got < 10.5) {
+		t.Errorf("jobs of smtp waited %g s", got)
+	}
+	if got := load.Downstreams([]load.Sample{s}); !slices.Equal(got, []string{"smtp"}) {
+		t.Errorf("downstreams are %q", got)
+	}
+	old, err := load.Parse(`{"c":0.5,"m":0.5,"q":{"mail":[1,2,0,4]},"w":{"mail":[80,1]},"d":{"smtp":[1,2,0,4]}}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := load.MetricOf("wait_p95", "", "smtp", []load.Sample{old}); !math.IsNaN(got) {
+		t.Errorf("by a worker that does not tell it jobs waited %g s", got)
+	}
+	if got := load.MetricOf("wait_p95", "", "smtp", []load.Sample{old, s}); !(got > 9.5 && got < 10.5) {
+		t.Errorf("by one of two that tells it jobs waited %g s", got)
 	}
 }
 

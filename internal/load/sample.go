@@ -40,8 +40,9 @@ type sampleJSON struct {
 	Memory float64            `json:"m"`
 	Queues map[string][]int64 `json:"q"`
 	Waits  map[string][]int64 `json:"w,omitempty"`
-	// Downstreams are as Queues.
+	// Downstreams are as Queues, CallWaits as Waits, of jobs that call them.
 	Downstreams map[string][]int64 `json:"d,omitempty"`
+	CallWaits   map[string][]int64 `json:"v,omitempty"`
 }
 
 // Text is what Parse reads.
@@ -49,13 +50,7 @@ func (s Sample) Text() string {
 	wire := sampleJSON{CPU: rounded(s.CPU), Memory: rounded(s.Memory), Queues: make(map[string][]int64, len(s.Queues))}
 	for queue, r := range s.Queues {
 		wire.Queues[queue] = r.row()
-		if len(r.waited) == 0 {
-			continue
-		}
-		if wire.Waits == nil {
-			wire.Waits = map[string][]int64{}
-		}
-		wire.Waits[queue] = r.waited.appendTo(nil)
+		r.waited.tell(&wire.Waits, queue)
 	}
 	for _, name := range s.busiestDownstreams() {
 		if wire.Downstreams == nil {
@@ -63,9 +58,29 @@ func (s Sample) Text() string {
 		}
 		runs := s.Downstreams[name]
 		wire.Downstreams[name] = runs.row()
+		runs.waited.tell(&wire.CallWaits, name)
 	}
 	text, _ := json.Marshal(wire) // Its numbers are finite.
 	return string(text)
+}
+
+// tell notes waits under a name, if there are any.
+func (h histogram) tell(in *map[string][]int64, name string) {
+	if len(h) == 0 {
+		return
+	}
+	if *in == nil {
+		*in = map[string][]int64{}
+	}
+	(*in)[name] = h.appendTo(nil)
+}
+
+// waitsOf reads what tell has noted.
+func waitsOf(row []int64) (histogram, error) {
+	if len(row)%2 != 0 || len(row) > 0 && slices.Min(row) < 0 {
+		return nil, errRow
+	}
+	return histogramOf(row), nil
 }
 
 // busiestDownstreams are those of which most runs and ran.
@@ -131,17 +146,18 @@ func Parse(text string) (Sample, error) {
 		if err != nil {
 			return Sample{}, fmt.Errorf("read load of queue %s: %w", queue, err)
 		}
-		waits := wire.Waits[queue]
-		if len(waits)%2 != 0 || len(waits) > 0 && slices.Min(waits) < 0 {
-			return Sample{}, fmt.Errorf("read waits of queue %s: %w", queue, errRow)
+		if runs.waited, err = waitsOf(wire.Waits[queue]); err != nil {
+			return Sample{}, fmt.Errorf("read waits of queue %s: %w", queue, err)
 		}
-		runs.waited = histogramOf(waits)
 		s.Queues[queue] = runs
 	}
 	for name, row := range wire.Downstreams {
 		runs, err := runsOf(row)
 		if err != nil {
 			return Sample{}, fmt.Errorf("read load of downstream %s: %w", name, err)
+		}
+		if runs.waited, err = waitsOf(wire.CallWaits[name]); err != nil {
+			return Sample{}, fmt.Errorf("read waits of downstream %s: %w", name, err)
 		}
 		if s.Downstreams == nil {
 			s.Downstreams = map[string]Runs{}

@@ -107,7 +107,8 @@ func ReadAdaptives(ctx context.Context, s store.Deployment) (Adaptives, error) {
 	return v, err
 }
 
-// Signals reads by what limits go as their loop does: what workers tell once, however many limits go by it. It is for one goroutine.
+// Signals reads by what limits go as their loop does: what workers tell once, however many limits go by it, and how near a downstream's breaker is to opening.
+// It is for one goroutine.
 type Signals struct {
 	store   store.Deployment
 	samples []load.Sample
@@ -124,7 +125,9 @@ func (of *Signals) Read(ctx context.Context, m *policy.Moving) (*Signal, error) 
 	}
 	v, value := &Signal{Name: m.Signal, Target: m.Target()}, math.NaN()
 	var err error
-	if m.Metric() == "" {
+	if m.Metric() == "" && !m.Limits {
+		value, err = store.BreakerPressure(of.store.Breaker(ctx, m.Downstream))
+	} else if m.Metric() == "" {
 		value, err = of.pressure(ctx, m.Queue)
 	} else if err = of.read(ctx); err == nil {
 		value = load.MetricOf(m.Metric(), m.Queue, m.Downstream, of.samples)

@@ -178,7 +178,7 @@ func (a *Sessions) hand(s session, l *leased, again bool, clock time.Time) {
 		job.at = now.Add(-max(clock.Sub(l.began()), 0))
 	}
 	if one.hands(l.name(), job) && !again && l.Attempts == 0 {
-		one.counts.Began(now, l.Job.Queue, max(clock.Sub(l.Arrival), 0))
+		one.counts.Began(now, l.Job.Queue, l.Job.Downstream, max(clock.Sub(l.Arrival), 0))
 	}
 }
 

@@ -52,10 +52,10 @@ func (t *Teller) Holds(partition int, held *inhand.Held) {
 	t.mu.held[partition] = held
 }
 
-// Began counts a run that begins, so long after its job was admitted, while somebody asks.
-func (t *Teller) Began(queue string, wait time.Duration) {
+// Began counts a run that begins, so long after its job was admitted, while somebody asks. A job without a downstream has "".
+func (t *Teller) Began(queue, downstream string, wait time.Duration) {
 	if c := t.counts.Load(); c != nil {
-		c.Began(time.Now(), queue, wait)
+		c.Began(time.Now(), queue, downstream, wait)
 	}
 }
 

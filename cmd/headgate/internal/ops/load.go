@@ -156,19 +156,19 @@ func writeLoads(to io.Writer, all shown.Loads, lines map[string]string) {
 	}
 }
 
-// writeLoadsOf tells of queues, with a line of what waited of each, or of downstreams, of which nobody tells how long jobs wait.
+// writeLoadsOf tells of queues, with a line of what waited of each, or of downstreams.
 func writeLoadsOf(to io.Writer, what string, loads []shown.Load, lines map[string]string) {
-	columns := []any{what, "waiting", "running", "cpu", "memory", "errors", "mean", "p95"}
+	columns := []any{what, "waiting", "running", "cpu", "memory", "errors", "mean", "p95", "wait p95"}
 	if lines != nil {
-		columns = append(columns, "wait p95", "waited")
+		columns = append(columns, "waited")
 	}
 	t := report.NewTable(to, 1, columns...)
 	for _, l := range loads {
 		row := table.Row{
-			cli.Tame(l.Service, cli.ShownText), l.Depth, countOf(l.Running), percent(l.CPU), percent(l.Memory), percent(l.ErrorRate), millis(l.Average), millis(l.P95),
+			cli.Tame(l.Service, cli.ShownText), l.Depth, countOf(l.Running), percent(l.CPU), percent(l.Memory), percent(l.ErrorRate), millis(l.Average), millis(l.P95), millis(l.WaitP95),
 		}
 		if lines != nil {
-			row = append(row, millis(l.WaitP95), lines[l.Service])
+			row = append(row, lines[l.Service])
 		}
 		t.AppendRow(row)
 	}
