@@ -70,7 +70,7 @@ func TestOneSchedulerKeepsTheHistory(t *testing.T) {
 	await(t, "a point", func() bool { return len(history("queue-204")) > 0 })
 	point := history("queue-204")[0]
 	figures, err := load.ParseFigures(point.Text)
-	if want := load.Of("queue-204", 2, []load.Sample{told}); err != nil || figures != want {
+	if want := load.Of("queue-204", 2, []load.Sample{told}).Seen(-1, admission.PressureNone); err != nil || figures != want {
 		t.Errorf("a point says %+v, %v, want %+v", figures, err, want)
 	}
 	if now, err := s.Time(t.Context()); err != nil || !point.At.Equal(store.LoadSlot(point.At)) || now.Sub(point.At) > time.Minute {
