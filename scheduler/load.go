@@ -105,17 +105,8 @@ func (s *Scheduler) redisMemory(ctx context.Context) (float64, error) {
 	return float64(used) / float64(most), nil
 }
 
-// samples returns what workers told. What cannot be read, of a release to come, is left out.
+// samples returns what workers told.
 func (s *Scheduler) samples(ctx context.Context) ([]load.Sample, error) {
 	told, err := s.store.WorkerLoads(ctx)
-	if err != nil {
-		return nil, err
-	}
-	samples := make([]load.Sample, 0, len(told))
-	for _, one := range told {
-		if sample, err := load.Parse(one.Text); err == nil {
-			samples = append(samples, sample)
-		}
-	}
-	return samples, nil
+	return load.ParseAll(told, func(l *store.WorkerLoad) string { return l.Text }), err
 }

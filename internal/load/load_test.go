@@ -168,6 +168,10 @@ func TestTextsAreRead(t *testing.T) {
 	if got, err := load.Parse(odd.Text()); err != nil || !reflect.DeepEqual(got, load.Sample{Use: load.Unknown, Queues: map[string]load.Runs{}}) {
 		t.Errorf("what is no number is read as %+v, %v", got, err)
 	}
+	text := func(text *string) string { return *text }
+	if got := load.ParseAll([]string{odd.Text(), "of a release to come", odd.Text()}, text); len(got) != 2 {
+		t.Errorf("of three texts with one that cannot be read there are %d", len(got))
+	}
 	for _, bad := range []string{"", "[]", `{"q":{"mail":[1,2]}}`, `{"q":{"mail":[1,2,3,4,5]}}`, `{"q":{"mail":[1,2,3,-4]}}`, `{"q":{"mail":[1,2,3,4]},"w":{"mail":[1]}}`, `{"q":{"mail":[1,2,3,4]},"w":{"mail":[-1,1]}}`, `{"d":{"smtp":[1,2,3]}}`} {
 		if _, err := load.Parse(bad); err == nil {
 			t.Errorf("%q is read", bad)

@@ -180,15 +180,9 @@ func loadsOf(ctx context.Context, s store.Deployment, names []string) (loads []L
 	return loads, samples, nil
 }
 
-// SamplesOf reads what workers told. What cannot be read, of a release to come, is left out.
+// SamplesOf reads what workers told.
 func SamplesOf(told []store.WorkerLoad) []load.Sample {
-	samples := make([]load.Sample, 0, len(told))
-	for _, one := range told {
-		if s, err := load.Parse(one.Text); err == nil {
-			samples = append(samples, s)
-		}
-	}
-	return samples
+	return load.ParseAll(told, func(l *store.WorkerLoad) string { return l.Text })
 }
 
 func loadOf(queue string, f load.Figures, at time.Time) Load {
