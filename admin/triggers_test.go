@@ -27,7 +27,7 @@ func walkTriggers(p *plant) {
 	must(p.tb, err)
 	note := store.TriggerNote{Owner: "s1", Version: version, Name: "deep", Life: time.Minute, Do: "pause", Of: "queue mail", Why: "it is 512"}
 	must(p.tb, p.store.NoteTrigger(p.tb.Context(), note))
-	figures := load.Figures{Use: load.Unknown, Depth: 500, Running: -1, ErrorRate: -1, Average: -1, P95: -1, WaitP95: -1}
+	figures := load.Figures{Use: load.Unknown, Depth: 500, Running: -1, ErrorRate: -1, Average: -1, P95: -1, WaitP95: -1, Wait: -1}
 	must(p.tb, part.NoteLoad(p.tb.Context(), store.LoadNote{Owner: "s1", Services: map[string]string{"mail": figures.Text()}}))
 	for _, one := range []struct {
 		ask
@@ -111,7 +111,9 @@ func TestTriggersAreEditedByWhoMay(t *testing.T) {
 		says(p.want(http.StatusBadRequest, "operator", try), text)
 	}
 	try.body = `{"when":{"metric":"redis_memory","above":0.9},"do":"pause","of":"queue mail"}`
-	says(p.want(http.StatusBadRequest, "operator", try), "one of which there is a history")
+	says(p.want(http.StatusOK, "operator", try), `"metric":"redis_memory","of":"global","points":0`)
+	try.body = `{"when":{"metric":"breaker_state","of":"downstream smtp","above":0},"do":"pause","of":"queue mail"}`
+	says(p.want(http.StatusOK, "operator", try), `"of":"downstream smtp","points":3601`)
 	end.header = nil
 	p.want(http.StatusPreconditionRequired, "operator", end)
 	p.put("operator", end)

@@ -105,9 +105,9 @@ func walkLoad(p *plant) {
 	_, err = part.Promote(p.tb.Context(), "s1", time.Minute)
 	must(p.tb, err)
 	must(p.tb, part.NoteLoad(p.tb.Context(), store.LoadNote{Owner: "s1", Services: map[string]string{
-		"mail": load.Of("mail", 3, []load.Sample{sample}).Text(), load.DownstreamHistory("smtp"): load.OfDownstream("smtp", 2, []load.Sample{sample}).Text(),
+		"mail": load.Of("mail", 3, []load.Sample{sample}).Seen(time.Second, 4).Text(), load.DownstreamHistory("smtp"): load.OfDownstream("smtp", 2, []load.Sample{sample}).Text(),
 	}}))
-	now := []string{`"workers":1`, `"service":"mail"`, `"cpu_utilization":0.5,"memory_utilization":0.25`, `"concurrent_requests":0,"error_rate":1,"avg_response_time_ms":1000,"p95_response_time_ms":`, `"p95_wait_time_ms":`}
+	now := []string{`"workers":1`, `"service":"mail"`, `"cpu_utilization":0.5,"memory_utilization":0.25`, `"concurrent_requests":0,"error_rate":1,"avg_response_time_ms":1000,"p95_response_time_ms":`, `"p95_wait_time_ms":`, `"backpressure_level":1`}
 	mail, smtp := map[string]string{"queue": "mail"}, map[string]string{"downstream": "smtp"}
 	for _, one := range []struct {
 		ask
@@ -118,7 +118,7 @@ func walkLoad(p *plant) {
 		{ask{op: "GET /api/v1/load/downstreams/{downstream}", path: smtp}, []string{`"service":"smtp"`, `"queue_depth":0`, `"error_rate":1`}, "history"},
 		{ask{op: "GET /api/v1/load/downstreams/{downstream}", path: smtp, query: "history=1h"}, []string{`"history":[{"service":"smtp"`, `"queue_depth":2`}, "mail"},
 		{ask{op: "GET /api/v1/load/{queue}", path: mail}, now[1:], "history"},
-		{ask{op: "GET /api/v1/load/{queue}", path: mail, query: "history=1h"}, append(now[1:], `"history":[{"service":"mail","cpu_utilization":0.5`, `"queue_depth":3`), "workers"},
+		{ask{op: "GET /api/v1/load/{queue}", path: mail, query: "history=1h"}, append(now[1:], `"history":[{"service":"mail","cpu_utilization":0.5`, `"queue_depth":3`, `"wait_ms":1000,"backpressure_level":4`), "workers"},
 	} {
 		got := p.want(http.StatusOK, "viewer", one.ask)
 		for _, part := range one.parts {

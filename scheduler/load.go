@@ -27,19 +27,23 @@ func diaryOf(compiled *policy.Compiled, known *diary) *diary {
 	return &diary{}
 }
 
-// write keeps a point of each queue and each downstream, if it is time. Of more than there may be points those are left out that have least to do.
+// write keeps a point of each queue, of each downstream and of the whole, if it is time. Of more than there may be points those are left out that have least to do.
 func (s *Scheduler) write(ctx context.Context, d *diary) error {
 	if d == nil || time.Now().Before(d.next) {
 		return nil
 	}
 	d.next = time.Now().Add(store.LoadStep)
 	figures, err := s.figures(ctx)
-	if err != nil || len(figures) == 0 {
+	if err != nil {
 		return err
 	}
 	note := store.LoadNote{Owner: s.owner, Services: map[string]string{}}
 	for _, f := range busiest(figures, store.MaxLoadServices) {
 		note.Services[f.name] = f.Text()
+	}
+	// Nobody may have asked for it: a Redis that does not tell it is no trouble.
+	if used, err := s.redisMemory(ctx); err == nil && !math.IsNaN(used) {
+		note.Services[load.WholeHistory] = load.Whole{RedisMemory: used}.Text()
 	}
 	err = s.store.NoteLoad(ctx, note)
 	if errors.Is(err, store.ErrNotHolder) || errors.Is(err, store.ErrNotMeasured) {
@@ -69,7 +73,7 @@ func (s *Scheduler) figures(ctx context.Context) ([]figured, error) {
 	if err != nil || len(names) == 0 {
 		return nil, err
 	}
-	depths, err := s.store.Loads(ctx, names)
+	seen, err := s.store.Loads(ctx, names)
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +83,7 @@ func (s *Scheduler) figures(ctx context.Context) ([]figured, error) {
 	}
 	all := make([]figured, 0, len(names))
 	for i, name := range names {
-		all = append(all, figured{load.Of(name, depths[i].Waiting, samples), name})
+		all = append(all, figured{load.Of(name, seen[i].Waiting, samples).Seen(seen[i].Wait, seen[i].Level), name})
 	}
 	downstreams := load.Downstreams(samples)
 	waiting, err := s.store.WaitingFor(ctx, downstreams)
@@ -94,24 +98,15 @@ func (s *Scheduler) figures(ctx context.Context) ([]figured, error) {
 
 // redisMemory returns which part of its maxmemory Redis uses, NaN where it has none.
 func (s *Scheduler) redisMemory(ctx context.Context) (float64, error) {
-	v, err := s.store.Vitals(ctx)
-	if err != nil || v.MaxMemory == 0 {
+	used, most, err := s.store.Memory(ctx)
+	if err != nil || most == 0 {
 		return math.NaN(), err
 	}
-	return float64(v.Memory) / float64(v.MaxMemory), nil
+	return float64(used) / float64(most), nil
 }
 
-// samples returns what workers told. What cannot be read, of a release to come, is left out.
+// samples returns what workers told.
 func (s *Scheduler) samples(ctx context.Context) ([]load.Sample, error) {
 	told, err := s.store.WorkerLoads(ctx)
-	if err != nil {
-		return nil, err
-	}
-	samples := make([]load.Sample, 0, len(told))
-	for _, one := range told {
-		if sample, err := load.Parse(one.Text); err == nil {
-			samples = append(samples, sample)
-		}
-	}
-	return samples, nil
+	return load.ParseAll(told, func(l *store.WorkerLoad) string { return l.Text }), err
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -70,7 +71,7 @@ func TestOneSchedulerKeepsTheHistory(t *testing.T) {
 	await(t, "a point", func() bool { return len(history("queue-204")) > 0 })
 	point := history("queue-204")[0]
 	figures, err := load.ParseFigures(point.Text)
-	if want := load.Of("queue-204", 2, []load.Sample{told}); err != nil || figures != want {
+	if want := load.Of("queue-204", 2, []load.Sample{told}).Seen(-1, admission.PressureNone); err != nil || figures != want {
 		t.Errorf("a point says %+v, %v, want %+v", figures, err, want)
 	}
 	if now, err := s.Time(t.Context()); err != nil || !point.At.Equal(store.LoadSlot(point.At)) || now.Sub(point.At) > time.Minute {
@@ -105,6 +106,38 @@ func TestOneSchedulerKeepsTheHistory(t *testing.T) {
 	if err := part.NoteLoad(t.Context(), note); !errors.Is(err, store.ErrNotMeasured) {
 		t.Errorf("where nobody asks it is told %v", err)
 	}
+}
+
+// TestWithoutALoadNothingIsReadForTheHistory, nor written: a scheduler that measures a queue meanwhile sends neither an INFO nor a point.
+func TestWithoutALoadNothingIsReadForTheHistory(t *testing.T) {
+	t.Parallel()
+	proxy := redistest.NewProxy(t, redistest.Shared(t).Addr())
+	s := open(t, proxy.Client(t))
+	var pressed, read atomic.Int64
+	proxy.Decide(func(c redistest.Command) redistest.Action {
+		switch {
+		case c.IsScript() && strings.HasSuffix(c.Args[0], "_pressure"):
+			pressed.Add(1)
+		case c.Name == "INFO", c.IsScript() && strings.HasSuffix(c.Args[0], "_load"):
+			read.Add(1)
+		}
+		return redistest.Action{}
+	})
+	p := policy.Unlimited()
+	p.Queues = map[string]policy.Queue{"mail": {Pressure: &policy.PressureRules{MaxDepth: 10, Interval: policy.MinAdaptiveInterval}}}
+	if _, err := rollout.Put(t.Context(), s, p, rollout.Edit{Author: "ada", Reason: "test", Expected: rollout.AnyVersion}); err != nil {
+		t.Fatal(err)
+	}
+	run(t, s, scheduler.Config{})
+	await(t, "the queue to be measured", func() bool { return pressed.Load() > 3 })
+	if n := read.Load(); n > 0 {
+		t.Errorf("%d commands for a history that nobody asks for", n)
+	}
+	p.Load = &policy.LoadRules{}
+	if _, err := rollout.Put(t.Context(), s, p, rollout.Edit{Author: "ada", Reason: "test", Expected: rollout.AnyVersion}); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "what is read for it where somebody does", func() bool { return read.Load() > 0 })
 }
 
 // TestWhatWorkersTellPressesAQueue: with weights for it, run times, failed runs and what the busiest worker uses count, and a queue of which

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
-	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/control"
 	"github.com/headgate/headgate/internal/load"
 	"github.com/headgate/headgate/policy"
@@ -306,7 +305,7 @@ func (s *Scheduler) value(ctx context.Context, t *trigger, of *senses) (float64,
 		if errors.Is(err, store.ErrNoBreaker) { // It is closed.
 			return 0, nil
 		}
-		return map[breaker.State]float64{breaker.HalfOpen: 1, breaker.Open: 2}[b.State], err
+		return float64(b.State.Severity()), err
 	}
 	if of.loads == nil {
 		if err := s.readSenses(ctx, of); err != nil {
@@ -346,17 +345,7 @@ func (of *senses) of(metric, queue string) float64 {
 		if queue != "" && name != queue {
 			continue
 		}
-		value := math.NaN()
-		switch metric {
-		case policy.MetricWait:
-			if l.Wait >= 0 {
-				value = l.Wait.Seconds()
-			}
-		case policy.MetricPressure:
-			value = float64(max(l.Level, admission.PressureNone))
-		default:
-			value = load.Of(name, l.Waiting, of.samples).Metric(metric)
-		}
+		value := load.Of(name, l.Waiting, of.samples).Seen(l.Wait, l.Level).Metric(metric)
 		depth += float64(l.Waiting)
 		if !(value <= most) && !math.IsNaN(value) {
 			most = value

@@ -46,19 +46,25 @@ func metricTriggers() map[string]policy.Trigger {
 	return all
 }
 
-func newMetricsBench(t *testing.T) *metricsBench {
+func newMetricsBench(t *testing.T, triggers map[string]policy.Trigger, measured time.Duration) *metricsBench {
 	t.Helper()
 	b := &metricsBench{server: redistest.Start(t, redistest.Options{})}
 	b.triggerBench = &triggerBench{t: t, store: open(t, b.server.Client(t))}
-	p := policy.Unlimited()
-	p.Load, p.Triggers = &policy.LoadRules{}, metricTriggers()
-	p.Queues = map[string]policy.Queue{"hook": {Pressure: &policy.PressureRules{MaxDepth: 3, Interval: 200 * time.Millisecond}}}
-	p.Shedding = &policy.Shedding{Order: []admission.Priority{"low", "medium"}, Reserve: []admission.Priority{"high"}, At: map[string][]string{"HIGH": {"low"}}}
-	_, err := rollout.Put(t.Context(), b.store, p, rollout.Edit{Author: "ada", Reason: "test", Expected: rollout.AnyVersion})
-	b.check(err)
-	_, err = b.store.Partitions()[0].Register(t.Context(), "w", store.Pool{Queues: []store.QueueWeight{{Queue: "mail", Weight: 1}}}, 1, time.Minute)
-	b.check(err)
+	b.begin(triggers, measured)
 	return b
+}
+
+// begin puts triggers in force, has a worker of queue mail, and queue hook measured so often.
+func (b *metricsBench) begin(triggers map[string]policy.Trigger, measured time.Duration) {
+	b.t.Helper()
+	p := policy.Unlimited()
+	p.Load, p.Triggers = &policy.LoadRules{}, triggers
+	p.Queues = map[string]policy.Queue{"hook": {Pressure: &policy.PressureRules{MaxDepth: 3, Interval: measured}}}
+	p.Shedding = &policy.Shedding{Order: []admission.Priority{"low", "medium"}, Reserve: []admission.Priority{"high"}, At: map[string][]string{"HIGH": {"low"}}}
+	_, err := rollout.Put(b.t.Context(), b.store, p, rollout.Edit{Author: "ada", Reason: "test", Expected: rollout.AnyVersion})
+	b.check(err)
+	_, err = b.store.Partitions()[0].Register(b.t.Context(), "w", store.Pool{Queues: []store.QueueWeight{{Queue: "mail", Weight: 1}}}, 1, time.Hour)
+	b.check(err)
 }
 
 func (b *metricsBench) check(err error) {
@@ -129,7 +135,7 @@ func (b *metricsBench) trip(open bool) {
 // TestATriggerLooksAtItsMetric, at nothing else: half of all metrics are beyond their bounds, then the other half, then none.
 func TestATriggerLooksAtItsMetric(t *testing.T) {
 	t.Parallel()
-	b := newMetricsBench(t)
+	b := newMetricsBench(t, metricTriggers(), 200*time.Millisecond)
 	run(t, b.store, scheduler.Config{TimerLease: time.Second})
 	every := slices.Sorted(maps.Keys(metricTriggers()))
 	first := []string{policy.MetricPressure, policy.MetricCPU, policy.MetricRedis, policy.MetricRunP95}
@@ -167,7 +173,7 @@ func TestATriggerLooksAtItsMetric(t *testing.T) {
 // TestAMetricThatCannotBeReadStopsNoOtherTrigger: its own trigger ends, as of what nobody knows.
 func TestAMetricThatCannotBeReadStopsNoOtherTrigger(t *testing.T) {
 	t.Parallel()
-	b := newMetricsBench(t)
+	b := newMetricsBench(t, metricTriggers(), 200*time.Millisecond)
 	run(t, b.store, scheduler.Config{TimerLease: time.Second})
 	acts := func(what string, want ...string) {
 		t.Helper()

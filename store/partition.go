@@ -310,6 +310,8 @@ type Looking interface {
 	Census(ctx context.Context) (c Census, err error)
 	Counters(ctx context.Context) (c Counters, err error)
 	Vitals(ctx context.Context) (Vitals, error)
+	// Memory returns what of it Redis uses and may use, as Vitals: one command.
+	Memory(ctx context.Context) (used, most int64, err error)
 	Time(ctx context.Context) (time.Time, error)
 }
 

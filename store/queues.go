@@ -213,7 +213,7 @@ type LoadNote struct {
 	// Owner is who holds the timer lease of the first partition. Where it is another nothing is done (ErrNotHolder). Where the policy does
 	// not ask for it, nothing is done either (ErrNotMeasured).
 	Owner string
-	// Services has a text of each, up to MaxLoadServices.
+	// Services has a text of each, up to MaxLoadServices, and one of the whole.
 	Services map[string]string
 }
 

@@ -36,7 +36,7 @@ func (p *plant) busy(depth int64) {
 	_, err = part.Promote(p.t.Context(), "s1", time.Minute)
 	must(p.t, err)
 	must(p.t, part.NoteLoad(p.t.Context(), store.LoadNote{Owner: "s1", Services: map[string]string{
-		"mail": load.Of("mail", depth, []load.Sample{sample}).Text(), load.DownstreamHistory("smtp"): load.OfDownstream("smtp", 9, []load.Sample{sample}).Text(),
+		"mail": load.Of("mail", depth, []load.Sample{sample}).Seen(41*time.Second, admission.PressureHigh).Text(), load.DownstreamHistory("smtp"): load.OfDownstream("smtp", 9, []load.Sample{sample}).Text(),
 	}}))
 }
 
@@ -54,7 +54,7 @@ func TestLoadCommand(t *testing.T) {
 	for line, parts := range map[string][]string{
 		"load":                    {"mail", " 2 ", "50.0%", "25.0%", "1s", "wait p95", "58.93s", "█", "downstream", "smtp", "2s", "3m1.7651s"},
 		"load --downstream smtp":  {"of smtp", "waiting", " 0 ", " 9 ", "50.0%", "2s", "█"},
-		"load mail --history 10m": {"waiting", "running", "50.0%", "25.0%", "p95", "█", "▅", "▃", " 8 "},
+		"load mail --history 10m": {"waiting", "running", "50.0%", "25.0%", "p95", "█", "▅", "▃", " 8 ", "wait ", "41s", "level", "NONE", "HIGH"},
 	} {
 		out := p.run(cli.ExitOK, line).stdout
 		for _, part := range parts {
@@ -64,9 +64,13 @@ func TestLoadCommand(t *testing.T) {
 		}
 	}
 	one := p.object(cli.ExitOK, "load mail")
-	checkKeys(t, "the load of a queue", one, strings.Fields("avg_response_time_ms concurrent_requests cpu_utilization error_rate history memory_utilization p95_response_time_ms p95_wait_time_ms queue_depth service timestamp"))
-	if points, _ := one["history"].([]any); len(points) != 1 || one["queue_depth"] != 2.0 || one["error_rate"] != .25 {
+	checkKeys(t, "the load of a queue", one, strings.Fields("avg_response_time_ms backpressure_level concurrent_requests cpu_utilization error_rate history memory_utilization p95_response_time_ms p95_wait_time_ms queue_depth service timestamp"))
+	points, _ := one["history"].([]any)
+	if len(points) != 1 || one["queue_depth"] != 2.0 || one["error_rate"] != .25 || one["backpressure_level"] != 1.0 {
 		t.Errorf("%v", one)
+	}
+	if point, _ := points[0].(map[string]any); point["wait_ms"] != 41000.0 || point["backpressure_level"] != 4.0 {
+		t.Errorf("a point says %v", point)
 	}
 	if out := p.run(cli.ExitNothing, "load nobody"); !strings.Contains(out.stderr, "headgate queue list tells which there are") {
 		t.Errorf("%s", out.stderr)

@@ -105,7 +105,7 @@ var Schema = []Kind{
 	{"anomalies", "stream", "rates that were not usual, the last 1,000"},
 	{"alarm:KIND:OF:NAME", "string", "that one goes on, or did in the last ten minutes: it is not told again; with a TTL"},
 	{"load:WORKER", "string", "how busy a worker is, and when it said so, for 300 s: where the policy has `load`"},
-	{"loads:MINUTE", "hash", "POINT:QUEUE and POINT:downstream SERVICE → how busy it was, six points a minute, an hour of minutes: where the policy has `load`"},
+	{"loads:MINUTE", "hash", "POINT:QUEUE and POINT:downstream SERVICE → how busy it was, POINT:the whole → how full Redis was; six points a minute, an hour of minutes: where the policy has `load`"},
 	{"triggers", "hash", "triggers of the policy that act → until when they are taken to, since when, what they do to what, and why"},
 	{"ranks", "zset", "which 1,000 scopes have most"},
 	{"valueranks", "zset", "which 256 values of dimensions use most of their limits, for five minutes"},

@@ -1,13 +1,12 @@
 package load
 
 import (
-	"encoding/json"
-	"errors"
-	"fmt"
 	"maps"
 	"math"
 	"slices"
 	"time"
+
+	"github.com/headgate/headgate/admission"
 )
 
 // Figures are how busy a queue or a downstream is. What is negative is not known.
@@ -22,6 +21,15 @@ type Figures struct {
 	Average, P95 time.Duration
 	// WaitP95 is how long all but one in twenty waited of the jobs of which a run began in the last minute that is no retry: since they were admitted.
 	WaitP95 time.Duration
+	// Wait is how long the waiting jobs of a queue take at the pace of now, Level how much it is pressed; zero is not known.
+	Wait  time.Duration
+	Level admission.PressureLevel
+}
+
+// Seen returns the figures with what the store has seen of the queue.
+func (f Figures) Seen(wait time.Duration, level admission.PressureLevel) Figures {
+	f.Wait, f.Level = wait, max(level, admission.PressureNone)
+	return f
 }
 
 // Of returns the figures of a queue of which so many jobs wait, by what workers told.
@@ -45,9 +53,6 @@ func namesIn(samples []Sample, of func(*Sample) map[string]Runs) (names []string
 	return slices.Compact(names)
 }
 
-// DownstreamHistory is under which name the history of a downstream stands beside those of queues, of which no name has a space.
-func DownstreamHistory(service string) string { return "downstream " + service }
-
 func queuesOf(s *Sample) map[string]Runs { return s.Queues }
 
 func downstreamsOf(s *Sample) map[string]Runs { return s.Downstreams }
@@ -68,7 +73,7 @@ func Total(samples []Sample) (all Runs) {
 }
 
 func figuresOf(depth int64, samples []Sample, of func(*Sample) map[string]Runs, counts func(name string) bool) Figures {
-	f := Figures{Use: Unknown, Depth: depth, ErrorRate: -1, Average: -1, P95: -1, WaitP95: -1}
+	f := Figures{Use: Unknown, Depth: depth, ErrorRate: -1, Average: -1, P95: -1, WaitP95: -1, Wait: -1}
 	var all Runs
 	told := false
 	for _, s := range samples {
@@ -110,6 +115,12 @@ func (f Figures) Metric(name string) float64 {
 		value = f.P95.Seconds()
 	case "wait_p95":
 		value = f.WaitP95.Seconds()
+	case "wait":
+		value = f.Wait.Seconds()
+	case "backpressure_level":
+		if f.Level > 0 {
+			value = float64(f.Level)
+		}
 	}
 	if value < 0 {
 		return math.NaN()
@@ -133,46 +144,4 @@ func MetricOf(name, queue, downstream string, samples []Sample) float64 {
 		}
 	}
 	return most
-}
-
-// Text is what ParseFigures reads, with times in whole microseconds.
-func (f Figures) Text() string {
-	micros := func(d time.Duration) float64 {
-		if d < 0 {
-			return -1
-		}
-		return float64(d.Microseconds())
-	}
-	text, _ := json.Marshal([figures]float64{ // Its numbers are finite.
-		rounded(f.CPU), rounded(f.Memory), float64(f.Depth), float64(f.Running), rounded(f.ErrorRate), micros(f.Average), micros(f.P95),
-		micros(f.WaitP95),
-	})
-	return string(text)
-}
-
-// figures is how many numbers there are.
-const figures = 8
-
-var errFigures = errors.New("there are not as many numbers as figures")
-
-// ParseFigures reads a Text.
-func ParseFigures(text string) (Figures, error) {
-	var n []float64
-	err := json.Unmarshal([]byte(text), &n)
-	if err == nil && len(n) != figures {
-		err = errFigures
-	}
-	if err != nil {
-		return Figures{}, fmt.Errorf("read figures: %w", err)
-	}
-	micros := func(n float64) time.Duration {
-		if n < 0 {
-			return -1
-		}
-		return time.Duration(n) * time.Microsecond
-	}
-	return Figures{
-		Use: Use{CPU: n[0], Memory: n[1]}, Depth: int64(n[2]), Running: int64(n[3]), ErrorRate: n[4], Average: micros(n[5]), P95: micros(n[6]),
-		WaitP95: micros(n[7]),
-	}, nil
 }

@@ -5,11 +5,13 @@ import (
 	"math"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
 
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/load"
 )
 
@@ -100,13 +102,13 @@ func TestTheWorstWorkerOfAQueueIsTold(t *testing.T) {
 		{Use: load.Use{CPU: 1, Memory: 1}, Queues: serving("hook", 5)},
 		{Use: load.Unknown, Queues: serving("mail", 1)},
 	}
-	if got, want := load.Of("mail", 2, samples), (load.Figures{Use: load.Use{CPU: .6, Memory: .9}, Depth: 2, Running: 8, ErrorRate: -1, Average: -1, P95: -1, WaitP95: -1}); got != want {
+	if got, want := load.Of("mail", 2, samples), (load.Figures{Use: load.Use{CPU: .6, Memory: .9}, Depth: 2, Running: 8, ErrorRate: -1, Average: -1, P95: -1, WaitP95: -1, Wait: -1}); got != want {
 		t.Errorf("figures of mail are %+v, want %+v", got, want)
 	}
 	if got := load.OfAll(2, samples); got.CPU != 1 || got.Running != 13 {
 		t.Errorf("figures of all are %+v", got)
 	}
-	if got := load.Of("fax", 1, samples); got != (load.Figures{Use: load.Unknown, Depth: 1, Running: -1, ErrorRate: -1, Average: -1, P95: -1, WaitP95: -1}) {
+	if got := load.Of("fax", 1, samples); got != (load.Figures{Use: load.Unknown, Depth: 1, Running: -1, ErrorRate: -1, Average: -1, P95: -1, WaitP95: -1, Wait: -1}) {
 		t.Errorf("figures of a queue that nobody serves are %+v", got)
 	}
 }
@@ -151,7 +153,13 @@ func TestTextsAreRead(t *testing.T) {
 		})
 		f := load.Figures{
 			Use: load.Use{CPU: part.Draw(t, "cpu"), Memory: part.Draw(t, "memory")}, Depth: rapid.Int64Range(0, 1e12).Draw(t, "depth"),
-			Running: rapid.Int64Range(-1, 1e6).Draw(t, "running"), ErrorRate: part.Draw(t, "errors"), Average: micros.Draw(t, "average"), P95: micros.Draw(t, "p95"), WaitP95: micros.Draw(t, "wait p95"),
+			Running: rapid.Int64Range(-1, 1e6).Draw(t, "running"), ErrorRate: part.Draw(t, "errors"), Average: micros.Draw(t, "average"), P95: micros.Draw(t, "p95"), WaitP95: micros.Draw(t, "wait p95"), Wait: -1,
+		}
+		if rapid.Bool().Draw(t, "of a queue") {
+			wait := rapid.Custom(func(t *rapid.T) time.Duration {
+				return time.Duration(rapid.Int64Range(0, 1e9).Draw(t, "millis")) * time.Millisecond
+			})
+			f = f.Seen(rapid.OneOf(wait, rapid.Just(time.Duration(-1))).Draw(t, "wait"), admission.PressureLevel(rapid.IntRange(0, 5).Draw(t, "level")))
 		}
 		if got, err := load.ParseFigures(f.Text()); err != nil || got != f {
 			t.Fatalf("%+v is read as %+v, %v", f, got, err)
@@ -160,6 +168,10 @@ func TestTextsAreRead(t *testing.T) {
 	odd := load.Sample{Use: load.Use{CPU: math.NaN(), Memory: math.Inf(1)}, Queues: map[string]load.Runs{}}
 	if got, err := load.Parse(odd.Text()); err != nil || !reflect.DeepEqual(got, load.Sample{Use: load.Unknown, Queues: map[string]load.Runs{}}) {
 		t.Errorf("what is no number is read as %+v, %v", got, err)
+	}
+	text := func(text *string) string { return *text }
+	if got := load.ParseAll([]string{odd.Text(), "of a release to come", odd.Text()}, text); len(got) != 2 {
+		t.Errorf("of three texts with one that cannot be read there are %d", len(got))
 	}
 	for _, bad := range []string{"", "[]", `{"q":{"mail":[1,2]}}`, `{"q":{"mail":[1,2,3,4,5]}}`, `{"q":{"mail":[1,2,3,-4]}}`, `{"q":{"mail":[1,2,3,4]},"w":{"mail":[1]}}`, `{"q":{"mail":[1,2,3,4]},"w":{"mail":[-1,1]}}`, `{"d":{"smtp":[1,2,3]}}`, `{"d":{"smtp":[1,2,3,4]},"v":{"smtp":[1]}}`} {
 		if _, err := load.Parse(bad); err == nil {
@@ -197,6 +209,61 @@ func TestWaitsAreOfDownstreamsToo(t *testing.T) {
 	}
 	if got := load.MetricOf("wait_p95", "", "smtp", []load.Sample{old, s}); !(got > 9.5 && got < 10.5) {
 		t.Errorf("by one of two that tells it jobs waited %g s", got)
+	}
+}
+
+// TestPointsOfOtherReleasesAreRead: what one did not tell is not known, never 0, and what one to come tells beyond is left out.
+func TestPointsOfOtherReleasesAreRead(t *testing.T) {
+	t.Parallel()
+	for text, unknown := range map[string][]string{
+		"[0,0,0,0,0,0,0]":                 {"wait_p95", "wait", "backpressure_level"},
+		"[0,0,0,0,0,0,0,0]":               {"wait", "backpressure_level"},
+		"[0,0,0,0,0,0,0,0,-1,2]":          {"wait"},
+		"[0,0,0,0,0,0,0,0,0,1]":           {},
+		"[0,0,0,0,0,0,0,0,0,1,0.5,\"x\"]": nil,
+		"[0,0,0,0,0,0,0,0,0,1,0.5]":       {},
+	} {
+		f, err := load.ParseFigures(text)
+		if (err != nil) != (unknown == nil) {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		for _, metric := range []string{"cpu_utilization", "memory_utilization", "queue_depth", "error_rate", "run_p95", "wait_p95", "wait", "backpressure_level"} {
+			if got := f.Metric(metric); err == nil && math.IsNaN(got) != slices.Contains(unknown, metric) {
+				t.Errorf("%s of %s is %g", metric, text, got)
+			}
+		}
+	}
+	for text, want := range map[string]float64{"[0.25]": .25, "[-1]": -1, "[0.25,3]": .25} {
+		if w, err := load.ParseWhole(text); err != nil || w.RedisMemory != want {
+			t.Errorf("%s is read as %+v, %v", text, w, err)
+		}
+	}
+	for _, bad := range []string{"", "[]", "{}"} {
+		if _, err := load.ParseWhole(bad); err == nil {
+			t.Errorf("%q is read", bad)
+		}
+	}
+	if got := (load.Whole{RedisMemory: math.NaN()}).Text(); got != "[-1]" {
+		t.Errorf("what is no number is told as %s", got)
+	}
+}
+
+// TestAPointIsSmall: of a busy queue 64 bytes, up to which Redis keeps few of them without an entry each, and of a downstream no more than its own figures.
+func TestAPointIsSmall(t *testing.T) {
+	t.Parallel()
+	busy := load.Figures{
+		Use: load.Use{CPU: .1234, Memory: .1234}, Depth: 1234, Running: 100, ErrorRate: .0123, Average: 123 * time.Millisecond, P95: time.Second, WaitP95: 12 * time.Second,
+	}
+	if queue := busy.Seen(12*time.Second, 3).Text(); len(queue) > 64 || !strings.HasSuffix(queue, ",12000,3]") {
+		t.Errorf("a point takes %d bytes: %s", len(queue), queue)
+	}
+	if queue := busy.Seen(time.Microsecond, 0).Text(); !strings.HasSuffix(queue, ",1,1]") {
+		t.Errorf("a short wait is told as none: %s", queue)
+	}
+	busy.Wait = -1
+	if text := busy.Text(); strings.Count(text, ",") != 7 {
+		t.Errorf("of a downstream a point is %s", text)
 	}
 }
 

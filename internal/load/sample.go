@@ -166,3 +166,14 @@ func Parse(text string) (Sample, error) {
 	}
 	return s, nil
 }
+
+// ParseAll reads the texts of what workers told. One that cannot be read, of a release to come, is left out.
+func ParseAll[T any](told []T, text func(*T) string) []Sample {
+	samples := make([]Sample, 0, len(told))
+	for i := range told {
+		if s, err := Parse(text(&told[i])); err == nil {
+			samples = append(samples, s)
+		}
+	}
+	return samples
+}

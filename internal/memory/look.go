@@ -165,6 +165,9 @@ func (p *Partition) Vitals(context.Context) (v store.Vitals, err error) {
 	return v, nil
 }
 
+// Memory tells nothing: there is no Redis.
+func (p *Partition) Memory(context.Context) (used, most int64, err error) { return 0, 0, nil }
+
 // Time returns the clock.
 func (p *Partition) Time(context.Context) (time.Time, error) {
 	return time.UnixMicro(p.now().UnixMicro()), nil

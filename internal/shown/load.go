@@ -32,8 +32,12 @@ type Load struct {
 	Average   *float64 `json:"avg_response_time_ms,omitempty"`
 	P95       *float64 `json:"p95_response_time_ms,omitempty"`
 	// WaitP95 is how long, in milliseconds, all but one in twenty waited of the jobs of which a first run began in the last minute.
-	WaitP95 *float64  `json:"p95_wait_time_ms,omitempty"`
-	At      time.Time `json:"timestamp"`
+	WaitP95 *float64 `json:"p95_wait_time_ms,omitempty"`
+	// Wait is how long, in milliseconds, the waiting jobs of a queue take at the pace of now, Level how much it is pressed: 1 (NONE) to 5 (CRITICAL), 1 also of
+	// one that nobody measures. A downstream has neither.
+	Wait  *float64  `json:"wait_ms,omitempty"`
+	Level *int      `json:"backpressure_level,omitempty"`
+	At    time.Time `json:"timestamp"`
 }
 
 // Loads are those of all queues, and of the downstreams of which workers told.
@@ -162,35 +166,32 @@ func loadsOf(ctx context.Context, s store.Deployment, names []string) (loads []L
 	if err != nil {
 		return nil, nil, err
 	}
-	depths := []store.QueueLoad{}
+	seen := []store.QueueLoad{}
 	if len(names) > 0 {
-		if depths, err = s.Loads(ctx, names); err != nil {
+		if seen, err = s.Loads(ctx, names); err != nil {
 			return nil, nil, err
 		}
 	}
 	samples = SamplesOf(told)
 	loads = make([]Load, len(names))
 	for i, name := range names {
-		loads[i] = loadOf(name, load.Of(name, depths[i].Waiting, samples), now)
+		loads[i] = loadOf(name, load.Of(name, seen[i].Waiting, samples).Seen(seen[i].Wait, seen[i].Level), now)
 	}
 	return loads, samples, nil
 }
 
-// SamplesOf reads what workers told. What cannot be read, of a release to come, is left out.
+// SamplesOf reads what workers told.
 func SamplesOf(told []store.WorkerLoad) []load.Sample {
-	samples := make([]load.Sample, 0, len(told))
-	for _, one := range told {
-		if s, err := load.Parse(one.Text); err == nil {
-			samples = append(samples, s)
-		}
-	}
-	return samples
+	return load.ParseAll(told, func(l *store.WorkerLoad) string { return l.Text })
 }
 
 func loadOf(queue string, f load.Figures, at time.Time) Load {
 	v := Load{
 		Service: queue, CPU: known(f.CPU), Memory: known(f.Memory), Depth: f.Depth, ErrorRate: known(f.ErrorRate),
-		Average: knownMillis(f.Average), P95: knownMillis(f.P95), WaitP95: knownMillis(f.WaitP95), At: Moment(at),
+		Average: knownMillis(f.Average), P95: knownMillis(f.P95), WaitP95: knownMillis(f.WaitP95), Wait: knownMillis(f.Wait), At: Moment(at),
+	}
+	if f.Level > 0 {
+		v.Level = new(int(f.Level))
 	}
 	if f.Running >= 0 {
 		v.Running = new(f.Running)

@@ -195,11 +195,8 @@ func addCounts(to, from map[string]int64) {
 // Vitals returns the latest timer of all, and the memory of the Redis that has the least left of its maxmemory: of one without where none has any.
 func (d *many) Vitals(ctx context.Context) (worst store.Vitals, err error) {
 	all, err := gather(d, func(part *Partition) (store.Vitals, error) { return part.Vitals(ctx) })
+	worst.Memory, worst.MaxMemory = fullest(all)
 	for i, v := range all {
-		bounded := v.MaxMemory > 0 && worst.MaxMemory == 0
-		if fuller := float64(v.Memory)*float64(worst.MaxMemory) > float64(worst.Memory)*float64(v.MaxMemory); i == 0 || bounded || v.MaxMemory > 0 && fuller {
-			worst.Memory, worst.MaxMemory = v.Memory, v.MaxMemory
-		}
 		worst.Late = max(worst.Late, v.Late)
 		if i == 0 {
 			worst.Bounds = v.Bounds
@@ -209,4 +206,25 @@ func (d *many) Vitals(ctx context.Context) (worst store.Vitals, err error) {
 		}
 	}
 	return worst, err
+}
+
+// Memory returns that of Redis as Vitals does.
+func (d *many) Memory(ctx context.Context) (used, most int64, err error) {
+	all, err := gather(d, func(part *Partition) (v store.Vitals, err error) {
+		v.Memory, v.MaxMemory, err = part.Memory(ctx)
+		return v, err
+	})
+	used, most = fullest(all)
+	return used, most, err
+}
+
+// fullest returns the memory of the one that has the least left of its maxmemory.
+func fullest(all []store.Vitals) (used, most int64) {
+	for i, v := range all {
+		bounded := v.MaxMemory > 0 && most == 0
+		if fuller := float64(v.Memory)*float64(most) > float64(used)*float64(v.MaxMemory); i == 0 || bounded || v.MaxMemory > 0 && fuller {
+			used, most = v.Memory, v.MaxMemory
+		}
+	}
+	return used, most
 }

@@ -62,5 +62,8 @@ func TestTheFullestRedisIsTold(t *testing.T) {
 		if v, err := s.Vitals(t.Context()); err != nil || v.MaxMemory != want || v.Memory <= 0 {
 			t.Errorf("%v: %d of %d, %v, want of %d", c, v.Memory, v.MaxMemory, err, want)
 		}
+		if used, most, err := s.Memory(t.Context()); err != nil || most != want || used <= 0 {
+			t.Errorf("%v: alone %d of %d, %v, want of %d", c, used, most, err, want)
+		}
 	}
 }

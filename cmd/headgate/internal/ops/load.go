@@ -14,6 +14,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/cmd/headgate/internal/cli"
 	"github.com/headgate/headgate/cmd/headgate/internal/report"
 	"github.com/headgate/headgate/internal/shown"
@@ -210,6 +211,15 @@ func writeLoad(to io.Writer, v shown.LoadHistory) {
 	row("mean", func(l *shown.Load) *float64 { return l.Average }, millis, 0)
 	row("p95", func(l *shown.Load) *float64 { return l.P95 }, millis, 0)
 	row("wait p95", func(l *shown.Load) *float64 { return l.WaitP95 }, millis, 0)
+	if v.Level != nil { // It is a queue.
+		row("wait", func(l *shown.Load) *float64 { return l.Wait }, millis, 0)
+		row("level", func(l *shown.Load) *float64 {
+			if l.Level == nil {
+				return nil
+			}
+			return new(float64(*l.Level))
+		}, level, float64(admission.PressureCritical))
+	}
 	t.Render()
 }
 
@@ -241,6 +251,13 @@ func percent(part *float64) string {
 		return "-"
 	}
 	return fmt.Sprintf("%.1f%%", *part*100)
+}
+
+func level(x *float64) string {
+	if x == nil {
+		return "-"
+	}
+	return admission.PressureLevel(*x).String()
 }
 
 func millis(ms *float64) string {

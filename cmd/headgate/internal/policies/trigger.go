@@ -116,8 +116,8 @@ func newTriggerTry(o *cli.Operator) *cobra.Command {
 	return &cobra.Command{
 		Use: "try NAME [FILE]", Short: "Tell how often a trigger would have begun to act in the last hour", Args: cobra.RangeArgs(1, 2),
 		Long: `Tells what the trigger of that name, or the one in FILE ("-" reads standard input), would have done in the
-last hour, by the history of load: a point each 10 s of cpu_utilization, memory_utilization,
-error_rate, queue_depth, run_p95 and wait_p95. Of other metrics there is no history. Nothing is stored.`,
+last hour: by the history of load, a point each 10 s, which a scheduler keeps where the policy has a
+"load", and of breaker_state by the transitions that are kept, each second. Nothing is stored.`,
 		Example: `  headgate trigger try smtp-ill --redis localhost:6379
   echo '{"when":{"metric":"queue_depth","above":1000},"do":"pause","of":"queue mail"}' | headgate trigger try deep - --redis localhost:6379`,
 		RunE: func(c *cobra.Command, args []string) error {

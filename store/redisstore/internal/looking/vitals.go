@@ -23,16 +23,36 @@ func (s *Looking) Vitals(ctx context.Context) (store.Vitals, error) {
 		return store.Vitals{}, fmt.Errorf("read vitals: %w", redisconn.Unread(err))
 	}
 	v := store.Vitals{Late: lateness(now.Val(), first.Val()), Bounds: bounds()}
-	fields := redisconn.ParseInfo(info.Val())
-	for to, name := range map[*int64]string{&v.Memory: "used_memory", &v.MaxMemory: "maxmemory"} {
+	var err error
+	if v.Memory, v.MaxMemory, err = memoryIn(info.Val()); err != nil {
+		return store.Vitals{}, fmt.Errorf("read vitals: %w", err)
+	}
+	return v, nil
+}
+
+// Memory reads what of it Redis uses, and may use.
+func (s *Looking) Memory(ctx context.Context) (used, most int64, err error) {
+	info, err := redisconn.Client(s.conn).Info(ctx, "memory").Result()
+	if err != nil {
+		return 0, 0, fmt.Errorf("read memory: %w", redisconn.Unread(err))
+	}
+	if used, most, err = memoryIn(info); err != nil {
+		return 0, 0, fmt.Errorf("read memory: %w", err)
+	}
+	return used, most, nil
+}
+
+// memoryIn reads an INFO.
+func memoryIn(info string) (used, most int64, err error) {
+	fields := redisconn.ParseInfo(info)
+	for to, name := range map[*int64]string{&used: "used_memory", &most: "maxmemory"} {
 		if text := fields[name]; text != "" {
-			var err error
 			if *to, err = strconv.ParseInt(text, 10, 64); err != nil {
-				return store.Vitals{}, fmt.Errorf("read vitals: %s: %w", name, err)
+				return 0, 0, fmt.Errorf("%s: %w", name, err)
 			}
 		}
 	}
-	return v, nil
+	return used, most, nil
 }
 
 func lateness(now time.Time, first []redis.Z) time.Duration {
