@@ -3,6 +3,7 @@ package scheduler_test
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -105,6 +106,46 @@ func TestOneSchedulerKeepsTheHistory(t *testing.T) {
 	}
 	if err := part.NoteLoad(t.Context(), note); !errors.Is(err, store.ErrNotMeasured) {
 		t.Errorf("where nobody asks it is told %v", err)
+	}
+}
+
+// TestAPointTakesLittleOfRedis: 100 bytes where there are 20 busy queues, which Redis keeps without an entry each, and 150 where there are 200.
+func TestAPointTakesLittleOfRedis(t *testing.T) {
+	t.Parallel()
+	client := redistest.Shared(t).Client(t)
+	busy := load.Figures{
+		Use: load.Use{CPU: .1234, Memory: .1234}, Depth: 1234, Running: 100, ErrorRate: .0123, Average: 123 * time.Millisecond, P95: time.Second, WaitP95: 12 * time.Second,
+	}.Seen(12*time.Second, admission.PressureMedium).Text()
+	for queues, most := range map[int]int64{20: 100, store.MaxLoadServices: 150} {
+		s, err := redisstore.Open(t.Context(), client, redisstore.Config{Prefix: redistest.Prefix(t) + strconv.Itoa(queues)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := policy.Unlimited()
+		p.Load = &policy.LoadRules{}
+		if _, err := rollout.Put(t.Context(), s, p, rollout.Edit{Author: "ada", Reason: "test", Expected: rollout.AnyVersion}); err != nil {
+			t.Fatal(err)
+		}
+		part, note := s.Partitions()[0], store.LoadNote{Owner: "s1", Services: map[string]string{}}
+		if _, err := part.Promote(t.Context(), "s1", time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		all := queues * int(time.Minute/store.LoadStep) // A minute of points is a hash, whose fields are all alike.
+		for i := range all {
+			note.Services[fmt.Sprintf("queue-%03d", i)] = busy
+		}
+		if err := part.NoteLoad(t.Context(), note); err != nil {
+			t.Fatal(err)
+		}
+		points, err := s.LoadHistory(t.Context(), "queue-007", time.Time{})
+		if err != nil || len(points) != 1 || points[0].Text != busy {
+			t.Fatalf("the history has %+v, %v", points, err)
+		}
+		used, err := client.MemoryUsage(t.Context(), redisstore.KeysOf(part).Loads(points[0].At.Unix()/60), 0).Result()
+		if err != nil || used > most*int64(all) {
+			t.Errorf("points of %d queues take %d bytes each, %v", queues, used/int64(all), err)
+		}
+		t.Logf("a point of %d bytes takes %d where there are %d queues", len(busy), used/int64(all), queues)
 	}
 }
 
