@@ -39,7 +39,7 @@ func everyMetric(held time.Duration) map[string]policy.Trigger {
 			}
 			all[metric+"-global"] = t
 		}
-		if metric == policy.MetricErrors || metric == policy.MetricRunP95 {
+		if metric == policy.MetricErrors || metric == policy.MetricRunP95 || metric == policy.MetricWaitP95 {
 			t.MeasuredOf = "downstream smtp"
 			all[metric+"-smtp"] = t
 		}
@@ -68,6 +68,7 @@ func (b *metricsBench) ran(cpu, memory float64, took, waited time.Duration, fail
 	for range 20 {
 		w.Began(time.Now(), "mail", waited)
 		w.Ended(time.Now(), "mail", took, failed)
+		calls.Began(time.Now(), "smtp", waited)
 		calls.Ended(time.Now(), "smtp", took, failed)
 	}
 	if took > 0 {
