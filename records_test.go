@@ -83,6 +83,10 @@ func TestWhatAChangeOfARecordDoesNotNameStays(t *testing.T) {
 		if r, err := hg.Policy().Record(t.Context(), "acme"); err != nil || !reflect.DeepEqual(r, all) {
 			t.Errorf("%+v, %v, want %+v", r, err, all)
 		}
+		check(t, hg.Policy().ChangeRecord(t.Context(), "acme", headgate.Edit{}, func(r *policy.OwnLimits) { r.MaxRunningIn = map[string]int{"mail": 2} }))
+		check(t, hg.Policy().ChangeRecord(t.Context(), "acme", headgate.Edit{}, func(r *policy.OwnLimits) { r.MaxRunningIn["fax"] = 4 })) // In place.
+		check(t, hg.Policy().ChangeRecord(t.Context(), "acme", headgate.Edit{}, func(r *policy.OwnLimits) { r.MaxRunningIn["mail"] = 3 }))
+		all.MaxRunningIn = map[string]int{"mail": 3, "fax": 4}
 		rate := headgate.PerSecond(5, 5)
 		check(t, hg.Policy().ChangeRecord(t.Context(), "acme", headgate.Edit{}, func(r *policy.OwnLimits) { r.Dispatch = new(rate) }))
 		check(t, hg.Policy().ChangeRecord(t.Context(), "acme", headgate.Edit{}, func(r *policy.OwnLimits) { r.Limit.Burst = 300 })) // In place.

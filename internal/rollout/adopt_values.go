@@ -61,6 +61,11 @@ func saidOf(p policy.Policy, tenants []string) map[string]policy.OwnLimits {
 			all[tenant] = all[tenant].WithOverflow(queue, cmp.Or(bound, policy.Overflow{Policy: policy.NoBound}))
 		}
 	}
+	for scope, limit := range p.MaxRunning {
+		if tenant, queue, _ := strings.Cut(string(scope), ":"); asked(tenant) {
+			all[tenant] = all[tenant].WithMaxRunning(queue, limit)
+		}
+	}
 	for scope, limit := range p.QueueLimits {
 		tenant, queue, _ := strings.Cut(string(scope), ":")
 		put(tenant, queue, func(e *policy.EachTenant) { e.Limit = limit })
@@ -81,6 +86,7 @@ func saidOf(p policy.Policy, tenants []string) map[string]policy.OwnLimits {
 // without returns a policy that does not say any more what saidOf has of tenants.
 func without(p policy.Policy, tenants map[string]bool) policy.Policy {
 	p.Tenants, p.QueueLimits, p.PriorityLimits, p.Overflows = maps.Clone(p.Tenants), maps.Clone(p.QueueLimits), maps.Clone(p.PriorityLimits), maps.Clone(p.Overflows)
+	p.MaxRunning = maps.Clone(p.MaxRunning)
 	for name := range tenants {
 		delete(p.Tenants, name)
 	}
@@ -88,6 +94,7 @@ func without(p policy.Policy, tenants map[string]bool) policy.Policy {
 	maps.DeleteFunc(p.QueueLimits, of)
 	maps.DeleteFunc(p.PriorityLimits, of)
 	maps.DeleteFunc(p.Overflows, func(scope admission.Scope, _ policy.Overflow) bool { return tenants[tenantOf(scope)] })
+	maps.DeleteFunc(p.MaxRunning, func(scope admission.Scope, _ int) bool { return tenants[tenantOf(scope)] })
 	return p
 }
 
@@ -96,6 +103,7 @@ func withSaid(own, said policy.OwnLimits) (all, overruled policy.OwnLimits) {
 	all = own
 	all.Tier, overruled.Tier = first(own.Tier, said.Tier)
 	all.MaxRunning, overruled.MaxRunning = first(own.MaxRunning, said.MaxRunning)
+	all.MaxRunningIn, overruled.MaxRunningIn = under(own.MaxRunningIn, said.MaxRunningIn)
 	all.Overflow, overruled.Overflow = first(own.Overflow, said.Overflow)
 	all.Overflows, overruled.Overflows = under(own.Overflows, said.Overflows)
 	all.Weights, overruled.Weights = under(own.Weights, said.Weights)
@@ -193,6 +201,9 @@ func valuesOf(tenant string, said policy.OwnLimits, reason string) (all []Policy
 	if said.MaxRunning != 0 {
 		add("tenants", tenant, "max_running")
 	}
+	for queue := range said.MaxRunningIn {
+		add("max_running", tenant+":"+queue)
+	}
 	if said.Dispatch != nil {
 		add("tenants", tenant, "dispatch")
 	}
@@ -226,9 +237,6 @@ func unheldOf(p policy.Policy, tenants []string) (all []PolicyValue) {
 		if tenant != policy.Every && asked(tenant) {
 			all = append(all, PolicyValue{tenant, policy.Clause{Path: path}.Pointer(), reason})
 		}
-	}
-	for scope := range p.MaxRunning {
-		add(tenantOf(scope), "a record has no cap in a single queue", "max_running", string(scope))
 	}
 	for name := range p.Semaphores {
 		if tenant, _, bound := strings.Cut(name, ":"); bound {
