@@ -124,7 +124,7 @@ end
 
 -- queue_cap_aside notes what the policy says of a tenant's cap in a queue, false for nothing, where a record says something else, and returns that; nil where none does.
 local function queue_cap_aside(name, text)
-  if byte(name) ~= 117 or gate_default(name) == name or queue_caps_recorded() == 0 then return nil end
+  if byte(name) ~= 117 or gate_default(name) == name then return nil end
   local tenant, queue = match(name, '^u:([^:]*):(.*)$')
   local of = queue_caps_read(tenant)
   if not of or not of[queue] then return nil end
