@@ -240,6 +240,7 @@ func (p Policies) ChangeRecord(ctx context.Context, tenant string, edit Edit, ch
 				*limit = new(**limit)
 			}
 		}
+		own.Semaphores = maps.Clone(r.Semaphores)
 		for name, in := range own.Queues {
 			in.PriorityLimits, in.TypeLimits = maps.Clone(in.PriorityLimits), maps.Clone(in.TypeLimits)
 			own.Queues[name] = in

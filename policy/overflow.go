@@ -2,6 +2,7 @@ package policy
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"strconv"
 	"strings"
@@ -366,4 +367,16 @@ func (r OwnLimits) OverflowAt(queue string) Overflow {
 		return r.Overflow
 	}
 	return r.Overflows[queue]
+}
+
+func checkRecordSize(text []byte) error {
+	if len(text) <= MaxRecordBytes {
+		return nil
+	}
+	return &admission.FieldError{Field: "record", Value: fmt.Sprintf("%d bytes", len(text)), Allowed: fmt.Sprintf("JSON of up to %d bytes", MaxRecordBytes)}
+}
+
+func hasKey[V any](all map[string]V, name string) bool {
+	_, there := all[name]
+	return there
 }

@@ -127,7 +127,7 @@ func TestRatesOfRecords(t *testing.T) {
 	}
 	p.in(cli.ExitOK, `{"tenant":"bolt","record":{"dispatch":{"tokens":5,"per":"1s"}}}`, "record import -")
 	p.refuses(map[string]string{
-		"record set acme:mail --dispatch 5":               "a tenant with --tier, --weight or --dispatch",
+		"record set acme:mail --dispatch 5":               "a tenant with --tier, --weight, --semaphore or --dispatch",
 		"record set acme --dispatch -5":                   "invalid --dispatch -5: allowed is 1 to 1000000000; for no limit --dispatch-off",
 		"record set acme --dispatch-burst 5":              "invalid --dispatch 0",
 		"record set acme --dispatch 5 --dispatch-per 1ns": "invalid --dispatch-per",
@@ -167,6 +167,35 @@ func TestCapsInQueuesOfRecords(t *testing.T) {
 	})
 	p.run(cli.ExitOK, "record set acme:mail --max-running 0")
 	p.run(cli.ExitOK, "record set acme --max-running 0")
+	p.run(cli.ExitNothing, "record get acme")
+}
+
+// TestSemaphoresOfRecords are set by name, shown, exported and taken out again.
+func TestSemaphoresOfRecords(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t)
+	p.in(cli.ExitOK, `{"tenant_records":true,"semaphores":{"acme:*":{"max":7}}}`, "policy merge -")
+	p.says([][2]string{
+		{"semaphore show acme:gpu", "7"},
+		{"record set acme --semaphore gpu=4,*=10 --reason contract", `{"semaphores":{"*":{"max":10},"gpu":{"max":4}}}`},
+		{"semaphore show acme:gpu", "4"},
+		{"semaphore show acme:disk", "10"},
+		{"record set acme --semaphore gpu=0 --max-running 5", `{"max_running":5,"semaphores":{"*":{"max":10},"gpu":{"max":0}}}`},
+		{"record set acme --semaphore *=", `{"max_running":5,"semaphores":{"gpu":{"max":0}}}`},
+		{"audit --json", `"/semaphores/gpu/max"`},
+		{"record set acme --semaphore gpu=3 --dry-run", "would change in 1 values"},
+		{"record export", `{"tenant":"acme","record":{"max_running":5,"semaphores":{"gpu":{"max":0}}}}`},
+	})
+	if out := p.in(cli.ExitNothing, `{"tenant":"acme","record":{"max_running":5,"semaphores":{"gpu":{"max":1}}}}`, "record diff -"); !strings.Contains(out.stdout, "/semaphores/gpu/max") {
+		t.Errorf("a diff: %s", out.stdout)
+	}
+	p.refuses(map[string]string{
+		"record set acme --semaphore gpu=-1":     "semaphores.gpu.max -1: allowed is 0 to 1000000",
+		"record set acme --semaphore gpu=many":   "invalid --semaphore gpu=many: allowed is NAME=NUMBER with 0 to 1000000, or NAME= to take it out of the record",
+		"record set acme:mail --semaphore gpu=1": "a tenant with --tier, --weight, --semaphore or --dispatch",
+		"record set acme --semaphore bolt:gpu=1": "semaphore",
+	})
+	p.run(cli.ExitOK, "record set acme --semaphore gpu= --max-running 0")
 	p.run(cli.ExitNothing, "record get acme")
 }
 
@@ -227,7 +256,7 @@ func TestTiersAndWeightsOfRecords(t *testing.T) {
 	p.refuses(map[string]string{
 		"record set acme --tier lead":              `tier "lead": allowed is one of "basic", "gold", "premium", "standard"`,
 		"record set acme --weight high=1001":       "priority_weights.high 1001: allowed is 1 to 1000",
-		"record set acme:mail --tier gold":         "a tenant with --tier, --weight or --dispatch",
+		"record set acme:mail --tier gold":         "a tenant with --tier, --weight, --semaphore or --dispatch",
 		"record set acme --max-running -1":         "max_running -1: allowed is 1 to 1000000, or 0 for none",
 		"record set acme --max-running 1000001":    "max_running 1000001: allowed is 1 to 1000000, or 0 for none",
 		"record set acme --tier gold --none --off": "it, --off or --tokens",

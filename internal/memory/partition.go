@@ -377,8 +377,7 @@ func (p *Partition) Acquire(_ context.Context, ask store.Acquire) (permit store.
 		return permit, err
 	}
 	p.write(func(m *model, now int64) {
-		if ask.Version != m.version {
-			err = store.ErrStale
+		if err = m.stale(ask.Version, func(yield func(string, int64) bool) { yield(ask.Tenant(), ask.Record) }); err != nil {
 			return
 		}
 		m.advance(now)

@@ -96,6 +96,11 @@ func drawOwn(t *rapid.T, record bool) (r policy.OwnLimits) {
 	if some("rated") {
 		r.Dispatch = new(limit("rate"))
 	}
+	for _, name := range []string{"gpu", "disk", policy.Every} {
+		if rapid.IntRange(0, 3).Draw(t, "semaphore") == 0 {
+			r.Semaphores = with(r.Semaphores, name, policy.SemaphoreRules{Max: rapid.IntRange(0, 3).Draw(t, "permits")})
+		}
+	}
 	if some("bounded over all") {
 		r.Overflow = policy.Overflow{Policy: policy.Reject, MaxJobs: rapid.IntRange(3, 5).Draw(t, "jobs")}
 	}
@@ -174,8 +179,9 @@ func drawAdoptable(t *rapid.T) policy.Policy {
 		for queue, limit := range own.MaxRunningIn {
 			p.MaxRunning[admission.Scope(name+":"+queue)] = limit
 		}
-		if rapid.IntRange(0, 4).Draw(t, "semaphore") == 0 {
-			p.Semaphores = with(p.Semaphores, name+":gpu", policy.SemaphoreRules{Max: 2})
+		p.Semaphores = with(with(p.Semaphores, "gpu", policy.SemaphoreRules{Max: 8}), policy.Every, policy.SemaphoreRules{Max: 9})
+		for semaphore, rule := range own.Semaphores {
+			p.Semaphores = with(p.Semaphores, name+":"+semaphore, rule)
 		}
 		for queue, bound := range own.Overflows {
 			if p.Overflows[admission.Scope(name+":"+queue)] = bound; bound.Policy == policy.NoBound && rapid.Bool().Draw(t, "said of nothing") {
@@ -203,7 +209,7 @@ func inForce(ctx context.Context, s store.Deployment) (lines []string, err error
 		tell := func(what string, value ...any) { lines = append(lines, fmt.Sprint(tenant, " ", what, " ", value)) }
 		tell("tier", c.TierOf(tenant))
 		tell("cap", c.MaxRunningOf(tenant))
-		tell("semaphore", c.SemaphoreMax(tenant+":gpu"))
+		tell("semaphores", c.SemaphoreMax(tenant+":gpu"), c.SemaphoreMax(tenant+":disk"), c.SemaphoreMax(tenant+":other"), c.SemaphoreMax("gpu"))
 		tell("rate", fmt.Sprintf("%+v", cmp.Or(c.DispatchOf(tenant), &admission.Limit{Disabled: true})))
 		for _, queue := range append([]string{"", "other"}, adoptQueues...) {
 			for _, class := range append([]admission.Priority{""}, adoptClasses...) {

@@ -83,14 +83,15 @@ func newRecordSet(o *cli.Operator) *cobra.Command {
 	var shares shareFlags
 	var none, dry bool
 	c := &cobra.Command{
-		Use: "set SCOPE (--tokens NUMBER | --off | --none) [--tier TIER] [--weight WEIGHTS] [--max-running NUMBER] [--dispatch NUMBER] [--overflow WHAT --max-jobs NUMBER]", Short: "Set a limit, the tier, weights, the cap, the rate of dispatches or a bound of a tenant's record", Args: cli.OneArg("SCOPE"),
+		Use: "set SCOPE (--tokens NUMBER | --off | --none) [--tier TIER] [--weight WEIGHTS] [--max-running NUMBER] [--dispatch NUMBER] [--semaphore LIMITS] [--overflow WHAT --max-jobs NUMBER]", Short: "Set a limit, the tier, weights, the cap, the rate of dispatches or a bound of a tenant's record", Args: cli.OneArg("SCOPE"),
 		Long: `Sets the limit of a tenant, of tenant:queue, of tenant:queue:priority or of tenant:queue:type=TYPE in the
 tenant's record, and leaves the others there as they are. TYPE is a type of job, or * for each type of which
 the record says nothing there. Of a tenant it sets the tier, weights class by class, how many of its jobs
 workers hold at a time, and how many start in a time, with a limit or without one: --tier '' and a weight, a
 --max-running or a --dispatch of 0 take them out. A tier is one of the policy's, whose max_running the tenant has
 unless it has one of its own. --max-running of tenant:queue is how many of its jobs of that queue they hold, before
-the policy's of it there. --dispatch-off says that as many start as may, although the policy bounds that.
+the policy's of it there. --semaphore gpu=4 limits the tenant's semaphore gpu, * each that is not named, and gpu= takes it
+out. --dispatch-off says that as many start as may, although the policy bounds that.
 --overflow, --max-jobs and --max-bytes bound the jobs that a tenant may have in all its queues, or of tenant:queue
 in that queue; --overflow none says that there is no bound, and --overflow '' takes it out. --dry-run makes all checks, tells what would change in the record and, as headgate policy dry-run does, what would have become
 of what the tenant asked for in the last hour, and stores nothing.`,
@@ -99,6 +100,7 @@ of what the tenant asked for in the last hour, and stores nothing.`,
   headgate record set acme --max-running 5 --redis localhost:6379
   headgate record set acme:mail --max-running 2 --redis localhost:6379
   headgate record set acme --dispatch 5 --dispatch-per 1s --dispatch-burst 10 --redis localhost:6379
+  headgate record set acme --semaphore gpu=4,*=10 --redis localhost:6379
   headgate record set acme --overflow reject --max-jobs 100000 --redis localhost:6379
   headgate record set acme:mail --overflow spillover --max-jobs 1000 --redis localhost:6379
   headgate record set acme:mail --off --redis localhost:6379
@@ -150,12 +152,13 @@ type shareFlags struct {
 	maxRunning int
 	bound      boundFlags
 	dispatch   dispatchFlags
+	semaphores semaphoreFlags
 }
 
 // shareWords are the flags of what a tenant has in all its queues alone, rateWords those of them of its dispatches, and placeWords those of what it has in all or in one.
 var (
 	rateWords  = append([]string{"dispatch-off"}, dispatchWords...)
-	shareWords = append([]string{"tier", "weight"}, rateWords...)
+	shareWords = append([]string{"tier", "weight", "semaphore"}, rateWords...)
 	placeWords = append([]string{"max-running"}, boundWords...)
 )
 
@@ -166,15 +169,16 @@ func (s *shareFlags) add(flags *pflag.FlagSet) {
 	s.dispatch.add(flags)
 	s.dispatch.addOff(flags)
 	s.bound.add(flags)
+	s.semaphores.add(flags)
 }
 
 // change returns what the flags make of a record.
 func (s *shareFlags) change(flags *pflag.FlagSet, scope admission.Scope, f *limitFlags, none bool) (func(policy.OwnLimits) (policy.OwnLimits, error), error) {
 	shares := changed(flags, shareWords)
 	if shares && scope.Level() != admission.LevelTenant {
-		return nil, cli.FieldError("scope", string(scope), "a tenant with --tier, --weight or --dispatch: a tenant has them in all its queues")
+		return nil, cli.FieldError("scope", string(scope), "a tenant with --tier, --weight, --semaphore or --dispatch: a tenant has them in all its queues")
 	}
-	if err := s.dispatch.read(flags); err != nil {
+	if err := errors.Join(s.dispatch.read(flags), s.semaphores.read()); err != nil {
 		return nil, err
 	}
 	_, queue, class, err := policy.LimitParts(scope)
@@ -210,6 +214,7 @@ func (s *shareFlags) put(flags *pflag.FlagSet, queue string, r policy.OwnLimits)
 	if changed(flags, rateWords) {
 		r.Dispatch = s.dispatch.said
 	}
+	r.Semaphores = s.semaphores.over(r.Semaphores)
 	r.Weights = maps.Clone(r.Weights)
 	for class, weight := range s.weights {
 		if r.Weights == nil {
