@@ -234,12 +234,13 @@ func (p Policies) ChangeRecord(ctx context.Context, tenant string, edit Edit, ch
 	read := func(ctx context.Context) (rollout.Rules, error) { return rollout.ReadRules(ctx, p.client.store) }
 	_, err := rollout.EditRecord(ctx, p.client.store, read, tenant, edit.inner(), func(r policy.OwnLimits) (policy.OwnLimits, error) {
 		own := r // All of it but what maps have, and limits, is a copy.
-		own.Weights, own.Overflows, own.Queues = maps.Clone(r.Weights), maps.Clone(r.Overflows), maps.Clone(r.Queues)
+		own.Weights, own.Overflows, own.MaxRunningIn, own.Queues = maps.Clone(r.Weights), maps.Clone(r.Overflows), maps.Clone(r.MaxRunningIn), maps.Clone(r.Queues)
 		for _, limit := range []**admission.Limit{&own.Limit, &own.Dispatch} {
 			if *limit != nil {
 				*limit = new(**limit)
 			}
 		}
+		own.Semaphores = maps.Clone(r.Semaphores)
 		for name, in := range own.Queues {
 			in.PriorityLimits, in.TypeLimits = maps.Clone(in.PriorityLimits), maps.Clone(in.TypeLimits)
 			own.Queues[name] = in

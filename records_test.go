@@ -3,6 +3,7 @@ package headgate_test
 import (
 	"errors"
 	"reflect"
+	"runtime"
 	"testing"
 	"time"
 
@@ -83,6 +84,10 @@ func TestWhatAChangeOfARecordDoesNotNameStays(t *testing.T) {
 		if r, err := hg.Policy().Record(t.Context(), "acme"); err != nil || !reflect.DeepEqual(r, all) {
 			t.Errorf("%+v, %v, want %+v", r, err, all)
 		}
+		check(t, hg.Policy().ChangeRecord(t.Context(), "acme", headgate.Edit{}, func(r *policy.OwnLimits) { r.MaxRunningIn = map[string]int{"mail": 2} }))
+		check(t, hg.Policy().ChangeRecord(t.Context(), "acme", headgate.Edit{}, func(r *policy.OwnLimits) { r.MaxRunningIn["fax"] = 4 })) // In place.
+		check(t, hg.Policy().ChangeRecord(t.Context(), "acme", headgate.Edit{}, func(r *policy.OwnLimits) { r.MaxRunningIn["mail"] = 3 }))
+		all.MaxRunningIn = map[string]int{"mail": 3, "fax": 4}
 		rate := headgate.PerSecond(5, 5)
 		check(t, hg.Policy().ChangeRecord(t.Context(), "acme", headgate.Edit{}, func(r *policy.OwnLimits) { r.Dispatch = new(rate) }))
 		check(t, hg.Policy().ChangeRecord(t.Context(), "acme", headgate.Edit{}, func(r *policy.OwnLimits) { r.Limit.Burst = 300 })) // In place.
@@ -225,4 +230,72 @@ func TestRecordsNeedThePolicysWord(t *testing.T) {
 	if !errors.Is(err, headgate.ErrInvalid) {
 		t.Errorf("no name of a tenant: %v", err)
 	}
+}
+
+// TestSemaphoresOfARecordAreInForce for whoever acquires from the edit on, in both stores: also a lower limit, by which nobody is cut off and nobody is let in, one that lets nobody in, and none
+// any more.
+func TestSemaphoresOfARecordAreInForce(t *testing.T) {
+	t.Parallel()
+	perMinute(t, func(t *testing.T, hg *headgate.Client, all *headgate.Limiter) {
+		t.Helper()
+		check(t, hg.Policy().Change(t.Context(), headgate.Edit{}, func(p *headgate.Policy) {
+			p.Document.Semaphores = map[string]policy.SemaphoreRules{"acme:gpu": {Max: 3}, "gpu": {Max: 1}}
+		}))
+		limited := func(when string, most int) {
+			t.Helper()
+			var held []*headgate.Permits
+			for range most {
+				p, err := all.Semaphore("acme:gpu").TryAcquire(t.Context(), 1)
+				check(t, err)
+				held = append(held, p)
+			}
+			_, err := all.Semaphore("acme:gpu").TryAcquire(t.Context(), 1)
+			if no, refused := errors.AsType[*limiter.NoPermitsError](err); !refused || no.Limit != most {
+				t.Errorf("%s: %v, want a limit of %d", when, err, most)
+			}
+			for _, p := range held {
+				check(t, p.Release(t.Context()))
+			}
+		}
+		limit := func(most ...int) {
+			t.Helper()
+			check(t, hg.Policy().ChangeRecord(t.Context(), "acme", headgate.Edit{}, func(r *policy.OwnLimits) {
+				if r.Semaphores = nil; len(most) > 0 {
+					r.Semaphores = map[string]policy.SemaphoreRules{"gpu": {Max: most[0]}}
+				}
+			}))
+		}
+		limited("without a record", 3)
+		limit(5)
+		limited("raised", 5)
+		limit(2)
+		limited("lowered", 2)
+		limit(0)
+		limited("with none", 0)
+		check(t, hg.Policy().ChangeRecord(t.Context(), "acme", headgate.Edit{}, func(r *policy.OwnLimits) { r.Semaphores["gpu"] = policy.SemaphoreRules{Max: 4} })) // In place.
+		limited("changed in place", 4)
+		limit()
+		limited("without one", 3)
+		limit(3)
+		one, err := all.Semaphore("acme:gpu").TryAcquire(t.Context(), 3)
+		check(t, err)
+		waits := make(chan error, 1)
+		go func() {
+			p, err := all.Semaphore("acme:gpu").Acquire(t.Context(), 2)
+			if err == nil {
+				err = p.Release(t.Context())
+			}
+			waits <- err
+		}()
+		for waiting := 0; waiting == 0; {
+			runtime.Gosched()
+			_, err := all.Semaphore("acme:gpu").TryAcquire(t.Context(), 1)
+			if no, refused := errors.AsType[*limiter.NoPermitsError](err); refused {
+				waiting = no.Ahead
+			}
+		}
+		limit(5) // Who waits for two runs beside three.
+		check(t, <-waits)
+		check(t, one.Release(t.Context()))
+	})
 }

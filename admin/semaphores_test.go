@@ -1,6 +1,7 @@
 package admin_test
 
 import (
+	"bytes"
 	"net/http"
 	"strconv"
 	"testing"
@@ -101,6 +102,39 @@ func TestALeaseThatEndedIsTold(t *testing.T) {
 	p.want(http.StatusConflict, "producer", permits("release", "gpu", `{"token":"a"}`))
 	p.want(http.StatusConflict, "producer", permits("extend", "gpu", `{"token":"a"}`))
 	p.want(http.StatusNoContent, "producer", permits("release", "gpu", `{"token":"b"}`))
+}
+
+// TestSemaphoresOfARecordOverHTTP are in force for the next who acquires, are told with the semaphore and with the record, and one that is none is refused by its place.
+func TestSemaphoresOfARecordOverHTTP(t *testing.T) {
+	t.Parallel()
+	everywhere(t, func(t *testing.T, p *plant) {
+		t.Helper()
+		p.put("admin", ask{op: "PUT /api/v1/policy", body: `{"tenant_records":true,"semaphores":{"bolt:*":{"max":9}}}`})
+		bolt := map[string]string{"tenant": "bolt"}
+		put := func(status int, body string) reply {
+			return p.want(status, "operator", ask{op: "PUT /api/v1/records/{tenant}", path: bolt, body: body, header: http.Header{"If-Match": {"*"}}})
+		}
+		for _, row := range []struct {
+			record string
+			limit  float64
+		}{{`{"max_running":5}`, 9}, {`{"semaphores":{"gpu":{"max":3}}}`, 3}, {`{"semaphores":{"*":{"max":2}}}`, 2}, {`{"semaphores":{"disk":{"max":2}}}`, 9}} {
+			if got := put(http.StatusOK, row.record); !bytes.Contains(got.body, []byte(row.record)) {
+				t.Errorf("%s is stored as %s", row.record, got.body)
+			}
+			shown := p.want(http.StatusOK, "viewer", ask{op: "GET /api/v1/semaphores/{name}", path: map[string]string{"name": "bolt:gpu"}}).object(t)
+			one := p.want(http.StatusOK, "producer", permits("acquire", "bolt:gpu", `{"token":"a"}`)).object(t)
+			if one["limit"] != row.limit || shown["limit"] != row.limit {
+				t.Errorf("with %s: %v, shown as %v", row.record, one, shown)
+			}
+		}
+		list := p.want(http.StatusOK, "viewer", ask{op: "GET /api/v1/semaphores"})
+		if !bytes.Contains(list.body, []byte(`"limit":9`)) {
+			t.Errorf("%s", list.body)
+		}
+		if got := put(http.StatusBadRequest, `{"semaphores":{"gpu":{"max":1000001}}}`); !bytes.Contains(got.body, []byte("/semaphores/gpu/max")) {
+			t.Errorf("%s", got.body)
+		}
+	})
 }
 
 // TestSemaphoresOfATenant: a credential of a tenant reaches TENANT:NAME and sees no other, page by page.

@@ -145,6 +145,32 @@ func TestARateOfARecordOverHTTP(t *testing.T) {
 	}
 }
 
+// TestACapInAQueueOfARecordOverHTTP is told with the record and as a gate of its tenant, in the place of the policy's, and one that is none is refused by its place.
+func TestACapInAQueueOfARecordOverHTTP(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t, nil)
+	p.put("admin", ask{op: "PUT /api/v1/policy", body: `{"tenant_records":true,"tiers":{"standard":{"limit":{"enabled":false}}},"max_running":{"bolt:mail":9}}`})
+	bolt := map[string]string{"tenant": "bolt"}
+	put := func(status int, body string) reply {
+		return p.want(status, "operator", ask{op: "PUT /api/v1/records/{tenant}", path: bolt, body: body, header: http.Header{"If-Match": {"*"}}})
+	}
+	for _, row := range [][2]string{
+		{`{"max_running":5}`, `"limit":9`},
+		{`{"queues":{"mail":{"max_running":3}}}`, `"limit":3`},
+		{`{"queues":{"fax":{"max_running":3}}}`, `"limit":9`},
+	} {
+		if got := put(http.StatusOK, row[0]); !bytes.Contains(got.body, []byte(row[0])) {
+			t.Errorf("%s is stored as %s", row[0], got.body)
+		}
+		if tenant := p.want(http.StatusOK, "viewer", ask{op: "GET /api/v1/tenants/{tenant}", path: bolt}); !bytes.Contains(tenant.body, []byte(row[1])) {
+			t.Errorf("with %s the tenant is told as %s, want %s", row[0], tenant.body, row[1])
+		}
+	}
+	if got := put(http.StatusBadRequest, `{"queues":{"mail":{"max_running":1000001}}}`); !bytes.Contains(got.body, []byte("/queues/mail/max_running")) {
+		t.Errorf("%s", got.body)
+	}
+}
+
 // TestABoundOfARecordOverHTTP is in force for the next job over HTTP, in a queue and over all, is told with the record, and one that is none is refused by its place.
 func TestABoundOfARecordOverHTTP(t *testing.T) {
 	t.Parallel()

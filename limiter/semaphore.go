@@ -114,7 +114,8 @@ func (s *Semaphore) ask(ctx context.Context, token string, permits int, queue bo
 	ctx, cancel := context.WithTimeout(ctx, l.config.Timeout)
 	defer cancel()
 	err = l.with(ctx, func(inForce *policy.Compiled) error {
-		ask.Version, ask.Max = inForce.Version(), inForce.SemaphoreMax(s.name)
+		ask.Version = inForce.Version()
+		ask.Max, ask.Record = inForce.SemaphoreFor(s.name)
 		permit, err = l.store.Acquire(ctx, ask)
 		return err
 	})

@@ -337,9 +337,32 @@ type semaphoreJSON struct {
 	Max int `json:"max"`
 }
 
-// SemaphoreMax returns the limit of a semaphore: its own, else that of "TENANT:*" for one of a tenant, else that of Every, else
-// DefaultSemaphoreMax.
+// SemaphoreMax returns the limit of a semaphore: of one of a tenant what the tenant's record says of it, or of each of its own, as far as that is known; else its own, else that of "TENANT:*" for
+// one of a tenant, else that of Every, else DefaultSemaphoreMax.
 func (c *Compiled) SemaphoreMax(name string) int {
+	most, _ := c.SemaphoreFor(name)
+	return most
+}
+
+// SemaphoreFor returns SemaphoreMax and the version of the tenant's record that it comes from, zero where tenants have no records or it is no tenant's.
+func (c *Compiled) SemaphoreFor(name string) (most int, record int64) {
+	tenant, own, bound := strings.Cut(name, ":")
+	if !bound || c.records == nil {
+		return c.documentSemaphore(name), 0
+	}
+	of := c.standing(tenant)
+	if of.own != nil {
+		for _, at := range [2]string{own, Every} {
+			if rule, said := of.own.Semaphores[at]; said {
+				return rule.Max, of.version
+			}
+		}
+	}
+	return c.documentSemaphore(name), of.version
+}
+
+// documentSemaphore is what the policy says of a semaphore.
+func (c *Compiled) documentSemaphore(name string) int {
 	if own, named := c.semaphores[name]; named {
 		return own.Max
 	}
@@ -365,21 +388,22 @@ func (c *Compiled) Semaphores() iter.Seq2[string, int] {
 	}
 }
 
-func (p Policy) validateSemaphores(bad *problems) {
-	if n := len(p.Semaphores); n > MaxSemaphores {
-		bad.field("semaphores", strconv.Itoa(n)+" names", "up to "+strconv.Itoa(MaxSemaphores))
+// semaphores checks them: of a policy a name may be TENANT:NAME, of a record it is the tenant's as it is.
+func (p *problems) semaphores(all map[string]SemaphoreRules, most int, tenants bool) {
+	if n := len(all); n > most {
+		p.field("semaphores", strconv.Itoa(n)+" names", "up to "+strconv.Itoa(most))
 	}
-	for _, name := range sortedKeys(p.Semaphores) {
+	for _, name := range sortedKeys(all) {
 		tenant, own, bound := strings.Cut(name, ":")
-		if bound {
-			bad.add(admission.ValidateTenant(tenant))
+		if bound && tenants {
+			p.add(admission.ValidateTenant(tenant))
 		} else {
 			own = name
 		}
 		if own != Every {
-			bad.add(admission.ValidateName("semaphore", own, true))
+			p.add(admission.ValidateName("semaphore", own, true))
 		}
-		bad.integer("semaphores."+name+".max", int64(p.Semaphores[name].Max), 0, MaxSemaphoreMax)
+		p.integer("semaphores."+name+".max", int64(all[name].Max), 0, MaxSemaphoreMax)
 	}
 }
 

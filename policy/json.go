@@ -66,6 +66,11 @@ type (
 		eachTenantJSON
 		Overflow Overflow `json:"overflow,omitzero"`
 	}
+	recordQueueJSON struct {
+		eachTenantJSON
+		MaxRunning int      `json:"max_running,omitempty"`
+		Overflow   Overflow `json:"overflow,omitzero"`
+	}
 	tenantJSON struct {
 		Tier       string     `json:"tier,omitempty"`
 		Limit      *limitJSON `json:"limit,omitempty"`

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"strconv"
 	"strings"
@@ -251,16 +252,24 @@ func (o Overflow) validateTotal(bad *problems, owner string) {
 func (c *Compiled) Overflows() map[admission.Scope]Overflow { return maps.Clone(c.overflows) }
 
 // queuesJSON is what the JSON of a record has of single queues.
-func (r *OwnLimits) queuesJSON() map[string]tierQueueJSON {
-	all := convert(r.Queues, func(_ string, in EachTenant) tierQueueJSON {
-		return tierQueueJSON{eachTenantJSON: in.withDefaults().wire()}
+func (r *OwnLimits) queuesJSON() map[string]recordQueueJSON {
+	all := convert(r.Queues, func(_ string, in EachTenant) recordQueueJSON {
+		return recordQueueJSON{eachTenantJSON: in.withDefaults().wire()}
 	})
+	for queue, limit := range r.capsIn() {
+		if all == nil {
+			all = map[string]recordQueueJSON{}
+		}
+		in := all[queue]
+		in.MaxRunning = limit
+		all[queue] = in
+	}
 	for queue, bound := range r.Overflows {
 		if bound == (Overflow{}) {
 			continue
 		}
 		if all == nil {
-			all = map[string]tierQueueJSON{}
+			all = map[string]recordQueueJSON{}
 		}
 		in := all[queue]
 		in.Overflow = bound.withDefaults()
@@ -270,28 +279,39 @@ func (r *OwnLimits) queuesJSON() map[string]tierQueueJSON {
 }
 
 // setQueues reads it.
-func (r *OwnLimits) setQueues(written map[string]tierQueueJSON, bad *problems) {
-	r.Queues = convert(written, func(queue string, in tierQueueJSON) EachTenant {
+func (r *OwnLimits) setQueues(written map[string]recordQueueJSON, bad *problems) {
+	r.Queues = convert(written, func(queue string, in recordQueueJSON) EachTenant {
 		return in.eachTenant("queues."+queue+".", bad).withDefaults()
 	})
 	for queue, in := range written {
-		if in.Overflow == (Overflow{}) {
-			continue
+		if in.MaxRunning != 0 {
+			r.MaxRunningIn = overlay(r.MaxRunningIn, map[string]int{queue: in.MaxRunning})
 		}
-		if r.Overflows == nil {
-			r.Overflows = map[string]Overflow{}
+		if in.Overflow != (Overflow{}) {
+			r.Overflows = overlay(r.Overflows, map[string]Overflow{queue: in.Overflow.withDefaults()})
 		}
-		r.Overflows[queue] = in.Overflow.withDefaults()
-		if each := r.Queues[queue]; each.empty() {
+		if each := r.Queues[queue]; each.empty() && (in.MaxRunning != 0 || in.Overflow != (Overflow{})) {
 			delete(r.Queues, queue)
 		}
 	}
-	if len(r.Overflows) > 0 && len(r.Queues) == 0 {
+	if len(r.Overflows)+len(r.MaxRunningIn) > 0 && len(r.Queues) == 0 {
 		r.Queues = nil
 	}
 }
 
-// validateBounds checks what a record says of depth, and of how many queues it says anything.
+// capsIn are the caps in single queues that say something.
+func (r *OwnLimits) capsIn() map[string]int {
+	for _, limit := range r.MaxRunningIn {
+		if limit != 0 {
+			caps := maps.Clone(r.MaxRunningIn)
+			maps.DeleteFunc(caps, func(_ string, limit int) bool { return limit == 0 })
+			return caps
+		}
+	}
+	return nil
+}
+
+// validateBounds checks what a record says of depth and of caps in single queues, and of how many queues it says anything.
 func (r *OwnLimits) validateBounds(bad *problems) {
 	r.Overflow.withDefaults().validateTotal(bad, "overflow")
 	for _, queue := range sortedKeys(r.Overflows) {
@@ -300,7 +320,13 @@ func (r *OwnLimits) validateBounds(bad *problems) {
 		}
 		r.Overflows[queue].withDefaults().validate(bad, "queues."+queue+".overflow")
 	}
-	if n := len(overlay(boundQueues(r.Queues), boundQueues(r.Overflows))); n > MaxRecordQueues {
+	for _, queue := range sortedKeys(r.MaxRunningIn) {
+		if !hasKey(r.Queues, queue) && !hasKey(r.Overflows, queue) {
+			bad.add(admission.ValidateName("queues", queue, true))
+		}
+		bad.bound("queues."+queue+".max_running", r.MaxRunningIn[queue], MaxMaxRunning)
+	}
+	if n := len(overlay(overlay(boundQueues(r.Queues), boundQueues(r.Overflows)), boundQueues(r.MaxRunningIn))); n > MaxRecordQueues {
 		bad.field("queues", strconv.Itoa(n), "up to "+strconv.Itoa(MaxRecordQueues))
 	}
 }
@@ -322,10 +348,35 @@ func (r OwnLimits) WithOverflow(queue string, bound Overflow) OwnLimits {
 	return r
 }
 
+// WithMaxRunning returns a copy of the record with another cap in a queue, or over all where the queue is empty; zero takes it away.
+func (r OwnLimits) WithMaxRunning(queue string, limit int) OwnLimits {
+	if queue == "" {
+		r.MaxRunning = limit
+		return r
+	}
+	r.MaxRunningIn = overlay(r.MaxRunningIn, map[string]int{queue: limit})
+	if limit == 0 {
+		delete(r.MaxRunningIn, queue)
+	}
+	return r
+}
+
 // OverflowAt returns what the record says of the bound in a queue, or over all where the queue is empty; the zero Overflow for nothing.
 func (r OwnLimits) OverflowAt(queue string) Overflow {
 	if queue == "" {
 		return r.Overflow
 	}
 	return r.Overflows[queue]
+}
+
+func checkRecordSize(text []byte) error {
+	if len(text) <= MaxRecordBytes {
+		return nil
+	}
+	return &admission.FieldError{Field: "record", Value: fmt.Sprintf("%d bytes", len(text)), Allowed: fmt.Sprintf("JSON of up to %d bytes", MaxRecordBytes)}
+}
+
+func hasKey[V any](all map[string]V, name string) bool {
+	_, there := all[name]
+	return there
 }

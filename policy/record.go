@@ -14,7 +14,7 @@ import (
 	"github.com/headgate/headgate/admission"
 )
 
-// OwnLimits is what one tenant has of its own beside the policy, where that has TenantRecords: its tier, its weights, its cap, the rate of its dispatches, bounds of its depth, and limits, each in the place of
+// OwnLimits is what one tenant has of its own beside the policy, where that has TenantRecords: its tier, its weights, its caps, the rate of its dispatches, bounds of its depth, limits and semaphores, each in the place of
 // what the policy has of that tenant or at that scope. It is stored by itself, so that to change one costs the same whatever number of tenants have theirs.
 //
 //nolint:recvcheck // It is a plain value; what is asked often spares the copy.
@@ -25,6 +25,8 @@ type OwnLimits struct {
 	Weights Weights
 	// MaxRunning is how many of its jobs workers hold at a time, 1 to MaxMaxRunning, before the policy's own of it and that of its tier; zero says nothing.
 	MaxRunning int
+	// MaxRunningIn is the same in single queues, by name, before the policy's own of it there and what each tenant has there; zero says nothing.
+	MaxRunningIn map[string]int
 	// Dispatch is how many of its jobs are dispatched a time, in the place of the policy's own of it; nil says nothing, a Disabled one that there is no such bound.
 	Dispatch *admission.Limit
 	// Overflow bounds its depth over all its queues, before the policy's own of it and that of its tier, and Overflows in single queues, by name. The zero Overflow says
@@ -33,13 +35,16 @@ type OwnLimits struct {
 	Overflows map[string]Overflow
 	// Limit is that of the tenant; nil says nothing, a Disabled one that there is none.
 	Limit *admission.Limit
-	// Queues are its limits in single queues, by name. They and Overflows are of up to MaxRecordQueues.
+	// Semaphores are limits of its semaphores, by name without the tenant, Every for each that is not named, before all that the policy says of them. They are MaxRecordSemaphores at most.
+	Semaphores map[string]SemaphoreRules
+	// Queues are its limits in single queues, by name. They, Overflows and MaxRunningIn are of up to MaxRecordQueues.
 	Queues map[string]EachTenant
 }
 
 // Bounds of OwnLimits.
 const (
-	MaxRecordQueues = 64
+	MaxRecordQueues     = 64
+	MaxRecordSemaphores = 64
 	// MaxRecordBytes is the largest JSON text of one.
 	MaxRecordBytes = 8 << 10
 )
@@ -52,18 +57,19 @@ const mostRecords = 1 << 16
 
 // recordJSON begins with tier, weights and cap: scripts read them there (fragments/weight.lua), and bounds wherever they are (fragments/depth.lua).
 type recordJSON struct {
-	Tier       string                   `json:"tier,omitempty"`
-	Weights    Weights                  `json:"priority_weights,omitempty"`
-	MaxRunning int                      `json:"max_running,omitempty"`
-	Dispatch   *limitJSON               `json:"dispatch,omitempty"`
-	Overflow   Overflow                 `json:"overflow,omitzero"`
-	Limit      *limitJSON               `json:"limit,omitempty"`
-	Queues     map[string]tierQueueJSON `json:"queues,omitempty"`
+	Tier       string                     `json:"tier,omitempty"`
+	Weights    Weights                    `json:"priority_weights,omitempty"`
+	MaxRunning int                        `json:"max_running,omitempty"`
+	Dispatch   *limitJSON                 `json:"dispatch,omitempty"`
+	Overflow   Overflow                   `json:"overflow,omitzero"`
+	Limit      *limitJSON                 `json:"limit,omitempty"`
+	Queues     map[string]recordQueueJSON `json:"queues,omitempty"`
+	Semaphores map[string]semaphoreJSON   `json:"semaphores,omitempty"`
 }
 
 // Empty reports whether the record says nothing.
 func (r OwnLimits) Empty() bool {
-	return r.Tier == "" && len(r.Weights) == 0 && r.MaxRunning == 0 && r.Dispatch == nil && r.Overflow == (Overflow{}) && r.Limit == nil && len(r.Overflows)+len(r.Queues) == 0
+	return r.Tier == "" && len(r.Weights) == 0 && r.MaxRunning == 0 && r.Dispatch == nil && r.Overflow == (Overflow{}) && r.Limit == nil && len(r.Overflows)+len(r.Queues)+len(r.Semaphores)+len(r.capsIn()) == 0
 }
 
 // LimitAt returns what the record says of a level on a way, and whether it says anything. It does not allocate.
@@ -162,6 +168,7 @@ func MarshalRecord(r OwnLimits) ([]byte, error) {
 		return nil, nil
 	}
 	wire := recordJSON{Tier: r.Tier, Weights: r.Weights, MaxRunning: r.MaxRunning, Overflow: r.Overflow.withDefaults(), Queues: r.queuesJSON()}
+	wire.Semaphores = convert(r.Semaphores, func(_ string, s SemaphoreRules) semaphoreJSON { return semaphoreJSON(s) })
 	wire.Limit, wire.Dispatch = optional(ownBurst(r.Limit)), optional(ownBurst(r.Dispatch))
 	text, err := json.Marshal(wire)
 	if err != nil {
@@ -170,15 +177,8 @@ func MarshalRecord(r OwnLimits) ([]byte, error) {
 	return text, checkRecordSize(text)
 }
 
-func checkRecordSize(text []byte) error {
-	if len(text) <= MaxRecordBytes {
-		return nil
-	}
-	return &admission.FieldError{Field: "record", Value: fmt.Sprintf("%d bytes", len(text)), Allowed: fmt.Sprintf("JSON of up to %d bytes", MaxRecordBytes)}
-}
-
 // UnmarshalRecord reads a record: {"tier": "premium", "priority_weights": {"high": 3}, "max_running": 5, "dispatch": {"tokens": 5}, "overflow": {"policy": "reject", "max_jobs": 100}, "limit": {"tokens": 50},
-// "queues": {"mail": {"limit": {…}, "priority_limits": {"low": {…}}, "type_limits": {"report": {…}}, "overflow": {…}}}}, all written as in a policy. An empty text is the record that says nothing. Unknown and repeated names are refused. Every error matches headgate.ErrInvalid.
+// "queues": {"mail": {"limit": {…}, "priority_limits": {"low": {…}}, "type_limits": {"report": {…}}, "max_running": 2, "overflow": {…}}}, "semaphores": {"gpu": {"max": 4}}}, all written as in a policy. An empty text is the record that says nothing. Unknown and repeated names are refused. Every error matches headgate.ErrInvalid.
 func UnmarshalRecord(text []byte) (OwnLimits, error) {
 	if len(text) == 0 {
 		return OwnLimits{}, nil
@@ -196,6 +196,7 @@ func UnmarshalRecord(text []byte) (OwnLimits, error) {
 	var bad problems
 	r := OwnLimits{Tier: wire.Tier, Weights: wire.Weights, MaxRunning: wire.MaxRunning, Overflow: wire.Overflow.withDefaults()}
 	r.Limit, r.Dispatch = ownBurst(bad.limit("limit", wire.Limit)), ownBurst(bad.limit("dispatch", wire.Dispatch))
+	r.Semaphores = convert(wire.Semaphores, func(_ string, s semaphoreJSON) SemaphoreRules { return SemaphoreRules(s) })
 	r.setQueues(wire.Queues, &bad)
 	if err := errors.Join(bad...); err != nil {
 		return OwnLimits{}, err
@@ -216,6 +217,7 @@ func (r OwnLimits) validate() error {
 		bad.add(r.Limit.Validate("limit"))
 	}
 	r.validateBounds(&bad)
+	bad.semaphores(r.Semaphores, MaxRecordSemaphores, false)
 	for _, queue := range sortedKeys(r.Queues) {
 		bad.add(admission.ValidateName("queues", queue, true))
 		in, at := r.Queues[queue], "queues."+queue+"."
@@ -285,11 +287,6 @@ func (p Policy) WithRecord(tenant string, r OwnLimits) Policy {
 		p.Rollout = &candidate
 	}
 	return p
-}
-
-func hasKey[V any](all map[string]V, name string) bool {
-	_, there := all[name]
-	return there
 }
 
 // records are those that a Compiled knows, by tenant: *knownRecord.

@@ -133,6 +133,59 @@ func TestARecordHasARateOfDispatches(t *testing.T) {
 	}
 }
 
+// TestARecordHasCapsInQueues: as numbers of single queues, of which zero says nothing; what cannot be is refused in words.
+func TestARecordHasCapsInQueues(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		`{"queues":{"mail":{"max_running":5}}}`: `{"queues":{"mail":{"max_running":5}}}`,
+		`{"queues":{"mail":{"overflow":{"policy":"none"},"max_running":1000000},"fax":{"max_running":1}},"max_running":7}`: `{"max_running":7,"queues":{"fax":{"max_running":1},"mail":{"max_running":1000000,"overflow":{"policy":"none"}}}}`,
+		`{"queues":{"mail":{"max_running":0,"limit":{"tokens":5,"per":"1s"}}}}`:                                            `{"queues":{"mail":{"limit":{"tokens":5,"per":"1s","burst":5}}}}`,
+		`{"queues":{"mail":{"max_running":3,"limit":{"tokens":5,"per":"1s"}}}}`:                                            `{"queues":{"mail":{"limit":{"tokens":5,"per":"1s","burst":5},"max_running":3}}}`,
+	} {
+		r, err := UnmarshalRecord([]byte(text))
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		if got, err := MarshalRecord(r); string(got) != want || err != nil {
+			t.Errorf("%s is %s, %v, want %s", text, got, err, want)
+		}
+	}
+	for bad, told := range map[string]string{
+		`{"queues":{"mail":{"max_running":-1}}}`:                "queues.mail.max_running -1: allowed is 1 to 1000000, or 0 for none",
+		`{"queues":{"mail":{"max_running":1000001}}}`:           "queues.mail.max_running 1000001: allowed is 1 to 1000000, or 0 for none",
+		`{"queues":{"mail":{"max_running_per_tenant":1}}}`:      "queues.mail.max_running_per_tenant (unknown)",
+		`{"queues":{"ma il":{"max_running":1}}}`:                `queues "ma il"`,
+		`{"queues":{"mail":{"max_running":1,"max_running":2}}}`: `queues.mail holds "max_running" twice`,
+		`{"queues":{` + manyCaps(MaxRecordQueues+1) + `}}`:      "queues 65: allowed is up to 64",
+		`{"queues":{"mail":{"max_running":1.5}}}`:               "max_running",
+	} {
+		if _, err := UnmarshalRecord([]byte(bad)); !errors.Is(err, admission.ErrInvalid) || !strings.Contains(err.Error(), told) {
+			t.Errorf("%s: %v, want it to tell %s", bad, err, told)
+		}
+	}
+	r := OwnLimits{MaxRunningIn: map[string]int{"mail": 0}}
+	if text, err := MarshalRecord(r); text != nil || err != nil || !r.Empty() {
+		t.Errorf("nothing is said as %q, %v", text, err)
+	}
+	r = r.WithMaxRunning("mail", 3).WithMaxRunning("fax", 2).WithMaxRunning("", 9).WithMaxRunning("mail", 0)
+	if text, err := MarshalRecord(r); string(text) != `{"max_running":9,"queues":{"fax":{"max_running":2}}}` || err != nil {
+		t.Errorf("%s, %v", text, err)
+	}
+	if _, err := Unmarshal([]byte(`{"tiers":{"gold":{"queues":{"mail":{"max_running":1}}}}}`)); err == nil {
+		t.Error("a tier has a cap in a queue")
+	}
+}
+
+// manyCaps writes caps of so many queues.
+func manyCaps(n int) string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = fmt.Sprintf(`"q%d":{"max_running":1}`, i)
+	}
+	return strings.Join(all, ",")
+}
+
 // TestCapsByRecordsAreToldByTier: a store is told the caps of tiers, and of those of tenants which are their own, also where these are what everybody has; where
 // tenants have no records it is told neither.
 func TestCapsByRecordsAreToldByTier(t *testing.T) {

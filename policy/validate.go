@@ -68,7 +68,7 @@ func (p Policy) Validate() error {
 	p.Load.validate(&bad)
 	p.Anomalies.validate(&bad)
 	p.validateTriggers(&bad)
-	p.validateSemaphores(&bad)
+	bad.semaphores(p.Semaphores, MaxSemaphores, true)
 	p.validateDimensions(&bad)
 	for _, name := range sortedKeys(p.Queues) {
 		if name != Every {

@@ -142,6 +142,32 @@ func RecordDispatchOf(text []byte) *admission.Limit {
 	return &limit
 }
 
+// RecordQueueCapsOf returns how many of its tenant's jobs of single queues workers hold at a time by the JSON of a record, by queue; nil where it says nothing.
+func RecordQueueCapsOf(text []byte) (said map[string]int) {
+	at := bytes.Index(text, []byte(`"queues"`))
+	if at < 0 || !bytes.Contains(text[at:], []byte(`"max_running"`)) { // Nearly all, as RecordDispatchOf has it.
+		return nil
+	}
+	var written struct {
+		Queues map[string]struct {
+			MaxRunning int `json:"max_running"`
+		} `json:"queues"`
+	}
+	if json.Unmarshal(text, &written) != nil {
+		return nil // It may be what a release to come has written.
+	}
+	for queue, in := range written.Queues {
+		if in.MaxRunning <= 0 {
+			continue
+		}
+		if said == nil {
+			said = map[string]int{}
+		}
+		said[queue] = in.MaxRunning
+	}
+	return said
+}
+
 // RecordBounds is what a record says of its tenant's depth, over all its queues and in single ones, by name. An Overflow without a policy says nothing.
 type RecordBounds struct {
 	All    Overflow

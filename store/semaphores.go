@@ -47,6 +47,10 @@ const (
 type Acquire struct {
 	// Version is that of the policy from which Max comes.
 	Version int64
+	// Record is the version of the record of the semaphore's tenant that Max comes from too, NoRecord for none; zero where tenants have no records, or it is no tenant's. Elsewhere says
+	// that the record is in another partition, and has been compared.
+	Record    int64
+	Elsewhere bool
 	// Name is "NAME", or "TENANT:NAME" for one of a tenant. Token is the caller's name of this acquisition, unlike any other: 1-128 bytes.
 	Name, Token string
 	// Permits are asked for, 1 or more, and Max are there, 0 to MaxPermits.
@@ -54,6 +58,15 @@ type Acquire struct {
 	Lease        time.Duration
 	// Queue has who finds no room stand in line, for SemaphorePatience since its last call.
 	Queue bool
+}
+
+// Tenant is the tenant whose semaphore it is, empty for nobody's.
+func (a *Acquire) Tenant() string {
+	tenant, _, bound := strings.Cut(a.Name, ":")
+	if !bound {
+		return ""
+	}
+	return tenant
 }
 
 // Validate returns a *headgate.FieldError for each field that is none.

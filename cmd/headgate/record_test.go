@@ -128,7 +128,7 @@ func TestRatesOfRecords(t *testing.T) {
 	}
 	p.in(cli.ExitOK, `{"tenant":"bolt","record":{"dispatch":{"tokens":5,"per":"1s"}}}`, "record import -")
 	p.refuses(map[string]string{
-		"record set acme:mail --dispatch 5":               "a tenant with --tier, --weight, --max-running or --dispatch",
+		"record set acme:mail --dispatch 5":               "a tenant with --tier, --weight, --semaphore or --dispatch",
 		"record set acme --dispatch -5":                   "invalid --dispatch -5: allowed is 1 to 1000000000; for no limit --dispatch-off",
 		"record set acme --dispatch-burst 5":              "invalid --dispatch 0",
 		"record set acme --dispatch 5 --dispatch-per 1ns": "invalid --dispatch-per",
@@ -139,6 +139,65 @@ func TestRatesOfRecords(t *testing.T) {
 	if out := p.run(cli.ExitOK, "tenant show acme"); !strings.Contains(out.stdout, "9 jobs a second, at most 20 at once") {
 		t.Errorf("without a record: %s", out.stdout)
 	}
+}
+
+// TestCapsInQueuesOfRecords are set, shown, exported and taken out again, beside the cap over all queues.
+func TestCapsInQueuesOfRecords(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t)
+	p.in(cli.ExitOK, `{"tenant_records":true}`, "policy merge -")
+	p.says([][2]string{
+		{"record set acme:mail --max-running 2 --reason contract", `{"queues":{"mail":{"max_running":2}}}`},
+		{"tenant show acme", "tenant acme in queue mail │ 0 of 2 jobs"},
+		{"record set acme --max-running 9", `{"max_running":9,"queues":{"mail":{"max_running":2}}}`},
+		{"record set acme:mail --max-running 3 --tokens 5", `"queues":{"mail":{"limit":{"tokens":5,"per":"1s","burst":5},"max_running":3}}}`},
+		{"record set acme:mail --none --overflow reject --max-jobs 7", `"queues":{"mail":{"max_running":3,"overflow":{"policy":"reject","max_jobs":7}}}}`},
+		{"audit --json", `"/queues/mail/max_running"`},
+		{"record set acme:fax --max-running 4 --dry-run", "would change in 1 values"},
+		{"record set acme:mail --overflow=", `{"max_running":9,"queues":{"mail":{"max_running":3}}}`},
+		{"record export", `{"tenant":"acme","record":{"max_running":9,"queues":{"mail":{"max_running":3}}}}`},
+	})
+	if out := p.in(cli.ExitNothing, `{"tenant":"acme","record":{"queues":{"mail":{"max_running":4}}}}`, "record diff -"); !strings.Contains(out.stdout, "/queues/mail/max_running") || !strings.Contains(out.stdout, "/max_running") {
+		t.Errorf("a diff: %s", out.stdout)
+	}
+	p.in(cli.ExitOK, `{"tenant":"bolt","record":{"queues":{"mail":{"max_running":4}}}}`, "record import -")
+	p.refuses(map[string]string{
+		"record set acme:mail --max-running -1":      "queues.mail.max_running -1: allowed is 1 to 1000000, or 0 for none",
+		"record set acme:mail --max-running 1000001": "queues.mail.max_running 1000001: allowed is 1 to 1000000, or 0 for none",
+		"record set acme:mail:low --max-running 5":   "a tenant or tenant:queue with --max-running",
+	})
+	p.run(cli.ExitOK, "record set acme:mail --max-running 0")
+	p.run(cli.ExitOK, "record set acme --max-running 0")
+	p.run(cli.ExitNothing, "record get acme")
+}
+
+// TestSemaphoresOfRecords are set by name, shown, exported and taken out again.
+func TestSemaphoresOfRecords(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t)
+	p.in(cli.ExitOK, `{"tenant_records":true,"semaphores":{"acme:*":{"max":7}}}`, "policy merge -")
+	p.says([][2]string{
+		{"semaphore show acme:gpu", "7"},
+		{"record set acme --semaphore gpu=4,*=10 --reason contract", `{"semaphores":{"*":{"max":10},"gpu":{"max":4}}}`},
+		{"semaphore show acme:gpu", "4"},
+		{"semaphore show acme:disk", "10"},
+		{"record set acme --semaphore gpu=0 --max-running 5", `{"max_running":5,"semaphores":{"*":{"max":10},"gpu":{"max":0}}}`},
+		{"record set acme --semaphore *=", `{"max_running":5,"semaphores":{"gpu":{"max":0}}}`},
+		{"audit --json", `"/semaphores/gpu/max"`},
+		{"record set acme --semaphore gpu=3 --dry-run", "would change in 1 values"},
+		{"record export", `{"tenant":"acme","record":{"max_running":5,"semaphores":{"gpu":{"max":0}}}}`},
+	})
+	if out := p.in(cli.ExitNothing, `{"tenant":"acme","record":{"max_running":5,"semaphores":{"gpu":{"max":1}}}}`, "record diff -"); !strings.Contains(out.stdout, "/semaphores/gpu/max") {
+		t.Errorf("a diff: %s", out.stdout)
+	}
+	p.refuses(map[string]string{
+		"record set acme --semaphore gpu=-1":     "semaphores.gpu.max -1: allowed is 0 to 1000000",
+		"record set acme --semaphore gpu=many":   "invalid --semaphore gpu=many: allowed is NAME=NUMBER with 0 to 1000000, or NAME= to take it out of the record",
+		"record set acme:mail --semaphore gpu=1": "a tenant with --tier, --weight, --semaphore or --dispatch",
+		"record set acme --semaphore bolt:gpu=1": "semaphore",
+	})
+	p.run(cli.ExitOK, "record set acme --semaphore gpu= --max-running 0")
+	p.run(cli.ExitNothing, "record get acme")
 }
 
 // TestBoundsOfRecords are set over all queues and in one, shown, exported and taken out again, in the words of the policy's.
@@ -165,7 +224,7 @@ func TestBoundsOfRecords(t *testing.T) {
 		"record set bolt --overflow spillover --max-jobs 5":       `"none" or "reject" over all queues`,
 		"record set bolt:mail --overflow reject":                  "1 to 10000000, or a max_bytes",
 		"record set bolt:mail --overflow reject --max-jobs -5":    "queues.mail.overflow.max_jobs -5",
-		"record set bolt:mail:low --overflow reject --max-jobs 5": "a tenant or tenant:queue with --overflow",
+		"record set bolt:mail:low --overflow reject --max-jobs 5": "a tenant or tenant:queue with --max-running, --overflow",
 		"record set bolt:mail --overflow never --max-jobs 5":      `"drop_oldest"`,
 	})
 	p.run(cli.ExitOK, "record set acme --overflow=")
@@ -198,8 +257,7 @@ func TestTiersAndWeightsOfRecords(t *testing.T) {
 	p.refuses(map[string]string{
 		"record set acme --tier lead":              `tier "lead": allowed is one of "basic", "gold", "premium", "standard"`,
 		"record set acme --weight high=1001":       "priority_weights.high 1001: allowed is 1 to 1000",
-		"record set acme:mail --tier gold":         "a tenant with --tier, --weight, --max-running or --dispatch",
-		"record set acme:mail --max-running 5":     "a tenant with --tier, --weight, --max-running or --dispatch",
+		"record set acme:mail --tier gold":         "a tenant with --tier, --weight, --semaphore or --dispatch",
 		"record set acme --max-running -1":         "max_running -1: allowed is 1 to 1000000, or 0 for none",
 		"record set acme --max-running 1000001":    "max_running 1000001: allowed is 1 to 1000000, or 0 for none",
 		"record set acme --tier gold --none --off": "it, --off or --tokens",

@@ -35,6 +35,8 @@ func checkRows() []row {
 		{"an edit of the tier of a record, beside 10,000", "tenant_record", 1, func(s *site) func() func() { return s.edits(10_000, tieredRecord) }},
 		{"an edit of the cap of a record, beside 10", "tenant_record: gate_recapped", 1, func(s *site) func() func() { return s.edits(10, cappedRecord) }},
 		{"an edit of the cap of a record, beside 10,000", "tenant_record: gate_recapped", 1, func(s *site) func() func() { return s.edits(10_000, cappedRecord) }},
+		{"an edit of the cap of a record in a queue, beside 10", "tenant_record: record_queue_caps", 1, func(s *site) func() func() { return s.edits(10, queueCappedRecord) }},
+		{"an edit of the cap of a record in a queue, beside 10,000", "tenant_record: record_queue_caps", 1, func(s *site) func() func() { return s.edits(10_000, queueCappedRecord) }},
 		{"an edit of the dispatch of a record, beside 10", "tenant_record: record_rerated", 1, func(s *site) func() func() { return s.edits(10, ratedRecord) }},
 		{"an edit of the dispatch of a record, beside 10,000", "tenant_record: record_rerated", 1, func(s *site) func() func() { return s.edits(10_000, ratedRecord) }},
 		{"an edit of a limit by type of a record, beside 10", "tenant_record", 1, func(s *site) func() func() { return s.edits(10, typedRecord) }},
@@ -121,6 +123,9 @@ const tieredRecord = `{"tier":"tier-%d","priority_weights":{"medium":3}}`
 
 // cappedRecord is a record with a cap.
 const cappedRecord = `{"max_running":%d}`
+
+// queueCappedRecord is a record with a cap in a queue.
+const queueCappedRecord = `{"queues":{"mail":{"max_running":%d}}}`
 
 // ratedRecord is a record with a rate of dispatches.
 const ratedRecord = `{"dispatch":{"tokens":%d,"per":"1s","burst":5}}`

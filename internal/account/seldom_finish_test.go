@@ -47,6 +47,14 @@ func seldomFinishRows() []row {
 			s.putPolicy(store.PolicyUpdate{Caps: caps})
 			return s.finishes(1, 2*tenants, completed, store.EndedDone)
 		}},
+		{"finish of a job, one of a tenant whose record has a cap in the queue is dispatched", "finish: any_capped, fill, gate_pass", 1, func(s *site) func() func() {
+			s.putPolicy(store.PolicyUpdate{})
+			for i := range tenants {
+				_, err := s.store.PutRecord(s.Context(), store.RecordEdit{Tenant: tenantName(i), Policy: 1, Text: []byte(`{"queues":{"mail":{"max_running":1000}}}`)})
+				s.check(err)
+			}
+			return s.finishes(1, 2*tenants, completed, store.EndedDone)
+		}},
 		{"finish of a job, one under the rate of its tenant's record is dispatched", "finish: fill, gate_pass, gate_wake", 1, func(s *site) func() func() {
 			s.putPolicy(store.PolicyUpdate{})
 			for i := range tenants {

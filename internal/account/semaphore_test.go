@@ -37,6 +37,28 @@ func semaphoreRows() []row {
 				return func() { acquire(s, n) }
 			}
 		}},
+		{"Acquire of a tenant's, by its record", "semaphore: ask, grant", 1, func(s *site) func() func() {
+			version, err := s.store.PutRecord(s.Context(), store.RecordEdit{Tenant: "acme", Text: []byte(`{"semaphores":{"gpu":{"max":1000}}}`), By: store.Intervention{Own: true}})
+			s.check(err)
+			own := store.Acquire{Name: "acme:gpu", Permits: 1, Max: 1000, Record: version, Lease: time.Minute}
+			n := 0
+			acquireOwn := func(token int) {
+				own.Token = strconv.Itoa(token)
+				_, err := s.store.Acquire(s.Context(), own)
+				s.check(err)
+			}
+			for token := range others {
+				acquireOwn(-1 - token)
+			}
+			return func() func() {
+				n++
+				if n > 500 { // Far from the limit.
+					n = 1
+				}
+				s.check(s.store.Release(s.Context(), own.Name, strconv.Itoa(n)))
+				return func() { acquireOwn(n) }
+			}
+		}},
 		{"Release", "semaphore: release", 1, func(s *site) func() func() {
 			crowd(s)
 			return func() func() {

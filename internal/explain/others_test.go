@@ -114,6 +114,39 @@ func TestExplainTellsWhoseCapAJobWaitsFor(t *testing.T) {
 	}
 }
 
+// TestExplainTellsWhoseCapInAQueueAJobWaitsFor: the record's, or the policy's of the tenant there, or that of each tenant there.
+func TestExplainTellsWhoseCapInAQueueAJobWaitsFor(t *testing.T) {
+	t.Parallel()
+	for what, row := range map[string]struct {
+		record                  policy.OwnLimits
+		own                     string
+		of, path, value, change string
+	}{
+		"the record's": {policy.OwnLimits{MaxRunningIn: map[string]int{"mail": 1}}, `{"acme:mail": 2}`, "record of tenant acme", "/queues/mail/max_running", "1", "headgate record set acme:mail --max-running NUMBER"},
+		"the policy's": {policy.OwnLimits{MaxRunningIn: map[string]int{"fax": 1}}, `{"acme:mail": 2}`, "override of acme:mail", "/max_running/acme:mail", "2", `headgate policy merge FILE, with {"max_running": {"acme:mail": NUMBER}}`},
+		"each one's":   {policy.OwnLimits{MaxRunningIn: map[string]int{"fax": 1}}, `{}`, "default of queue mail", "/queues/mail/max_running_per_tenant", "3", "headgate queue set mail --max-running-per-tenant NUMBER"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			s.put(`{"tenant_records": true, "tiers": {"standard": {"limit": {"enabled": false}}}, "queues": {"mail": {"max_running_per_tenant": 3}}, "max_running": `+row.own+`}`, "caps")
+			read := func(ctx context.Context) (rollout.Rules, error) { return rollout.ReadRules(ctx, s.store) }
+			_, err := rollout.EditRecord(t.Context(), s.store, read, "acme", rollout.Edit{Expected: rollout.AnyVersion}, func(policy.OwnLimits) (policy.OwnLimits, error) { return row.record, nil })
+			must(t, err)
+			s.work(9, 0, "")
+			for _, id := range []string{"a", "b", "c", "d"} {
+				s.enqueue(id)
+			}
+			e, err := explain.New(t.Context(), s.store, explain.Job, "acme:d", shown.Everything)
+			must(t, err)
+			i := slices.IndexFunc(e.Reasons, func(r explain.Reason) bool { return r.Rule != nil && r.Rule.Of == row.of })
+			if i < 0 || e.Reasons[i].Rule.Path != row.path || string(e.Reasons[i].Rule.Value) != row.value || e.Reasons[i].Change != "jobs that end, or "+row.change {
+				t.Errorf("%+v, want %s of %s at %s", e.Reasons, row.value, row.of, row.path)
+			}
+		})
+	}
+}
+
 // TestExplainGoesByTheTierOfARecord: of the tenant, of the turn of its jobs and of the bound of their depth, and names the record or the tier that decides.
 func TestExplainGoesByTheTierOfARecord(t *testing.T) {
 	t.Parallel()

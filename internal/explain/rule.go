@@ -261,6 +261,9 @@ func (r *rules) ofGate(name store.GateName, tenant, queue, downstream string) (*
 		return r.ofTenant(none, tenant, "max_running")
 	case store.TenantQueueGate(tenant, queue):
 		scope := tenant + ":" + queue
+		if own := r.compiled.RecordOf(tenant); own.MaxRunningIn[queue] > 0 {
+			return r.recorded(tenant, own, []string{"queues", queue, "max_running"})
+		}
 		return r.first(none, candidate{"override of " + scope, []string{"max_running", scope}},
 			candidate{"default of queue " + queue, []string{"queues", queue, "max_running_per_tenant"}})
 	case store.DownstreamGate(downstream):

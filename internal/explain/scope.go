@@ -163,6 +163,10 @@ func higher(name store.GateName, flag string, rule *Rule, job *admission.Job) st
 			what = "record set " + job.Tenant
 		}
 	case store.TenantQueueGate(job.Tenant, job.Queue):
+		if rule != nil && rule.Of == recordOf(job.Tenant) {
+			what = "record set " + job.Tenant + ":" + job.Queue
+			break
+		}
 		if own := job.Tenant + ":" + job.Queue; rule != nil && rule.Path == pointer([]string{"max_running", own}) {
 			return fmt.Sprintf(`headgate policy merge FILE, with {"max_running": {"%s": NUMBER}}`, own)
 		}

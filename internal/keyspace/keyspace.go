@@ -137,6 +137,9 @@ func (p Partition) Records() string { return p.base + "records" }
 // Dispatch is the hash of rates of dispatches that records of tenants say, and of the policy's in their place.
 func (p Partition) Dispatch() string { return p.base + "dispatch" }
 
+// QueueCaps is the hash of caps in single queues that records of tenants say, and of the policy's in their place.
+func (p Partition) QueueCaps() string { return p.base + "queuecaps" }
+
 // Shadow is a HASH of what a candidate in shadow would have answered.
 func (p Partition) Shadow() string { return p.base + "shadow" }
 

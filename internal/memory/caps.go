@@ -62,6 +62,7 @@ func (m *model) standing() map[string]bound {
 			all[name] = m.caps[name]
 		}
 	}
+	m.standingIn(all)
 	return all
 }
 
@@ -109,7 +110,7 @@ func (m *model) setCaps(c *fairqueue.Pass, names []string, now int64) {
 			m.setRate(name, wanted.rate, ok)
 			m.accountsLook(name, now)
 		default:
-			if ofAll(name) {
+			if wanted, ok = m.asideIn(name, wanted, ok); ofAll(name) {
 				_, defaults[name] = m.room.Defaults[name]
 			}
 			m.setCap(name, m.moved(name, wanted), ok)

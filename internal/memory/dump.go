@@ -185,6 +185,7 @@ func (d *dump) limits() {
 		}
 		d.add("dispatch of %s %s;%s", tenant, text(of, "-"), text(d.caps[string(store.TenantRateGate(tenant))].rate, ""))
 	}
+	d.capsOfQueues()
 	for name := range d.byTier {
 		d.add("gate %s is of a tier", name)
 	}
@@ -232,5 +233,19 @@ func (d *dump) counts() {
 		for reason, n := range counts {
 			d.add("count %s:%s %d", kind, reason, n)
 		}
+	}
+}
+
+// capsOfQueues tells what records say of caps in single queues, and what the policy does.
+func (d *dump) capsOfQueues() {
+	tenants := map[string]bool{}
+	for name, of := range d.capsIn {
+		_, tenant := store.GateName(name).Split()
+		tenant, _, _ = strings.Cut(tenant, ":")
+		tenants[tenant] = true
+		d.add("cap of a record at %s %d, of the policy %d", name, of.own, of.policy)
+	}
+	if len(tenants) > 0 {
+		d.add("records with caps in queues %d", len(tenants))
 	}
 }

@@ -352,3 +352,82 @@ func (m *model) recount() {
 		}
 	}
 }
+
+// queueCap is how many jobs of a tenant in a queue workers hold at a time by the tenant's record, which is in force, and by the policy, zero for no cap.
+type queueCap struct{ own, policy int }
+
+// recapsIn returns the gates of a tenant in queues of which its record says something else from now on, in order.
+func (m *model) recapsIn(tenant string, text []byte) (names []string) {
+	is := store.RecordQueueCapsOf(text)
+	for name := range m.capsIn {
+		if kind, of := store.GateName(name).Split(); kind == store.KindTenantQueue && strings.HasPrefix(of, tenant+":") && is[of[len(tenant)+1:]] == 0 {
+			names = append(names, name)
+		}
+	}
+	for queue, limit := range is {
+		if name := string(store.TenantQueueGate(tenant, queue)); m.capsIn[name].own != limit {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// recappedIn puts the caps of a record in force at those gates, or the policy's where it says nothing any more.
+func (m *model) recappedIn(c *fairqueue.Pass, names []string, text []byte) {
+	is := store.RecordQueueCapsOf(text)
+	for _, name := range names {
+		was := m.capsIn[name]
+		of := queueCap{is[queueOf(name)], was.policy}
+		if standing := m.capStanding(name); standing != was.own {
+			of.policy = standing // Somebody has set it.
+		}
+		limit := of.own
+		if delete(m.capsIn, name); limit == 0 {
+			limit = of.policy
+		} else {
+			if m.capsIn == nil {
+				m.capsIn = map[string]queueCap{}
+			}
+			m.capsIn[name] = of
+		}
+		m.setCap(name, limit, limit > 0)
+		c.Freed(name)
+	}
+}
+
+// queueOf returns the queue of the gate of a tenant in it.
+func queueOf(name string) string { return name[strings.LastIndexByte(name, ':')+1:] }
+
+// capStanding is the limit that a gate has of its own, under a pause and for a time that which is to follow; zero for none.
+func (m *model) capStanding(name string) int {
+	limit, own := m.ownLimit(name)
+	if note := m.gateNotes[name]; own && (limit == 0 || note.until != 0) {
+		return max(0, note.then)
+	}
+	return limit
+}
+
+// asideIn notes what the policy says of a cap of a tenant in a queue where a record says something else, and returns what is to be in force.
+func (m *model) asideIn(name string, wanted bound, ok bool) (bound, bool) {
+	of, said := m.capsIn[name]
+	if !said {
+		return wanted, ok
+	}
+	m.capsIn[name] = queueCap{of.own, wanted.limit}
+	return bound{limit: of.own}, true
+}
+
+// standingIn puts what the policy says of caps in queues in the place of what records say: nothing where the gate is not what its record says, so that an edit puts it right.
+func (m *model) standingIn(all map[string]bound) {
+	for name, of := range m.capsIn {
+		switch {
+		case all[name].limit != of.own:
+			all[name] = bound{}
+		case of.policy > 0:
+			all[name] = bound{limit: of.policy}
+		default:
+			delete(all, name)
+		}
+	}
+}

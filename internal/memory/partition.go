@@ -269,8 +269,8 @@ func (p *Partition) PutRecord(_ context.Context, e store.RecordEdit) (version in
 		m.bank.Forget(m.over(now))
 		m.bank.LimitsChanged(e.Tenant, buckets.Instant(m.filled), (2*e.LongestFill + recordSlack).Microseconds(), now)
 		m.recordEdit(now, &e, action, was.Version, version)
-		rerates := m.rerates(e.Tenant, e.Text)
-		if recaps || rerates {
+		rerates, inQueues := m.rerates(e.Tenant, e.Text), m.recapsIn(e.Tenant, e.Text)
+		if recaps || rerates || len(inQueues) > 0 {
 			c := m.begin(now)
 			if recaps {
 				m.recapped(c, name, had)
@@ -278,6 +278,7 @@ func (p *Partition) PutRecord(_ context.Context, e store.RecordEdit) (version in
 			if rerates {
 				m.rerated(c, e.Tenant)
 			}
+			m.recappedIn(c, inQueues, e.Text)
 			c.WakeFreed()
 			m.fill(c, now)
 		}
@@ -376,8 +377,7 @@ func (p *Partition) Acquire(_ context.Context, ask store.Acquire) (permit store.
 		return permit, err
 	}
 	p.write(func(m *model, now int64) {
-		if ask.Version != m.version {
-			err = store.ErrStale
+		if err = m.stale(ask.Version, func(yield func(string, int64) bool) { yield(ask.Tenant(), ask.Record) }); err != nil {
 			return
 		}
 		m.advance(now)

@@ -39,6 +39,7 @@ type model struct {
 	capped    int                           // so many have a cap of their own
 	bounds    map[string]store.RecordBounds // what those of them say of depth that say something
 	rated     map[string]buckets.Limit      // what those of them say of dispatches that say something, the zero Limit for no such bound
+	capsIn    map[string]queueCap           // what those of them say of caps in single queues that say something, by gate
 	refunds   int64
 	refunded  *times.Times
 	parts     map[string]admission.Tokens  // what work that goes on has told so far, by the same names as refunded

@@ -30,6 +30,7 @@ func movingPolicy(version int64) store.PolicyUpdate {
 			{Gate: store.QueueGate("mail"), Limit: 1000},
 			{Gate: store.DownstreamGate("api"), Limit: 999},
 			{Gate: store.TenantGate("t2"), Limit: 50},
+			{Gate: store.TenantQueueGate("t3", "hook"), Limit: 500},
 			{Gate: store.TenantRateGate("t3"), Rate: admission.PerSecond(100).WithBurst(1000)},
 			{Gate: store.DownstreamRateGate("api"), Rate: admission.PerSecond(1000)},
 		},
@@ -82,6 +83,14 @@ func crowdDispatch(i int) string {
 		return `"dispatch":{"enabled":false},`
 	}
 	return ""
+}
+
+// crowdQueueCaps is what the record of a tenant says of single queues, of t3 in hook beside the policy's own.
+func crowdQueueCaps(i int) string {
+	if i > 4 {
+		return ""
+	}
+	return fmt.Sprintf(`,"queues":{"fax":{"max_running":%d},"hook":{"max_running":%d}}`, 7+i, 2000+i)
 }
 
 // homeOf returns a tenant's partition.
@@ -202,7 +211,7 @@ func newCrowd(t *testing.T, s store.Deployment, prefix string, seed uint64) *cro
 		check(t, err)
 	}
 	for i := range crowdTenants - 2 { // Two have no record.
-		_, err := s.PutRecord(ctx, store.RecordEdit{Tenant: fmt.Sprintf("t%d", i), Policy: 1, Text: fmt.Appendf(nil, `{"tier":"tier-%d","max_running":%d,%s"overflow":{"policy":"reject","max_jobs":%d},"limit":{"tokens":%d}}`, i%3, 1000+i, crowdDispatch(i), 1_000_000+i, i+1)})
+		_, err := s.PutRecord(ctx, store.RecordEdit{Tenant: fmt.Sprintf("t%d", i), Policy: 1, Text: fmt.Appendf(nil, `{"tier":"tier-%d","max_running":%d,%s"overflow":{"policy":"reject","max_jobs":%d},"limit":{"tokens":%d}%s}`, i%3, 1000+i, crowdDispatch(i), 1_000_000+i, i+1, crowdQueueCaps(i))})
 		check(t, err)
 	}
 	check(t, s.SpreadPolicy(ctx)) // Who was in is counted.

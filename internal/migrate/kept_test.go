@@ -185,7 +185,7 @@ func recordsOf(ctx context.Context, t *testing.T, s store.Deployment) (lines []s
 	for i, part := range s.Partitions() {
 		page, err := part.RecordsPage(ctx, store.RecordsQuery{})
 		check(t, err)
-		tiers, capped, bounded, rated := map[string]int64{}, 0, 0, map[string]bool{}
+		tiers, capped, bounded, rated, inQueues := map[string]int64{}, 0, 0, map[string]bool{}, map[string]map[string]int{}
 		for _, r := range page.Records {
 			says := store.RecordSharesOf(r.Text)
 			tiers[says.Tier]++
@@ -195,6 +195,9 @@ func recordsOf(ctx context.Context, t *testing.T, s store.Deployment) (lines []s
 			}
 			if store.RecordDispatchOf(r.Text) != nil {
 				rated[r.Tenant] = true
+			}
+			if caps := store.RecordQueueCapsOf(r.Text); caps != nil {
+				inQueues[r.Tenant] = caps
 			}
 			lines = append(lines, fmt.Sprintf("record %s %d %s", r.Tenant, r.Version, r.Text))
 			if s.PartitionOf(r.Tenant) != i {
@@ -209,6 +212,7 @@ func recordsOf(ctx context.Context, t *testing.T, s store.Deployment) (lines []s
 			t.Errorf("partition %d counts %d records with a cap, %v, and has %d", i, counted, err, capped)
 		}
 		lines = append(lines, ratesOf(ctx, t, at, rated)...)
+		lines = append(lines, queueCapsOf(ctx, t, at, inQueues)...)
 		if counted, err := redisconn.Client(at).HGet(ctx, at.Partition.State(), "ro").Int(); bounded > 0 && err != nil || counted != bounded {
 			t.Errorf("partition %d counts %d records with bounds, %v, and has %d", i, counted, err, bounded)
 		}
@@ -216,8 +220,46 @@ func recordsOf(ctx context.Context, t *testing.T, s store.Deployment) (lines []s
 	if !slices.ContainsFunc(lines, func(line string) bool { return strings.HasPrefix(line, "rate of ") }) {
 		t.Error("no rate of a record is left")
 	}
+	if !slices.ContainsFunc(lines, func(line string) bool { return strings.HasPrefix(line, "cap of ") }) {
+		t.Error("no cap of a record in a queue is left")
+	}
 	if len(lines) == 0 {
 		t.Error("no record is left")
+	}
+	return lines
+}
+
+// policysQueueCap is what the policy has of t3 in the queue hook.
+const policysQueueCap = "500"
+
+// queueCapsOf tells the caps of tenants in queues that are in force by records, and fails where another partition than the tenant's goes by a record's.
+func queueCapsOf(ctx context.Context, t *testing.T, at *redisconn.Conn, capped map[string]map[string]int) (lines []string) {
+	t.Helper()
+	rows, err := redisconn.Client(at).HGetAll(ctx, at.Partition.QueueCaps()).Result()
+	check(t, err)
+	if counted, err := redisconn.Client(at).HGet(ctx, at.Partition.State(), "rq").Int(); len(capped) > 0 && err != nil || counted != len(capped) || len(rows) != len(capped) {
+		t.Errorf("%s counts %d records with caps in queues, %v, and has %v for %v", at.Partition.Base(), counted, err, rows, capped)
+	}
+	gates, err := redisconn.Client(at).HGetAll(ctx, at.Partition.Gates()).Result()
+	check(t, err)
+	for i := range crowdTenants {
+		tenant := fmt.Sprintf("t%d", i)
+		for _, queue := range []string{"fax", "hook"} {
+			name, want := tenant+" in "+queue, ""
+			if name == "t3 in hook" {
+				want = policysQueueCap
+			}
+			if limit := capped[tenant][queue]; limit > 0 {
+				if row := fmt.Sprintf("%s=%d;%s", queue, limit, want); !strings.Contains(","+rows[tenant]+",", ","+row+",") {
+					t.Errorf("%s keeps %q of %s, want %q among it", at.Partition.Base(), rows[tenant], name, row)
+				}
+				want = strconv.Itoa(limit)
+				lines = append(lines, fmt.Sprintf("cap of %s %d", name, limit))
+			}
+			if limit, _, _ := strings.Cut(gates[string(store.TenantQueueGate(tenant, queue))], "|"); limit != want {
+				t.Errorf("%s has a cap of %q of %s, want %q", at.Partition.Base(), limit, name, want)
+			}
+		}
 	}
 	return lines
 }

@@ -93,7 +93,6 @@ func Adopt(ctx context.Context, s store.Deployment, spec AdoptSpec) (Adopted, er
 			return a.did, ErrEdited
 		}
 	}
-	a.did.Left = append(a.did.Left, unheldOf(rules.Document, spec.Tenants)...)
 	ordered(a.did.Left)
 	ordered(a.did.Overruled)
 	return a.did, a.finish(ctx)

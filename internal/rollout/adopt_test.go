@@ -96,6 +96,11 @@ func drawOwn(t *rapid.T, record bool) (r policy.OwnLimits) {
 	if some("rated") {
 		r.Dispatch = new(limit("rate"))
 	}
+	for _, name := range []string{"gpu", "disk", policy.Every} {
+		if rapid.IntRange(0, 3).Draw(t, "semaphore") == 0 {
+			r.Semaphores = with(r.Semaphores, name, policy.SemaphoreRules{Max: rapid.IntRange(0, 3).Draw(t, "permits")})
+		}
+	}
 	if some("bounded over all") {
 		r.Overflow = policy.Overflow{Policy: policy.Reject, MaxJobs: rapid.IntRange(3, 5).Draw(t, "jobs")}
 	}
@@ -103,6 +108,9 @@ func drawOwn(t *rapid.T, record bool) (r policy.OwnLimits) {
 		r.Overflow = policy.Overflow{Policy: policy.NoBound}
 	}
 	for _, queue := range adoptQueues {
+		if limit := rapid.SampledFrom([]int{0, 0, 1, 7}).Draw(t, "cap in a queue"); limit > 0 {
+			r.MaxRunningIn = with(r.MaxRunningIn, queue, limit)
+		}
 		if bound := rapid.SampledFrom([]policy.OverflowPolicy{"", policy.NoBound, policy.Reject, policy.Spillover}).Draw(t, "bound"); bound == policy.NoBound {
 			r.Overflows = with(r.Overflows, queue, policy.Overflow{Policy: bound})
 		} else if bound != "" {
@@ -141,8 +149,9 @@ func drawAdoptable(t *rapid.T) policy.Policy {
 	p.Tiers["gold"] = policy.Tier{Limit: few(9), Weights: policy.Weights{admission.High: 9}, MaxRunning: 4, Queues: map[string]policy.TierQueue{"mail": {Limit: few(8), TypeLimits: map[string]admission.Limit{"report": few(6)}}}}
 	p.Tiers["tin"] = policy.Tier{Limit: few(7), Overflow: policy.Overflow{Policy: policy.Reject, MaxJobs: 5}}
 	p.Queues = map[string]policy.Queue{"fax": {
-		EachTenant: policy.EachTenant{PriorityLimits: map[admission.Priority]admission.Limit{admission.Low: few(4)}, TypeLimits: map[string]admission.Limit{policy.Every: few(4)}},
-		Pressure:   &policy.PressureRules{MaxDepth: 10},
+		MaxRunningPerTenant: 5,
+		EachTenant:          policy.EachTenant{PriorityLimits: map[admission.Priority]admission.Limit{admission.Low: few(4)}, TypeLimits: map[string]admission.Limit{policy.Every: few(4)}},
+		Pressure:            &policy.PressureRules{MaxDepth: 10},
 	}}
 	p.Shedding = &policy.Shedding{
 		Order: []admission.Priority{admission.Low, admission.Medium, admission.High}, Tiers: []string{"tin", "basic", "standard", "premium", "gold"},
@@ -167,8 +176,12 @@ func drawAdoptable(t *rapid.T) policy.Policy {
 		if rapid.IntRange(0, 4).Draw(t, "entry") > 0 {
 			p.Tenants[name] = entry
 		}
-		if rapid.IntRange(0, 4).Draw(t, "capped") == 0 {
-			p.MaxRunning[admission.Scope(name+":fax")] = 2
+		for queue, limit := range own.MaxRunningIn {
+			p.MaxRunning[admission.Scope(name+":"+queue)] = limit
+		}
+		p.Semaphores = with(with(p.Semaphores, "gpu", policy.SemaphoreRules{Max: 8}), policy.Every, policy.SemaphoreRules{Max: 9})
+		for semaphore, rule := range own.Semaphores {
+			p.Semaphores = with(p.Semaphores, name+":"+semaphore, rule)
 		}
 		for queue, bound := range own.Overflows {
 			if p.Overflows[admission.Scope(name+":"+queue)] = bound; bound.Policy == policy.NoBound && rapid.Bool().Draw(t, "said of nothing") {
@@ -196,6 +209,7 @@ func inForce(ctx context.Context, s store.Deployment) (lines []string, err error
 		tell := func(what string, value ...any) { lines = append(lines, fmt.Sprint(tenant, " ", what, " ", value)) }
 		tell("tier", c.TierOf(tenant))
 		tell("cap", c.MaxRunningOf(tenant))
+		tell("semaphores", c.SemaphoreMax(tenant+":gpu"), c.SemaphoreMax(tenant+":disk"), c.SemaphoreMax(tenant+":other"), c.SemaphoreMax("gpu"))
 		tell("rate", fmt.Sprintf("%+v", cmp.Or(c.DispatchOf(tenant), &admission.Limit{Disabled: true})))
 		for _, queue := range append([]string{"", "other"}, adoptQueues...) {
 			for _, class := range append([]admission.Priority{""}, adoptClasses...) {
@@ -217,19 +231,17 @@ func inForce(ctx context.Context, s store.Deployment) (lines []string, err error
 		if err != nil {
 			return nil, err
 		}
-		rates := map[store.GateName]string{}
+		rates, caps := map[store.GateName]string{}, map[store.GateName]int{}
 		for _, g := range gates {
-			rates[g.Name] = fmt.Sprint(g.Rate, " ", g.Burst)
+			rates[g.Name], caps[g.Name] = fmt.Sprint(g.Rate, " ", g.Burst), g.Limit
 		}
 		for _, tenant := range adoptTenants {
 			if part == s.Partitions()[s.PartitionOf(tenant)] {
 				lines = append(lines, fmt.Sprintf("rate of %s in Redis: %s", tenant, rates[store.TenantRateGate(tenant)]))
+				for _, queue := range adoptQueues {
+					lines = append(lines, fmt.Sprintf("cap of %s in %s in Redis: %d", tenant, queue, caps[store.TenantQueueGate(tenant, queue)]))
+				}
 			}
-		}
-	}
-	for _, of := range c.Caps() {
-		if of.Queue != "" {
-			lines = append(lines, fmt.Sprintf("cap %+v", of))
 		}
 	}
 	all := c.Overflows()

@@ -61,6 +61,18 @@ func saidOf(p policy.Policy, tenants []string) map[string]policy.OwnLimits {
 			all[tenant] = all[tenant].WithOverflow(queue, cmp.Or(bound, policy.Overflow{Policy: policy.NoBound}))
 		}
 	}
+	for scope, limit := range p.MaxRunning {
+		if tenant, queue, _ := strings.Cut(string(scope), ":"); asked(tenant) {
+			all[tenant] = all[tenant].WithMaxRunning(queue, limit)
+		}
+	}
+	for name, rule := range p.Semaphores {
+		if tenant, own, bound := strings.Cut(name, ":"); bound && asked(tenant) {
+			said := all[tenant]
+			said.Semaphores = with(said.Semaphores, own, rule)
+			all[tenant] = said
+		}
+	}
 	for scope, limit := range p.QueueLimits {
 		tenant, queue, _ := strings.Cut(string(scope), ":")
 		put(tenant, queue, func(e *policy.EachTenant) { e.Limit = limit })
@@ -81,6 +93,7 @@ func saidOf(p policy.Policy, tenants []string) map[string]policy.OwnLimits {
 // without returns a policy that does not say any more what saidOf has of tenants.
 func without(p policy.Policy, tenants map[string]bool) policy.Policy {
 	p.Tenants, p.QueueLimits, p.PriorityLimits, p.Overflows = maps.Clone(p.Tenants), maps.Clone(p.QueueLimits), maps.Clone(p.PriorityLimits), maps.Clone(p.Overflows)
+	p.MaxRunning, p.Semaphores = maps.Clone(p.MaxRunning), maps.Clone(p.Semaphores)
 	for name := range tenants {
 		delete(p.Tenants, name)
 	}
@@ -88,6 +101,10 @@ func without(p policy.Policy, tenants map[string]bool) policy.Policy {
 	maps.DeleteFunc(p.QueueLimits, of)
 	maps.DeleteFunc(p.PriorityLimits, of)
 	maps.DeleteFunc(p.Overflows, func(scope admission.Scope, _ policy.Overflow) bool { return tenants[tenantOf(scope)] })
+	maps.DeleteFunc(p.MaxRunning, func(scope admission.Scope, _ int) bool { return tenants[tenantOf(scope)] })
+	maps.DeleteFunc(p.Semaphores, func(name string, _ policy.SemaphoreRules) bool {
+		return strings.Contains(name, ":") && tenants[tenantOf(name)]
+	})
 	return p
 }
 
@@ -96,11 +113,13 @@ func withSaid(own, said policy.OwnLimits) (all, overruled policy.OwnLimits) {
 	all = own
 	all.Tier, overruled.Tier = first(own.Tier, said.Tier)
 	all.MaxRunning, overruled.MaxRunning = first(own.MaxRunning, said.MaxRunning)
+	all.MaxRunningIn, overruled.MaxRunningIn = under(own.MaxRunningIn, said.MaxRunningIn)
 	all.Overflow, overruled.Overflow = first(own.Overflow, said.Overflow)
 	all.Overflows, overruled.Overflows = under(own.Overflows, said.Overflows)
 	all.Weights, overruled.Weights = under(own.Weights, said.Weights)
 	all.Limit, overruled.Limit = firstLimit(own.Limit, said.Limit)
 	all.Dispatch, overruled.Dispatch = firstLimit(own.Dispatch, said.Dispatch)
+	all.Semaphores, overruled.Semaphores = semaphoresUnder(own.Semaphores, said.Semaphores)
 	all.Queues = maps.Clone(own.Queues)
 	for queue, by := range said.Queues {
 		in, over := own.Queues[queue], policy.EachTenant{}
@@ -179,6 +198,24 @@ func typesUnder(own, said map[string]admission.Limit) (all, overruled map[string
 	return own, overruled
 }
 
+// semaphoresUnder is typesUnder of semaphores, of which one that lets nobody in says something.
+func semaphoresUnder(own, said map[string]policy.SemaphoreRules) (all, overruled map[string]policy.SemaphoreRules) {
+	every, each := own[policy.Every]
+	for name, rule := range said {
+		holds, named := own[name]
+		switch {
+		case !named && !each:
+			all = with(all, name, rule)
+		case named && rule != holds, !named && rule != every:
+			overruled = with(overruled, name, rule)
+		}
+	}
+	for name, rule := range own {
+		all = with(all, name, rule)
+	}
+	return all, overruled
+}
+
 // valuesOf lists what a policy says of a tenant.
 func valuesOf(tenant string, said policy.OwnLimits, reason string) (all []PolicyValue) {
 	add := func(path ...string) {
@@ -193,6 +230,9 @@ func valuesOf(tenant string, said policy.OwnLimits, reason string) (all []Policy
 	if said.MaxRunning != 0 {
 		add("tenants", tenant, "max_running")
 	}
+	for queue := range said.MaxRunningIn {
+		add("max_running", tenant+":"+queue)
+	}
 	if said.Dispatch != nil {
 		add("tenants", tenant, "dispatch")
 	}
@@ -205,6 +245,9 @@ func valuesOf(tenant string, said policy.OwnLimits, reason string) (all []Policy
 	if said.Limit != nil {
 		add("tenants", tenant, "limit")
 	}
+	for name := range said.Semaphores {
+		add("semaphores", tenant+":"+name)
+	}
 	for queue, in := range said.Queues {
 		if in.Limit != (admission.Limit{}) {
 			add("queue_limits", tenant+":"+queue)
@@ -214,25 +257,6 @@ func valuesOf(tenant string, said policy.OwnLimits, reason string) (all []Policy
 		}
 		for jobType := range in.TypeLimits {
 			add("tenants", tenant, "queues", queue, "type_limits", jobType)
-		}
-	}
-	return all
-}
-
-// unheldOf lists what a policy says of single tenants that a record cannot say.
-func unheldOf(p policy.Policy, tenants []string) (all []PolicyValue) {
-	asked := among(tenants)
-	add := func(tenant, reason string, path ...string) {
-		if tenant != policy.Every && asked(tenant) {
-			all = append(all, PolicyValue{tenant, policy.Clause{Path: path}.Pointer(), reason})
-		}
-	}
-	for scope := range p.MaxRunning {
-		add(tenantOf(scope), "a record has no cap in a single queue", "max_running", string(scope))
-	}
-	for name := range p.Semaphores {
-		if tenant, _, bound := strings.Cut(name, ":"); bound {
-			add(tenant, "a record has no semaphores", "semaphores", name)
 		}
 	}
 	return all

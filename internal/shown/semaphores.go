@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/store"
 )
@@ -31,10 +32,15 @@ type Semaphores struct {
 	Cursor string `json:"cursor"`
 }
 
-// ReadSemaphore returns what one holds; nothing, where nobody uses it.
-func ReadSemaphore(ctx context.Context, s store.Deployment, limit func(name string) int, name string) (Semaphore, error) {
+// ReadSemaphore returns what one holds; nothing, where nobody uses it. The policy learns the record of its tenant.
+func ReadSemaphore(ctx context.Context, s store.Deployment, inForce *policy.Compiled, name string) (Semaphore, error) {
+	if tenant, _, bound := strings.Cut(name, ":"); bound && admission.ValidateTenant(tenant) == nil {
+		if err := store.LearnRecord(ctx, s, inForce, tenant); err != nil {
+			return Semaphore{}, err
+		}
+	}
 	state, err := s.Semaphore(ctx, name)
-	v := Semaphore{Name: name, Limit: limit(name), Held: state.Held, Waiting: state.Waiting}
+	v := Semaphore{Name: name, Limit: inForce.SemaphoreMax(name), Held: state.Held, Waiting: state.Waiting}
 	if err != nil || state.Waiting == 0 {
 		return v, err
 	}
@@ -44,7 +50,7 @@ func ReadSemaphore(ctx context.Context, s store.Deployment, limit func(name stri
 }
 
 // ReadSemaphores returns up to most semaphores in use whose names are after the cursor, of one tenant, or of all where that is empty.
-func ReadSemaphores(ctx context.Context, s store.Deployment, limit func(name string) int, tenant, cursor string, most int) (Semaphores, error) {
+func ReadSemaphores(ctx context.Context, s store.Deployment, inForce *policy.Compiled, tenant, cursor string, most int) (Semaphores, error) {
 	page := Semaphores{Semaphores: []Semaphore{}}
 	names, err := s.SemaphoreNames(ctx)
 	if err != nil {
@@ -58,7 +64,7 @@ func ReadSemaphores(ctx context.Context, s store.Deployment, limit func(name str
 		page.Cursor = names[most-1]
 	}
 	for _, name := range names {
-		v, err := ReadSemaphore(ctx, s, limit, name)
+		v, err := ReadSemaphore(ctx, s, inForce, name)
 		if err != nil {
 			return page, err
 		}
@@ -67,15 +73,11 @@ func ReadSemaphores(ctx context.Context, s store.Deployment, limit func(name str
 	return page, nil
 }
 
-// SemaphoreLimits returns the limit of each semaphore by the policy in force.
-func SemaphoreLimits(ctx context.Context, s store.Deployment) (func(name string) int, error) {
+// SemaphoreLimits returns the policy in force, for its limits of semaphores.
+func SemaphoreLimits(ctx context.Context, s store.Deployment) (*policy.Compiled, error) {
 	text, err := s.Policy(ctx)
 	if err != nil {
 		return nil, err
 	}
-	inForce, err := policy.PrepareStored(text)
-	if err != nil {
-		return nil, err
-	}
-	return inForce.SemaphoreMax, nil
+	return policy.PrepareStored(text)
 }

@@ -208,6 +208,7 @@ var walkThemes = map[string][]string{
 	"accounts":   {"admit", "read", "finish", "policy", "admit", "read", "promote", "gate", "report", "force", "look", "register", "cancel"},
 	"capped":     {"record", "admit", "policy", "read", "admit", "record", "finish", "admit", "gate", "read", "finish", "register", "promote"},
 	"rated":      {"record", "admit", "read", "finish", "record", "policy", "admit", "promote", "finish", "record", "read", "register", "promote"},
+	"queue caps": {"record", "admit", "policy", "read", "admit", "record", "finish", "gate", "record", "admit", "finish", "register", "promote", "gate", "policy"},
 	"bounded":    {"admit", "record", "admit", "read", "admit", "finish", "record", "admit", "promote", "policy", "read", "finish", "register", "cancel"},
 	"breakers":   {"report", "probe", "admit", "promote", "read", "finish", "register", "force"},
 }
@@ -230,13 +231,13 @@ func (w *walk) begin(bounds memory.Bounds) {
 		w.themes = []string{"", "losses", "letters", "spills", "breakers", "", "spills", "adaptive", "semaphores", "pressed", "loads", "limits", "algorithms"}
 	}
 	if w.theme = pick(w, "theme", w.themes); w.theme != "" {
-		w.gates, w.pools = cmp.Or(map[string]string{"breakers": "breakers", "adaptive": "all", "alone": "all", "accounts": "all", "capped": "all", "rated": "all"}[w.theme], "none"), walkPools[:1]
+		w.gates, w.pools = cmp.Or(map[string]string{"breakers": "breakers", "adaptive": "all", "alone": "all", "accounts": "all", "capped": "all", "rated": "all", "queue caps": "all"}[w.theme], "none"), walkPools[:1]
 	}
 	if w.theme == "alone" {
 		w.pools = walkPools[2:]
 	}
 	w.drawLimits()
-	if w.number("records", 0, 2) == 0 || w.theme == "shares" || w.theme == "capped" || w.theme == "rated" || w.theme == "bounded" || (w.theme == "limits" || w.theme == "algorithms") && w.number("records of limits", 0, 1) == 0 {
+	if w.number("records", 0, 2) == 0 || w.theme == "shares" || w.theme == "capped" || w.theme == "rated" || w.theme == "queue caps" || w.theme == "bounded" || (w.theme == "limits" || w.theme == "algorithms") && w.number("records of limits", 0, 1) == 0 {
 		w.owned, w.edited, w.heard = map[string]owned{}, 0, nil
 	}
 	w.store.SetTime(time.UnixMicro(w.now))
@@ -244,7 +245,7 @@ func (w *walk) begin(bounds memory.Bounds) {
 		w.register()
 		w.promote()
 	}
-	if w.theme == "spills" || w.theme == "letters" || w.theme == "adaptive" || w.theme == "accounts" || w.theme == "pressed" || w.theme == "loads" || w.theme == "shares" || w.theme == "capped" || w.theme == "rated" || w.theme == "bounded" || w.gates != "lone" && w.number("governed", 0, 1) == 1 {
+	if w.theme == "spills" || w.theme == "letters" || w.theme == "adaptive" || w.theme == "accounts" || w.theme == "pressed" || w.theme == "loads" || w.theme == "shares" || w.theme == "capped" || w.theme == "rated" || w.theme == "queue caps" || w.theme == "bounded" || w.gates != "lone" && w.number("governed", 0, 1) == 1 {
 		w.policy()
 	}
 }

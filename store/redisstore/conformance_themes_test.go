@@ -1,6 +1,7 @@
 package redisstore_test
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -38,6 +39,7 @@ func TestCapsOfRecordsEqualTheModel(t *testing.T) {
 // recordedCaps tells what records say of caps and rates, and whether scripts know that they say something.
 func (d *redisDump) recordedCaps() {
 	d.recordedRates()
+	d.recordedQueueCaps()
 	if d.state["rm"] != "" {
 		d.add("records with a cap %s", d.state["rm"])
 	}
@@ -64,6 +66,31 @@ func (d *redisDump) recordedRates() {
 	}
 	if n := number(d.tb, "0"+d.state["rd"]); n != len(rows) {
 		d.add("BROKEN rd %d beside %d records with a dispatch", n, len(rows))
+	}
+}
+
+// TestCapsInQueuesOfRecordsEqualTheModel is about tenants whose records have caps in single queues, which change while their jobs run and wait, as those of the policy do and what
+// operators set and pause.
+func TestCapsInQueuesOfRecordsEqualTheModel(t *testing.T) {
+	t.Parallel()
+	conformHalves(t, redistest.Shared(t), "", conformanceSteps, "queue caps")
+}
+
+// recordedQueueCaps tells what records say of caps in single queues and what the policy does, and whether scripts know how many say something.
+func (d *redisDump) recordedQueueCaps() {
+	rows := d.hash("queuecaps")
+	for tenant, row := range rows {
+		for one := range strings.SplitSeq(row, ",") {
+			queue, caps, _ := strings.Cut(one, "=")
+			own, policys, _ := strings.Cut(caps, ";")
+			d.add("cap of a record at u:%s:%s %s, of the policy %s", tenant, queue, own, cmp.Or(policys, "0"))
+		}
+	}
+	if d.state["rq"] != "" {
+		d.add("records with caps in queues %s", d.state["rq"])
+	}
+	if n := number(d.tb, "0"+d.state["rq"]); n != len(rows) {
+		d.add("BROKEN rq %d beside %d records with caps in queues", n, len(rows))
 	}
 }
 

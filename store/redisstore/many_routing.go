@@ -328,8 +328,18 @@ func (d *many) ReturnRight(ctx context.Context, right, token string) error {
 	return d.of(right).ReturnRight(ctx, right, token)
 }
 
-// Acquire implements Deployment: the name of a semaphore picks the partition that keeps it.
+// Acquire implements Deployment: the name of a semaphore picks the partition that keeps it. The record of its tenant may be in another, which is asked first.
 func (d *many) Acquire(ctx context.Context, ask store.Acquire) (store.Permit, error) {
+	if tenant := ask.Tenant(); ask.Record != 0 && d.of(tenant) != d.of(ask.Name) {
+		stored, err := d.Records(ctx, tenant)
+		if err != nil {
+			return store.Permit{}, err
+		}
+		if stored[0].Version != ask.Record {
+			return store.Permit{}, &store.StaleRecordsError{Records: stored}
+		}
+		ask.Elsewhere = true
+	}
 	return d.of(ask.Name).Acquire(ctx, ask)
 }
 

@@ -98,7 +98,7 @@ func (w *walk) drawDispatch() string {
 	return fmt.Sprintf(`"dispatch":{"tokens":%d,"per":%q,"burst":%d},`, w.number("own rate's tokens", 1, 9), pick(w, "own rate per", []string{"1s", "7s", "1m"}), w.number("own rate's burst", 1, 3))
 }
 
-// drawBounds draws what a record says of depth, over all queues and in single ones.
+// drawBounds draws what a record says of depth, over all queues and in single ones, and of caps in these.
 func (w *walk) drawBounds() (text string) {
 	bound := func(o store.Overflow) string {
 		return fmt.Sprintf(`"overflow":{"policy":%q,"max_jobs":%d,"max_bytes":%d,"max_spilled":%d,"low_water_percent":%d}`, o.Policy, o.MaxJobs, o.MaxBytes, o.MaxSpilled, o.LowWater)
@@ -111,8 +111,15 @@ func (w *walk) drawBounds() (text string) {
 	}
 	var in []string
 	for _, queue := range []string{"mail", "hook", "overflow"} {
+		var says []string
+		if w.gates == "all" && (w.theme == "queue caps" || w.number("own cap in a queue", 0, 3) == 0) && w.number("cap in a queue", 0, 2) > 0 {
+			says = append(says, fmt.Sprintf("%q:%d", "max_running", w.number("max running there", 1, 3)))
+		}
 		if o := w.drawOverflow(); o.Policy != "" && w.number("bounds of a record", 0, 2) == 0 {
-			in = append(in, fmt.Sprintf("%q:{%s}", queue, bound(o)))
+			says = append(says, bound(o))
+		}
+		if len(says) > 0 {
+			in = append(in, fmt.Sprintf("%q:{%s}", queue, strings.Join(says, ",")))
 		}
 	}
 	if len(in) > 0 {

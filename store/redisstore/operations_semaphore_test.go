@@ -52,6 +52,11 @@ func (w *walk) semaphoreOnce() {
 			Version: w.someVersion(), Name: name, Token: token, Permits: pick(w, "permits", []int{1, 1, 2, 3, 6}), Lease: lease,
 			Max: pick(w, "max", []int{4, 4, 4, walkSemaphoreMost, 2, 0}), Queue: w.number("queue", 0, 1) == 1,
 		}
+		if ask.Tenant() != "" {
+			if _, ask.Record = w.limitsOf(ask.Tenant()); ask.Record != 0 && w.number("another record", 0, 7) == 0 {
+				ask.Record++
+			}
+		}
 		w.resend = func() {
 			w.replied(fmt.Sprintf("acquire %+v", ask), func(s store.Partition) redistest.Reply { return redistest.Replied(s.Acquire(w.ctx, ask)) })
 		}

@@ -1,6 +1,7 @@
 package redisstore_test
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -21,14 +22,15 @@ import (
 
 // semaphores are calls of semaphores in Redis and in memory, in a time that the test says.
 type semaphores struct {
-	rt     *rapid.T
-	t      *testing.T
-	r      *rand.Rand
-	redis  *redisstore.Partition
-	memory *memory.Partition
-	now    time.Time
-	log    []string
-	heard  map[string]int
+	records map[store.Partition]int64 // the version of ann's
+	rt      *rapid.T
+	t       *testing.T
+	r       *rand.Rand
+	redis   *redisstore.Partition
+	memory  *memory.Partition
+	now     time.Time
+	log     []string
+	heard   map[string]int
 }
 
 // TestSemaphoresEqualTheModel: long sequences of few tokens of few semaphores, with leases that end, places that are lost, clocks that step
@@ -42,13 +44,13 @@ func TestSemaphoresEqualTheModel(t *testing.T) {
 		part, err := redisstore.NewStore(client, redisstore.Config{Prefix: fmt.Sprint(prefix, run)}, "")
 		check(t, err)
 		seed := rapid.Uint64().Draw(rt, "seed")
-		w := &semaphores{rt: rt, t: t, r: rand.New(rand.NewPCG(seed, 1)), redis: part, now: time.UnixMicro(1_800_000_000_000_000), heard: heard} //nolint:gosec // a test's own
+		w := &semaphores{rt: rt, t: t, r: rand.New(rand.NewPCG(seed, 1)), redis: part, now: time.UnixMicro(1_800_000_000_000_000), heard: heard, records: map[store.Partition]int64{}} //nolint:gosec // a test's own
 		w.memory = memory.New(memory.Config{Now: func() time.Time { return w.now }})
 		for range 300 {
 			w.step()
 		}
 	})
-	for _, answer := range []string{"granted", "waiting", "refused", "large", "other", "extended", "ended", "back", "gone"} {
+	for _, answer := range []string{"stale", "granted", "waiting", "refused", "large", "other", "extended", "ended", "back", "gone"} {
 		if heard[answer] < 20 {
 			t.Errorf("%s was heard %d times, of %v", answer, heard[answer], heard)
 		}
@@ -70,7 +72,14 @@ func (w *semaphores) step() {
 	name, token := []string{"gpu", "gpu", "gpu", "ann:gpu"}[w.r.IntN(4)], fmt.Sprint("t", w.r.IntN(9))
 	lease := time.Duration(1000+w.r.IntN(20_000)) * time.Millisecond
 	ctx := w.t.Context()
-	switch w.r.IntN(8) {
+	switch w.r.IntN(9) {
+	case 8:
+		text := fmt.Appendf(nil, `{"semaphores":{"gpu":{"max":%d}}}`, w.r.IntN(2))
+		w.same("another record of ann", func(s store.Partition) redistest.Reply {
+			version, err := s.PutRecord(ctx, store.RecordEdit{Tenant: "ann", Text: text, By: store.Intervention{Own: true}})
+			w.records[s] = version // Of a time that goes back they are not the same.
+			return redistest.Replied(err)
+		})
 	case 0, 1:
 		reply := w.same("release "+token+" of "+name, func(s store.Partition) redistest.Reply {
 			return redistest.Replied(ended(s.Release(ctx, name, token)), nil)
@@ -90,9 +99,27 @@ func (w *semaphores) step() {
 			Name: name, Token: token, Permits: []int{1, 1, 1, 2, 3}[w.r.IntN(5)], Lease: lease,
 			Max: []int{4, 4, 4, 4, 4, 4, 5, 2}[w.r.IntN(8)], Queue: w.r.IntN(4) > 0,
 		}
-		reply := w.same(fmt.Sprintf("acquire %+v", ask), func(s store.Partition) redistest.Reply { return redistest.Replied(s.Acquire(ctx, ask)) })
+		if ask.Tenant() != "" && w.r.IntN(4) > 0 { // Who knows of no records, as an older release, says nothing.
+			ask.Record = 1
+			if w.r.IntN(8) == 0 {
+				ask.Record = 2
+			}
+		}
+		reply := w.same(fmt.Sprintf("acquire %+v", ask), func(s store.Partition) redistest.Reply {
+			ask := ask
+			if known, is := w.records[s]; is && ask.Record > 0 {
+				ask.Record += known - 1
+			}
+			permit, err := s.Acquire(ctx, ask)
+			if stale, is := errors.AsType[*store.StaleRecordsError](err); is {
+				stale.Records[0].Version = 0
+			}
+			return redistest.Replied(permit, err)
+		})
 		permit, _ := reply.Values[0].(store.Permit)
-		w.heard[string(permit.Answer)]++
+		if w.heard[string(permit.Answer)]++; reply.Err != "" {
+			w.heard["stale"]++
+		}
 	}
 }
 

@@ -127,7 +127,8 @@ func (a *API) await(ctx context.Context, ask store.Acquire, wait time.Duration) 
 	until := time.Now().Add(wait)
 	for {
 		err = a.limits.with(ctx, func(inForce *policy.Compiled) error {
-			ask.Version, ask.Max = inForce.Version(), inForce.SemaphoreMax(ask.Name)
+			ask.Version = inForce.Version()
+			ask.Max, ask.Record = inForce.SemaphoreFor(ask.Name)
 			p, err = a.config.Store.Acquire(ctx, ask)
 			return err
 		})
@@ -219,7 +220,7 @@ func (a *API) semaphore(r *route.Request) (*route.Answer, error) {
 	}
 	var v shown.Semaphore
 	err = a.limits.with(r.Context(), func(inForce *policy.Compiled) (err error) {
-		v, err = shown.ReadSemaphore(r.Context(), a.config.Store, inForce.SemaphoreMax, name)
+		v, err = shown.ReadSemaphore(r.Context(), a.config.Store, inForce, name)
 		return err
 	})
 	return route.OK(v), err
@@ -237,7 +238,7 @@ func (a *API) semaphoreList(r *route.Request) (*route.Answer, error) {
 	}
 	var all shown.Semaphores
 	err = a.limits.with(r.Context(), func(inForce *policy.Compiled) (err error) {
-		all, err = shown.ReadSemaphores(r.Context(), a.config.Store, inForce.SemaphoreMax, tenant, query.Get("cursor"), limit)
+		all, err = shown.ReadSemaphores(r.Context(), a.config.Store, inForce, tenant, query.Get("cursor"), limit)
 		return err
 	})
 	return route.OK(all), err

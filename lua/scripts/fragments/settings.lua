@@ -49,28 +49,6 @@ end
 -- the settings as they are, by version and digest, where that is known (settings.go).
 local SETTINGS = { b = { 'bounds', 'nb' }, p = { 'maxparked', 'nk' }, w = { 'weights', 'nw' } }
 
--- entries_by_cap counts entries of ready streams by the caps that they count against, once in a call.
-local function entries_by_cap()
-  call.entries = call.entries or entries_count()
-  return call.entries
-end
-
--- cap_want makes a cap what the policy says, or takes it away. A pause goes on. known says that what passed before was
--- counted.
-local function cap_want(name, limit, known)
-  local g = gate(name)
-  if g and not g.default and g.limit == 0 then
-    paused_then(g, limit or '')
-  elseif not limit then
-    gate_remove(name)
-  elseif not g or g.default then
-    gate_count(name, 1)
-    call.gates[name] = gate_parse(name, format('%s|%d|0||', limit, g and known and g.held or entries_by_cap()[name] or 0))
-  else
-    call.gates[name] = gate_parse(name, format('%s|%d|0||', limit, g.held))
-  end
-end
-
 -- share_want notes what the policy says of a bound that all partitions divide, and returns what is left of it for this one.
 local function share_want(name, text)
   local whole, burst, parts = match(text or '', '^([^|]+)(.*)/(%d+)$')
@@ -167,6 +145,7 @@ local function caps_apply(wanted, names, now)
         rate_put(name, wanted[name])
         if gate_default(name) == name then accounts_look(name, now) end
       else
+        wanted[name] = queue_cap_aside(name, wanted[name]) or wanted[name]
         if gate_default(name) == name then
           before[name] = gate(name)
           covered[name] = wanted[name] and not before[name]

@@ -9,7 +9,9 @@
 -- ARGV[7] permits
 -- ARGV[8] max  permits at a time
 -- ARGV[9] queue  "1" to wait in line where there is no room
--- Reply {"stale"}, {"back"} or {"ended"}, or {word, REPLY packed: permits held, who waits, who waits before this one, the limit as last heard, microseconds until its lease
+-- ARGV[10] record  version of the record of its tenant that max comes from too, 1 for none; absent where tenants have no records, or it is no tenant's
+-- ARGV[11] elsewhere  there where the record is in another partition, and has been compared
+-- Reply {"stale"}, of another record {"stale", version of the policy, tenant, what is stored of its record}, {"back"} or {"ended"}, or {word, REPLY packed: permits held, who waits, who waits before this one, the limit as last heard, microseconds until its lease
 --   ends, or where it was refused until the first of all does, for how long the first in line waits, now}; the word is granted, waiting, refused, large (more than
 --   max), other (the token is for another number), crowded, named (bounds of what is kept), ended or look
 -- Never has more than max held, by a clock that goes on by five seconds a call at the most (`dc`), and lets nobody pass who came later.
@@ -22,7 +24,8 @@ local PATIENCE, REMEMBERED = 2000000, 60000000
 local SWEPT, KEPT_MS = 64, 93600000
 local REPLY = '<I4I4I4I4ddd'
 -- sem:NAME is a HASH. '', which is no token, has its NUMBERS: the last number in line, until when it is kept, a time before which nothing of it is over, permits held,
--- who waits, tokens that are known to have ended, holders, the limit as last heard; and behind it the version of the policy that this comes from.
+-- who waits, tokens that are known to have ended, holders, the limit as last heard; and behind it the version of the policy that this comes from, and where a record
+-- counts :VERSION of that. By such a one nobody in line is served but by the call of one who has compared it: a release does not know whether it is in force still.
 -- TOKEN has HOLDING, the permits that it holds, or PLACE, those that it waits for and since when.
 local NUMBERS, HOLDING, PLACE, HOLDING_SIZE, PLACE_SIZE = '<dddI4I4I4I4I4', '<I4', '<I4d', 4, 12
 -- IN_USE is in the state: how many semaphores there are, how many of these are no tenant's, and a time before which none of them is to be forgotten.
@@ -308,11 +311,17 @@ end
 
 function scripts.semaphore(KEYS, ARGV)
   local STATE, NOW, WHAT, NAME, TOKEN, LEASE = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-  local VERSION, PERMITS, MAX, QUEUE = ARGV[6], ARGV[7], ARGV[8], ARGV[9]
+  local VERSION, PERMITS, MAX, QUEUE, RECORD, ELSEWHERE = ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11]
   local time_us = now_us(NOW)
   clock_begin(time_us, { 'pv', WHAT == 'acquire' and 'sems' or nil })
   local version = state_get('pv') or '0'
   if WHAT == 'acquire' and version ~= VERSION then return { 'stale' } end
+  if RECORD then
+    local tenant = match(NAME, '^[^:]*')
+    local stored = not ELSEWHERE and redis.call('HGET', keys.records, tenant)
+    if not ELSEWHERE and format('%d', stored and struct_unpack('>I7', stored) or 1) ~= RECORD then return { 'stale', version, tenant, stored or '' } end
+    version = version .. ':' .. RECORD
+  end
   local now = state_num('dc')
   local s = semaphore_open(NAME, TOKEN)
   if now >= s.due then semaphore_sweep(s, now) end

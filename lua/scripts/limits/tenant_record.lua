@@ -66,7 +66,9 @@ function scripts.tenant_record(KEYS, ARGV)
     call.freed['t:' .. TENANT] = true
   end
   if rerates then call.freed['r:' .. TENANT] = true end
-  if recaps or rerates then
+  local in_queues = record_queue_caps(TENANT, before, RECORD)
+  for _, name in ipairs(in_queues) do call.freed[name] = true end
+  if recaps or rerates or in_queues[1] then
     freed_wake(now)
     fill(now)
   else

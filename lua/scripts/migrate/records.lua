@@ -34,6 +34,7 @@ function scripts.records(KEYS, ARGV)
     if recaps then record_recapped(tenant, gate_before, before, after) end
     if recaps then waiters_due(name) end
     if rerates then waiters_due('r:' .. tenant) end
+    for _, in_queue in ipairs(record_queue_caps(tenant, before, after)) do waiters_due(in_queue) end
   end
   gates_write()
   state_write()

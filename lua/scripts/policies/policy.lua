@@ -23,7 +23,7 @@ function scripts.policy(KEYS, ARGV)
   local SETTINGS_AT = 13
   local now = now_us(NOW)
 
-  call_begin(now, { 'pv', 'pe', 'pg', 'pools', 'na', 'rd' })
+  call_begin(now, { 'pv', 'pe', 'pg', 'pools', 'na', 'rd', 'rq' })
   local current = state_get('pv') or '0'
   if current == VERSION and state_get('pe') == EDIT and redis.call('GET', keys.policy) == TEXT then return { 'stored' } end
   if state_get('pg') then return { 'editing', state_get('pg') } end

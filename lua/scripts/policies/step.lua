@@ -9,7 +9,7 @@
 function scripts.step(KEYS, ARGV)
   local STATE, NOW = KEYS[1], ARGV[1]
   local now = now_us(NOW)
-  call_begin(now, { 'pv', 'pg', 'pools', 'na', 'rd' })
+  call_begin(now, { 'pv', 'pg', 'pools', 'na', 'rd', 'rq' })
   local edit = state_get('pg')
   if not edit then return { 'over' } end
   local key = call.prefix .. 'edit:' .. edit

@@ -40,11 +40,11 @@ permits are held, who waits, and since when the first in line does.`,
   headgate semaphore list --json --redis localhost:6379`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return o.With(c, func(ctx context.Context, s store.Deployment) error {
-				limit, err := shown.SemaphoreLimits(ctx, s)
+				inForce, err := shown.SemaphoreLimits(ctx, s)
 				if err != nil {
 					return err
 				}
-				all, err := shown.ReadSemaphores(ctx, s, limit, "", "", store.MaxSemaphores*len(s.Partitions()))
+				all, err := shown.ReadSemaphores(ctx, s, inForce, "", "", store.MaxSemaphores*len(s.Partitions()))
 				if err != nil {
 					return err
 				}
@@ -65,11 +65,11 @@ func newSemaphoreShow() *cobra.Command {
   headgate semaphore show acme:gpu --json --redis localhost:6379`,
 		RunE: func(c *cobra.Command, args []string) error {
 			return o.With(c, func(ctx context.Context, s store.Deployment) error {
-				limit, err := shown.SemaphoreLimits(ctx, s)
+				inForce, err := shown.SemaphoreLimits(ctx, s)
 				if err != nil {
 					return err
 				}
-				one, err := shown.ReadSemaphore(ctx, s, limit, args[0])
+				one, err := shown.ReadSemaphore(ctx, s, inForce, args[0])
 				if err != nil {
 					return err
 				}

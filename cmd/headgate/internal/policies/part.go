@@ -149,6 +149,47 @@ func (f *dispatchFlags) read(flags *pflag.FlagSet) error {
 	return err
 }
 
+// semaphoreFlags are limits of a tenant's semaphores for its record.
+type semaphoreFlags struct {
+	words map[string]string
+	said  map[string]policy.SemaphoreRules
+}
+
+func (f *semaphoreFlags) add(flags *pflag.FlagSet) {
+	flags.StringToStringVar(&f.words, "semaphore", nil, fmt.Sprintf("`LIMITS` of the tenant's semaphores, gpu=4,*=10, each 0 to %d, or gpu= to take it out of the record", policy.MaxSemaphoreMax))
+}
+
+// read reads what the flag says.
+func (f *semaphoreFlags) read() error {
+	f.said = make(map[string]policy.SemaphoreRules, len(f.words))
+	for name, word := range f.words {
+		if word == "" {
+			continue
+		}
+		most, err := strconv.Atoi(word)
+		if err != nil {
+			return cli.FieldError("semaphore", name+"="+word, fmt.Sprintf("NAME=NUMBER with 0 to %d, or NAME= to take it out of the record", policy.MaxSemaphoreMax))
+		}
+		f.said[name] = policy.SemaphoreRules{Max: most}
+	}
+	return nil
+}
+
+// over returns a copy of those of a record with what the flag says.
+func (f *semaphoreFlags) over(of map[string]policy.SemaphoreRules) map[string]policy.SemaphoreRules {
+	of = maps.Clone(of)
+	if of == nil && len(f.said) > 0 {
+		of = make(map[string]policy.SemaphoreRules, len(f.said))
+	}
+	maps.Copy(of, f.said)
+	for name, word := range f.words {
+		if word == "" {
+			delete(of, name)
+		}
+	}
+	return of
+}
+
 // weightsSetting are shares by class; each class is changed for itself.
 func weightsSetting() setting {
 	var weights map[string]int

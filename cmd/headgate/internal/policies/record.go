@@ -83,20 +83,24 @@ func newRecordSet(o *cli.Operator) *cobra.Command {
 	var shares shareFlags
 	var none, dry bool
 	c := &cobra.Command{
-		Use: "set SCOPE (--tokens NUMBER | --off | --none) [--tier TIER] [--weight WEIGHTS] [--max-running NUMBER] [--dispatch NUMBER] [--overflow WHAT --max-jobs NUMBER]", Short: "Set a limit, the tier, weights, the cap, the rate of dispatches or a bound of a tenant's record", Args: cli.OneArg("SCOPE"),
+		Use: "set SCOPE (--tokens NUMBER | --off | --none) [--tier TIER] [--weight WEIGHTS] [--max-running NUMBER] [--dispatch NUMBER] [--semaphore LIMITS] [--overflow WHAT --max-jobs NUMBER]", Short: "Set a limit, the tier, weights, the cap, the rate of dispatches or a bound of a tenant's record", Args: cli.OneArg("SCOPE"),
 		Long: `Sets the limit of a tenant, of tenant:queue, of tenant:queue:priority or of tenant:queue:type=TYPE in the
 tenant's record, and leaves the others there as they are. TYPE is a type of job, or * for each type of which
 the record says nothing there. Of a tenant it sets the tier, weights class by class, how many of its jobs
 workers hold at a time, and how many start in a time, with a limit or without one: --tier '' and a weight, a
 --max-running or a --dispatch of 0 take them out. A tier is one of the policy's, whose max_running the tenant has
-unless it has one of its own. --dispatch-off says that as many start as may, although the policy bounds that.
+unless it has one of its own. --max-running of tenant:queue is how many of its jobs of that queue they hold, before
+the policy's of it there. --semaphore gpu=4 limits the tenant's semaphore gpu, * each that is not named, and gpu= takes it
+out. --dispatch-off says that as many start as may, although the policy bounds that.
 --overflow, --max-jobs and --max-bytes bound the jobs that a tenant may have in all its queues, or of tenant:queue
 in that queue; --overflow none says that there is no bound, and --overflow '' takes it out. --dry-run makes all checks, tells what would change in the record and, as headgate policy dry-run does, what would have become
 of what the tenant asked for in the last hour, and stores nothing.`,
 		Example: `  headgate record set acme --tokens 100 --per 1s --burst 200 --reason "new contract" --redis localhost:6379
   headgate record set acme --tier premium --weight high=5,low=1 --redis localhost:6379
   headgate record set acme --max-running 5 --redis localhost:6379
+  headgate record set acme:mail --max-running 2 --redis localhost:6379
   headgate record set acme --dispatch 5 --dispatch-per 1s --dispatch-burst 10 --redis localhost:6379
+  headgate record set acme --semaphore gpu=4,*=10 --redis localhost:6379
   headgate record set acme --overflow reject --max-jobs 100000 --redis localhost:6379
   headgate record set acme:mail --overflow spillover --max-jobs 1000 --redis localhost:6379
   headgate record set acme:mail --off --redis localhost:6379
@@ -148,39 +152,42 @@ type shareFlags struct {
 	maxRunning int
 	bound      boundFlags
 	dispatch   dispatchFlags
+	semaphores semaphoreFlags
 }
 
-// shareWords are the flags of what a tenant has in all its queues, rateWords those of them of its dispatches.
+// shareWords are the flags of what a tenant has in all its queues alone, rateWords those of them of its dispatches, and placeWords those of what it has in all or in one.
 var (
 	rateWords  = append([]string{"dispatch-off"}, dispatchWords...)
-	shareWords = append([]string{"tier", "weight", "max-running"}, rateWords...)
+	shareWords = append([]string{"tier", "weight", "semaphore"}, rateWords...)
+	placeWords = append([]string{"max-running"}, boundWords...)
 )
 
 func (s *shareFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&s.tier, "tier", "", "`TIER` of the policy that the tenant has, such as premium; '' takes it out of the record")
 	flags.StringToIntVar(&s.weights, "weight", nil, "`WEIGHTS` of the tenant by class, high=5,low=1, each 1 to 1000, or 0 to take it out of the record")
-	flags.IntVar(&s.maxRunning, "max-running", 0, fmt.Sprintf("`NUMBER` of the tenant's jobs that workers hold at a time, 1 to %d, or 0 to take it out of the record", policy.MaxMaxRunning))
+	flags.IntVar(&s.maxRunning, "max-running", 0, fmt.Sprintf("`NUMBER` of the tenant's jobs, or of its jobs in a queue, that workers hold at a time, 1 to %d, or 0 to take it out of the record", policy.MaxMaxRunning))
 	s.dispatch.add(flags)
 	s.dispatch.addOff(flags)
 	s.bound.add(flags)
+	s.semaphores.add(flags)
 }
 
 // change returns what the flags make of a record.
 func (s *shareFlags) change(flags *pflag.FlagSet, scope admission.Scope, f *limitFlags, none bool) (func(policy.OwnLimits) (policy.OwnLimits, error), error) {
 	shares := changed(flags, shareWords)
 	if shares && scope.Level() != admission.LevelTenant {
-		return nil, cli.FieldError("scope", string(scope), "a tenant with --tier, --weight, --max-running or --dispatch: a tenant has them in all its queues")
+		return nil, cli.FieldError("scope", string(scope), "a tenant with --tier, --weight, --semaphore or --dispatch: a tenant has them in all its queues")
 	}
-	if err := s.dispatch.read(flags); err != nil {
+	if err := errors.Join(s.dispatch.read(flags), s.semaphores.read()); err != nil {
 		return nil, err
 	}
 	_, queue, class, err := policy.LimitParts(scope)
-	bounds := changed(flags, boundWords)
+	bounds := changed(flags, placeWords)
 	switch {
 	case err != nil:
 		return nil, cli.Usage(err)
 	case bounds && class != "":
-		return nil, cli.FieldError("scope", string(scope), "a tenant or tenant:queue with --"+strings.Join(boundWords, ", --"))
+		return nil, cli.FieldError("scope", string(scope), "a tenant or tenant:queue with --"+strings.Join(placeWords, ", --"))
 	case (shares || bounds) && !none && !f.off && f.tokens == 0:
 		return func(r policy.OwnLimits) (policy.OwnLimits, error) { return s.put(flags, queue, r), nil }, nil
 	}
@@ -193,7 +200,7 @@ func (s *shareFlags) change(flags *pflag.FlagSet, scope admission.Scope, f *limi
 	}, nil
 }
 
-// put returns a record with those that flags name in it, the bound of a queue, or over all where it is empty.
+// put returns a record with those that flags name in it, the cap and the bound of a queue, or over all where it is empty.
 func (s *shareFlags) put(flags *pflag.FlagSet, queue string, r policy.OwnLimits) policy.OwnLimits {
 	if changed(flags, boundWords) {
 		r = r.WithOverflow(queue, s.bound.over(flags, r.OverflowAt(queue)))
@@ -202,11 +209,12 @@ func (s *shareFlags) put(flags *pflag.FlagSet, queue string, r policy.OwnLimits)
 		r.Tier = s.tier
 	}
 	if flags.Changed("max-running") {
-		r.MaxRunning = s.maxRunning
+		r = r.WithMaxRunning(queue, s.maxRunning)
 	}
 	if changed(flags, rateWords) {
 		r.Dispatch = s.dispatch.said
 	}
+	r.Semaphores = s.semaphores.over(r.Semaphores)
 	r.Weights = maps.Clone(r.Weights)
 	for class, weight := range s.weights {
 		if r.Weights == nil {

@@ -96,12 +96,12 @@ func newRecordAdopt(o *cli.Operator) *cobra.Command {
 	var spec rollout.AdoptSpec
 	c := &cobra.Command{
 		Use: "adopt", Short: "Move what the policy has of single tenants into their records", Args: cli.NoArgs,
-		Long: `Moves the tier, weights, cap, rate of dispatches, bounds of depth and limits that the policy has for single
+		Long: `Moves the tier, weights, caps, rate of dispatches, bounds of depth, limits and semaphores that the policy has for single
 tenants into the records of these tenants, so that an edit of one is no edit of the whole document any more. What is in force stays what it is, for each
 tenant and at each moment: first it stores the records, each with what the tenant has by the policy and
 not by its record yet, then the policy without that. Buckets stay as they are. Where a record says
 something else than the policy the record is in force and stays, and the value of the policy is gone; it
-is listed. Caps in single queues and semaphores stay in the policy, and so do all values of a tenant whose record would have more than 64 queues or 8 KiB; they are
+is listed. All values of a tenant whose record would have more than 64 queues or semaphores, or 8 KiB, stay in the policy; they are
 listed, too, with --json all of them.
 
 If somebody edits the policy meanwhile, or this is cut off, the policy stays as it is: run the same again,

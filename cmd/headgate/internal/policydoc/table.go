@@ -75,7 +75,7 @@ var objects = []object{
 			field{"observe", list{0, policy.MaxObserved, anyScope}, "none", "Scopes whose decisions are always counted; others are while they are among the busiest, those of types of jobs where these have a limit."},
 			field{"usage", of("usage"), "none is kept", "Usage is kept by tenant, queue and day (UTC), for 35 days: `headgate usage` shows it. `{}` is enough. What this costs is told in [costs](guides/costs.md#usage)."},
 			field{"reservations", of("reservations"), "a minute", "For how long the cost of reservations may be told. [Costs](guides/costs.md#calls-without-a-job) tells how."},
-			field{"tenant_records", toggle{}, "`false`", "Lets single tenants have a tier, weights, a cap, a rate of dispatches, bounds of depth and limits beside the policy, each in a record of its own, before what the policy says: `headgate record`. It stays `true` while there are any. [Records of tenants](#records-of-tenants)."},
+			field{"tenant_records", toggle{}, "`false`", "Lets single tenants have a tier, weights, caps, a rate of dispatches, bounds of depth, limits and limits of semaphores beside the policy, each in a record of its own, before what the policy says: `headgate record`. It stays `true` while there are any. [Records of tenants](#records-of-tenants)."},
 			field{"rollout", of("rollout"), "none", "A candidate that is in force for a part of the tenants. `headgate policy rollout` writes it."},
 			field{
 				"dedup_window",

@@ -20,6 +20,7 @@ type Semaphores struct {
 type semaphore struct {
 	kept    int64 // until when
 	version int64
+	record  int64 // of its tenant, from which max comes too; 0 for none
 	max     int
 	held    int
 	holders map[string]holding
@@ -57,6 +58,7 @@ type Call struct {
 	name, token string
 	now         int64
 	version     int64
+	record      int64 // that of who asks: who gives back knows none
 	s           *semaphore
 }
 
@@ -147,7 +149,7 @@ func (c *Call) grant(token string, permits int, end int64) {
 
 // serve leases what is free to those in line, in order.
 func (c *Call) serve() {
-	if c.s.version != c.version {
+	if c.s.version != c.version || c.s.record != c.record {
 		return
 	}
 	for range sweptMost {
@@ -180,7 +182,7 @@ func (c *Call) acquire(ask *store.Acquire) store.SemaphoreAnswer {
 	if at >= 0 && c.s.line[at].permits != ask.Permits {
 		return store.SemaphoreOther
 	}
-	c.s.version, c.s.max = ask.Version, ask.Max
+	c.s.version, c.s.record, c.record, c.s.max = ask.Version, ask.Record, ask.Record, ask.Max
 	if _, held := c.s.holders[c.token]; ask.Permits > ask.Max && !held {
 		if at >= 0 {
 			c.s.line = slices.Delete(c.s.line, at, at+1)

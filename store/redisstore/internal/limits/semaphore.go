@@ -22,7 +22,13 @@ func (s *Limits) Acquire(ctx context.Context, ask store.Acquire) (store.Permit, 
 	if ask.Queue {
 		queue = 1
 	}
-	n, err := s.semaphore(ctx, "acquire", ask.Name, ask.Token, codec.Micros(ask.Lease), ask.Version, ask.Permits, ask.Max, queue)
+	args := []any{codec.Micros(ask.Lease), ask.Version, ask.Permits, ask.Max, queue}
+	if ask.Record != 0 {
+		if args = append(args, ask.Record); ask.Elsewhere {
+			args = append(args, 1)
+		}
+	}
+	n, err := s.semaphore(ctx, "acquire", ask.Name, ask.Token, args...)
 	if err != nil {
 		return store.Permit{}, err
 	}
@@ -102,8 +108,8 @@ func (s *Limits) semaphore(ctx context.Context, what, name, token string, args .
 	if err != nil {
 		return semaphoreReply{}, err
 	}
-	if len(reply) == 1 && reply[0] == "stale" {
-		return semaphoreReply{}, store.ErrStale
+	if err := codec.Stale(reply); err != nil {
+		return semaphoreReply{}, err
 	}
 	n := semaphoreReply{word: reply[0]}
 	if len(reply) == 1 {

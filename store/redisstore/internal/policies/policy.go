@@ -263,3 +263,29 @@ func (s *Policies) Policy(ctx context.Context) ([]byte, error) {
 	}
 	return text, nil
 }
+
+// queueCapsAside puts what the policy says of caps of tenants in single queues in the place of what their records say, by rows QUEUE=RECORD;POLICY,… of tenants. A gate that is not what
+// its record says is as no policy's, so that an edit puts it right.
+func (s Settings) queueCapsAside(rows map[string]string) {
+	for tenant, row := range rows {
+		for one := range strings.SplitSeq(row, ",") {
+			queue, caps, _ := strings.Cut(one, "=")
+			own, ofPolicy, _ := strings.Cut(caps, ";")
+			key := SettingKey{SettingGate, string(store.TenantQueueGate(tenant, queue))}
+			switch {
+			case s[key] != own:
+				s[key] = ""
+			case ofPolicy != "":
+				s[key] = ofPolicy
+			default:
+				delete(s, key)
+			}
+		}
+	}
+}
+
+// dispatchAside reports whether a gate is the rate of a tenant whose record says one: what the policy has is beside it.
+func dispatchAside(aside map[string]string, gate string) bool {
+	kind, tenant := store.GateName(gate).Split()
+	return kind == store.KindTenantRate && aside[tenant] != ""
+}

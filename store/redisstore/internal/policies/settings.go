@@ -42,6 +42,12 @@ const (
 	dispatchAt    = 3
 )
 
+// queueCapsField counts the tenants whose records have caps in single queues (fragments/entry.lua); queueCapsAt is where Stored reads it.
+const (
+	queueCapsField = "rq"
+	queueCapsAt    = 4
+)
+
 // usageField is the field of the state that is there while usage is kept.
 const usageField = "us"
 
@@ -317,7 +323,7 @@ func (s *Policies) Stored(ctx context.Context) (Settings, error) {
 	for name := range moving { // Also one whose gate somebody took away.
 		all[SettingKey{SettingGate, name}] = ""
 	}
-	single, err := redisconn.Client(s.conn).HMGet(ctx, s.conn.Partition.State(), "load", "anom", capsField, dispatchField).Result()
+	single, err := redisconn.Client(s.conn).HMGet(ctx, s.conn.Partition.State(), "load", "anom", capsField, dispatchField, queueCapsField).Result()
 	if err != nil {
 		return nil, fmt.Errorf("read settings: %w", redisconn.Unread(err))
 	}
@@ -329,6 +335,12 @@ func (s *Policies) Stored(ctx context.Context) (Settings, error) {
 	aside := map[string]string{}
 	if redisconn.TextAt(single, dispatchAt) != "" {
 		if aside, err = s.conn.WholeHash(ctx, s.conn.Partition.Dispatch(), ""); err != nil {
+			return nil, err
+		}
+	}
+	inQueues := map[string]string{}
+	if redisconn.TextAt(single, queueCapsAt) != "" {
+		if inQueues, err = s.conn.WholeHash(ctx, s.conn.Partition.QueueCaps(), ""); err != nil {
 			return nil, err
 		}
 	}
@@ -377,13 +389,8 @@ func (s *Policies) Stored(ctx context.Context) (Settings, error) {
 			all[SettingKey{SettingGate, string(store.TenantRateGate(tenant))}] = own
 		}
 	}
+	all.queueCapsAside(inQueues)
 	return all, nil
-}
-
-// dispatchAside reports whether a gate is the rate of a tenant whose record says one: what the policy has is beside it.
-func dispatchAside(aside map[string]string, gate string) bool {
-	kind, tenant := store.GateName(gate).Split()
-	return kind == store.KindTenantRate && aside[tenant] != ""
 }
 
 // movingSetting is what the policy says of a gate whose limit is in force instead of the policy's, by what the loop has of it
