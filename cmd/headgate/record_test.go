@@ -148,7 +148,7 @@ func TestCapsInQueuesOfRecords(t *testing.T) {
 	p.in(cli.ExitOK, `{"tenant_records":true}`, "policy merge -")
 	p.says([][2]string{
 		{"record set acme:mail --max-running 2 --reason contract", `{"queues":{"mail":{"max_running":2}}}`},
-		{"tenant show acme", "tenant acme in queue mail │ 0 of 2 jobs"},
+		{"tenant show acme", "0 of 2 jobs"},
 		{"record set acme --max-running 9", `{"max_running":9,"queues":{"mail":{"max_running":2}}}`},
 		{"record set acme:mail --max-running 3 --tokens 5", `"queues":{"mail":{"limit":{"tokens":5,"per":"1s","burst":5},"max_running":3}}}`},
 		{"record set acme:mail --none --overflow reject --max-jobs 7", `"queues":{"mail":{"max_running":3,"overflow":{"policy":"reject","max_jobs":7}}}}`},
