@@ -42,7 +42,7 @@ var acts = []struct {
 	{op: "POST /api/v1/dead-letters/purge", body: `{"keys":[{"tenant":"acme","id":"three"}],"reason":"why"}`, action: "purge", before: letter},
 	{op: "POST /api/v1/breakers/{downstream}/force", body: `{"state":"open","reason":"why"}`, action: "open"},
 	{op: "POST /api/v1/breakers/{downstream}/reset", body: `{"reason":"why"}`, action: "reset"},
-	{op: "PUT /api/v1/tenants/{tenant}", body: `{"tier":"basic"}`, action: "policy", edit: true},
+	{op: "PUT /api/v1/tenants/{tenant}", body: `{"tier":"basic","limit":{"tokens":1,"per":"1h","burst":9}}`, action: "policy", edit: true}, // of which nothing comes back before it is reset
 	{op: "POST /api/v1/rate-limit/reset/{scope}", action: "reset_bucket", before: charged},
 	{op: "DELETE /api/v1/tenants/{tenant}", action: "policy", edit: true},
 	{op: "PUT /api/v1/rate-limit/config/{scope}", body: `{"tokens":5,"per":"1s","burst":5}`, action: "policy", edit: true},
