@@ -54,7 +54,7 @@ end
 -- places than that: then jobs that entered before are to be counted (recount.lua).
 local function record_bounded(before, after)
   local was, is = record_bounds(before), record_bounds(after)
-  if not was ~= not is then
+  if (not was) ~= (not is) then
     local n = state_num('ro') + (is and 1 or -1)
     state_set('ro', n > 0 and n)
     state_set('nb', state_num('nb') % RECORDED + (n > 0 and RECORDED or 0))

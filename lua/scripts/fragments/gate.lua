@@ -420,7 +420,7 @@ local function tiers_named() return match(state_get('rt') or '', '[^;]=') ~= nil
 -- caps_recorded has `ng` say whether records give caps.
 local function caps_recorded()
   local gives, told = tonumber(state_get('rm') or 0) > 0 or state_get('tc') and tiers_named(), gate_kinds().c
-  if not gives == not told then return end
+  if (not gives) == (not told) then return end
   gate_count('c', gives and 1 or -1)
   gate_count('t', gives and 1 or -1)
 end
@@ -458,7 +458,7 @@ end
 -- record_recapped follows such a change, which has been made and counted (weight.lua). It needs `ng` loaded, and the gate as it was before.
 local function record_recapped(tenant, gate_before, before, after)
   local had, has = select(3, record_shares(before, 1)), select(3, record_shares(after, 1))
-  if not had ~= not has then
+  if (not had) ~= (not has) then
     local n = state_num('rm') + (has and 1 or -1)
     state_set('rm', n > 0 and n)
   end

@@ -172,7 +172,8 @@ end
 local HEAD, HEAD_SIZE, DIMENSION = '<dddI2I2', 28, 255
 local function paths_read(at)
   local argv, limits = call.argv, {}
-  local head, count, n = argv[at], nil, nil
+  local head = argv[at]
+  local n, count
   call.global_rate, call.global_burst, call.bucket_cap, n, count = struct_unpack(HEAD, head)
   for i = 1, n do limits[i] = remembered(LIMITS, argv[at + i]) end
   at = at + n + 1
@@ -192,7 +193,8 @@ local function paths_read(at)
     local kept_from = number > 127
     if kept_from then number, call.levels, call.others = number - 128, math.max(call.levels, OTHERS), limits[n] end
     local tenant, queue, l = argv[at], argv[at + 1], limits[number]
-    local beside, t, p, typed = class == DIMENSION, nil, PATHS[i], false
+    local beside, p, typed = class == DIMENSION, PATHS[i], false
+    local t
     if not p then
       p = { [0] = false }
       PATHS[i] = p
@@ -416,8 +418,8 @@ end
 
 -- dimension_taken has the path of a dimension's value be that of the bucket which a taking has charged. One that had its own, and finds no room for it, needs no more:
 -- that was full by then, so all that the taking took came in, and of the shared one nothing goes back.
-local function dimension_taken(p, shared)
-  if shared and p[2] and p.owner.most then p[2], p[1] = false, dimension_shared(p) end
+local function dimension_taken(p, of_others)
+  if of_others and p[2] and p.owner.most then p[2], p[1] = false, dimension_shared(p) end
 end
 
 -- dimension_enter makes sure that there is room for the bucket of a value, or gives it the one that is shared.

@@ -86,8 +86,7 @@ end
 
 -- default_changed lets those wake that stand under a gate of all that have none of their own. Of one that is new it counts what runs,
 -- of one that has gone it forgets that.
-local function default_changed(name, was)
-  local g = gate(name)
+local function default_changed(name)
   for covered, n in pairs(entries_by_cap()) do
     if covered ~= name and gate_default(covered) == name then
       local own = gate(covered)
@@ -156,7 +155,7 @@ local function caps_apply(wanted, names, now)
     end
   end
   for name, was in pairs(before) do
-    if was or wanted[name] then default_changed(name, was) end
+    if was or wanted[name] then default_changed(name) end
   end
 end
 

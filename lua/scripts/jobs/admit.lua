@@ -225,10 +225,10 @@ end
 local function gates_apart(path, downstream)
   if not gates_any() then return true end
   if state_num('nh') > 0 then return false end
-  local counts, names = match(state_get('ng'), '^([^|]*)(.*)$')
+  local counts, services = match(state_get('ng'), '^([^|]*)(.*)$')
   local service = service_of(downstream)
-  if match(counts, '^b%d+$') and (downstream == '' or names ~= '') then
-    return downstream == '' or not string.find(names .. '|', '|' .. service .. '|', 1, true)
+  if match(counts, '^b%d+$') and (downstream == '' or services ~= '') then
+    return downstream == '' or not string.find(services .. '|', '|' .. service .. '|', 1, true)
   end
   local names = counted_names(path.queue, path.tenant, downstream)
   if gate_kinds().r then names[#names + 1] = 'r:' .. path.tenant end
@@ -316,7 +316,8 @@ local function admitted_answer()
   local dispatched = {}
   for _, key in ipairs(call.dispatched) do dispatched[key] = true end
   for _, i in ipairs(admitted) do
-    local job, answer = jobs[i], nil
+    local job = jobs[i]
+    local answer
     if job.spilled then
       answer = format('spilled %d', job.position) .. job.left
     elseif job.start then

@@ -26,8 +26,8 @@ local function settle_all(beside, taken_at, reserved, cost, left, refunds)
   for i = 1, call.path_count do
     local path = call.paths[i]
     if path.beside then
-      local shared, of = struct_unpack(BESIDE, beside, (i - 1) * BESIDE_SIZE + 1)
-      dimension_taken(path, shared == 1)
+      local of_others, of = struct_unpack(BESIDE, beside, (i - 1) * BESIDE_SIZE + 1)
+      dimension_taken(path, of_others == 1)
       left = { of, of }
     end
     if cost >= reserved or taken_at >= path_changed(path) then
@@ -54,7 +54,8 @@ function scripts.refund(KEYS, ARGV)
   if stale then return stale end
   buckets_read()
   local elapsed = call.filled_to - TAKEN_AT
-  local key, kept_ms, told = call.prefix .. 'refund:' .. ID, math.ceil(WINDOW / 1000), nil
+  local key, kept_ms = call.prefix .. 'refund:' .. ID, math.ceil(WINDOW / 1000)
+  local told
   if UNDER or elapsed > WINDOW then
     told = redis.call('GET', key)
     if not told and elapsed > WINDOW then return { 'late' } end

@@ -102,10 +102,10 @@ function scripts.movable(KEYS, ARGV)
   if TROUBLE == '' then state_set('mok', now) end
   if (state_get('mbad') or '') ~= TROUBLE then state_set('mbad', TROUBLE ~= '' and TROUBLE or false) end
 
-  local reply, out, back, cursor = {}, {}, {}, CURSOR
+  local out, back, cursor = {}, {}, CURSOR
   local gone = READY == '1' and redis.call('SRANDMEMBER', keys.copies, MOVES) or {} -- before any of this call is among them
   if READY == '1' then cursor = choose(CURSOR, out, back) end
-  reply = { 'movable', format('%d', number), state_get('mid'), format('%d', state_num('nf')), cursor, format('%d', #gone) }
+  local reply = { 'movable', format('%d', number), state_get('mid'), format('%d', state_num('nf')), cursor, format('%d', #gone) }
   for _, name in ipairs(gone) do reply[#reply + 1] = name end
   reply[#reply + 1] = format('%d', #out)
   for _, job in ipairs(out) do
