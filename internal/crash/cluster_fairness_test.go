@@ -47,9 +47,11 @@ func TestClusterFairness(t *testing.T) {
 	f.away = true
 	at := nanos()
 	f.moveSlot(1, 500)
-	f.follow()
-	f.away = false
 	f.Logf("the slot of a partition moved in %s", since(at))
+	moved := nanos()
+	f.await("jobs are dispatched in every partition after a slot was moved", f.dispatched(moved))
+	f.away = false
+	f.Logf("every partition dispatched jobs again %s after that", since(moved))
 	f.await("the thousand have had more jobs", f.begun(fairKillAfter*fairTenants))
 
 	f.follow()
