@@ -47,11 +47,9 @@ func TestClusterFairness(t *testing.T) {
 	f.away = true
 	at := nanos()
 	f.moveSlot(1, 500)
-	f.Logf("the slot of a partition moved in %s", since(at))
-	moved := nanos()
-	f.await("jobs are dispatched in every partition after a slot was moved", f.dispatched(moved))
+	f.follow()
 	f.away = false
-	f.Logf("every partition dispatched jobs again %s after that", since(moved))
+	f.Logf("the slot of a partition moved in %s", since(at))
 	f.await("the thousand have had more jobs", f.begun(fairKillAfter*fairTenants))
 
 	f.follow()
