@@ -84,6 +84,9 @@ func newFairCluster(t *testing.T) *fairCluster {
 		clusterTest: &clusterTest{cast: newCast(t, nil), cluster: redistest.StartNodes(t, clusterMasters, true)},
 		seen:        map[string]bool{},
 	}
+	for _, node := range slices.Concat(f.cluster.Masters, f.cluster.Replicas) { // One that has less of a processor than others serves its partitions less, which is no matter of who shares them.
+		node.Favour(t)
+	}
 	var err error
 	f.store, err = redisstore.Open(t.Context(), f.cluster.Client(t), redisstore.Config{Partitions: clusterPartitions})
 	f.check(err)
