@@ -2,6 +2,7 @@ package explain_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -92,25 +93,31 @@ func TestExplainTellsWhoseCapAJobWaitsFor(t *testing.T) {
 			s := newStage(t)
 			s.put(`{"tenant_records": true, "tenants": {"acme": {"tier": "standard"}}, "tiers": {"standard": {"limit": {"enabled": false}}, "tin": {"limit": {"enabled": false}, "max_running": 3},
 				"gold": {"limit": {"enabled": false}, "max_running": 2}}}`, "tiers")
-			read := func(ctx context.Context) (rollout.Rules, error) { return rollout.ReadRules(ctx, s.store) }
-			_, err := rollout.EditRecord(t.Context(), s.store, read, "acme", rollout.Edit{Expected: rollout.AnyVersion}, func(policy.OwnLimits) (policy.OwnLimits, error) { return row.record, nil })
-			must(t, err)
-			s.work(9, 0, "")
-			for _, id := range []string{"a", "b", "c", "d"} {
-				s.enqueue(id)
-			}
-			e, err := explain.New(t.Context(), s.store, explain.Job, "acme:d", shown.Everything)
-			must(t, err)
-			i := slices.IndexFunc(e.Reasons, func(r explain.Reason) bool { return r.Rule != nil && r.Rule.Of == row.of })
-			if i < 0 || e.Reasons[i].Rule.Path != row.path || string(e.Reasons[i].Rule.Value) != row.value || e.Reasons[i].Change != "jobs that end, or headgate "+row.change+" set acme --max-running NUMBER" {
-				t.Errorf("%+v, want %s of %s at %s", e.Reasons, row.value, row.of, row.path)
-			}
+			s.capped(row.record, explain.Rule{Of: row.of, Path: row.path, Value: json.RawMessage(row.value)}, "jobs that end, or headgate "+row.change+" set acme --max-running NUMBER")
 			current, err := rollout.Current(t.Context(), s.store)
 			must(t, err)
 			if v, err := shown.ReadTenant(t.Context(), s.store, current, "acme"); err != nil || v.MaxRunning != row.shown {
 				t.Errorf("the tenant is shown with %d at a time, want %d: %v", v.MaxRunning, row.shown, err)
 			}
 		})
+	}
+}
+
+// capped has a job wait for a cap of a tenant with a record, and fails where it is not told that rule and what would change it.
+func (s *stage) capped(record policy.OwnLimits, want explain.Rule, change string) {
+	s.t.Helper()
+	read := func(ctx context.Context) (rollout.Rules, error) { return rollout.ReadRules(ctx, s.store) }
+	_, err := rollout.EditRecord(s.t.Context(), s.store, read, "acme", rollout.Edit{Expected: rollout.AnyVersion}, func(policy.OwnLimits) (policy.OwnLimits, error) { return record, nil })
+	must(s.t, err)
+	s.work(9, 0, "")
+	for _, id := range []string{"a", "b", "c", "d"} {
+		s.enqueue(id)
+	}
+	e, err := explain.New(s.t.Context(), s.store, explain.Job, "acme:d", shown.Everything)
+	must(s.t, err)
+	i := slices.IndexFunc(e.Reasons, func(r explain.Reason) bool { return r.Rule != nil && r.Rule.Of == want.Of })
+	if i < 0 || e.Reasons[i].Rule.Path != want.Path || string(e.Reasons[i].Rule.Value) != string(want.Value) || e.Reasons[i].Change != change {
+		s.t.Errorf("%+v, want %s of %s at %s", e.Reasons, want.Value, want.Of, want.Path)
 	}
 }
 
@@ -130,19 +137,7 @@ func TestExplainTellsWhoseCapInAQueueAJobWaitsFor(t *testing.T) {
 			t.Parallel()
 			s := newStage(t)
 			s.put(`{"tenant_records": true, "tiers": {"standard": {"limit": {"enabled": false}}}, "queues": {"mail": {"max_running_per_tenant": 3}}, "max_running": `+row.own+`}`, "caps")
-			read := func(ctx context.Context) (rollout.Rules, error) { return rollout.ReadRules(ctx, s.store) }
-			_, err := rollout.EditRecord(t.Context(), s.store, read, "acme", rollout.Edit{Expected: rollout.AnyVersion}, func(policy.OwnLimits) (policy.OwnLimits, error) { return row.record, nil })
-			must(t, err)
-			s.work(9, 0, "")
-			for _, id := range []string{"a", "b", "c", "d"} {
-				s.enqueue(id)
-			}
-			e, err := explain.New(t.Context(), s.store, explain.Job, "acme:d", shown.Everything)
-			must(t, err)
-			i := slices.IndexFunc(e.Reasons, func(r explain.Reason) bool { return r.Rule != nil && r.Rule.Of == row.of })
-			if i < 0 || e.Reasons[i].Rule.Path != row.path || string(e.Reasons[i].Rule.Value) != row.value || e.Reasons[i].Change != "jobs that end, or "+row.change {
-				t.Errorf("%+v, want %s of %s at %s", e.Reasons, row.value, row.of, row.path)
-			}
+			s.capped(row.record, explain.Rule{Of: row.of, Path: row.path, Value: json.RawMessage(row.value)}, "jobs that end, or "+row.change)
 		})
 	}
 }

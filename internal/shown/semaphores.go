@@ -2,6 +2,7 @@ package shown
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -34,11 +35,32 @@ type Semaphores struct {
 
 // ReadSemaphore returns what one holds; nothing, where nobody uses it. The policy learns the record of its tenant.
 func ReadSemaphore(ctx context.Context, s store.Deployment, inForce *policy.Compiled, name string) (Semaphore, error) {
-	if tenant, _, bound := strings.Cut(name, ":"); bound && admission.ValidateTenant(tenant) == nil {
-		if err := store.LearnRecord(ctx, s, inForce, tenant); err != nil {
-			return Semaphore{}, err
+	if err := learnTenantsOf(ctx, s, inForce, name); err != nil {
+		return Semaphore{}, err
+	}
+	return readSemaphore(ctx, s, inForce, name)
+}
+
+// learnTenantsOf has the policy learn the records of those whose semaphores they are, in one read.
+func learnTenantsOf(ctx context.Context, s store.Deployment, inForce *policy.Compiled, names ...string) error {
+	var tenants []string
+	for _, name := range names {
+		if tenant, _, bound := strings.Cut(name, ":"); bound && admission.ValidateTenant(tenant) == nil && !slices.Contains(tenants, tenant) {
+			tenants = append(tenants, tenant)
 		}
 	}
+	if len(tenants) == 0 || !inForce.HasRecords() {
+		return nil
+	}
+	records, err := s.Records(ctx, tenants...)
+	for i := range records {
+		err = errors.Join(err, inForce.Learn(records[i].Tenant, records[i].Version, records[i].Text))
+	}
+	return err
+}
+
+// readSemaphore is ReadSemaphore by a policy that has learnt the record.
+func readSemaphore(ctx context.Context, s store.Deployment, inForce *policy.Compiled, name string) (Semaphore, error) {
 	state, err := s.Semaphore(ctx, name)
 	v := Semaphore{Name: name, Limit: inForce.SemaphoreMax(name), Held: state.Held, Waiting: state.Waiting}
 	if err != nil || state.Waiting == 0 {
@@ -63,8 +85,11 @@ func ReadSemaphores(ctx context.Context, s store.Deployment, inForce *policy.Com
 		names = names[:most]
 		page.Cursor = names[most-1]
 	}
+	if err := learnTenantsOf(ctx, s, inForce, names...); err != nil {
+		return page, err
+	}
 	for _, name := range names {
-		v, err := ReadSemaphore(ctx, s, inForce, name)
+		v, err := readSemaphore(ctx, s, inForce, name)
 		if err != nil {
 			return page, err
 		}
@@ -73,8 +98,8 @@ func ReadSemaphores(ctx context.Context, s store.Deployment, inForce *policy.Com
 	return page, nil
 }
 
-// SemaphoreLimits returns the policy in force, for its limits of semaphores.
-func SemaphoreLimits(ctx context.Context, s store.Deployment) (*policy.Compiled, error) {
+// ReadInForce returns the policy in force.
+func ReadInForce(ctx context.Context, s store.Deployment) (*policy.Compiled, error) {
 	text, err := s.Policy(ctx)
 	if err != nil {
 		return nil, err

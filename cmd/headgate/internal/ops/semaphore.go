@@ -40,7 +40,7 @@ permits are held, who waits, and since when the first in line does.`,
   headgate semaphore list --json --redis localhost:6379`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return o.With(c, func(ctx context.Context, s store.Deployment) error {
-				inForce, err := shown.SemaphoreLimits(ctx, s)
+				inForce, err := shown.ReadInForce(ctx, s)
 				if err != nil {
 					return err
 				}
@@ -65,7 +65,7 @@ func newSemaphoreShow() *cobra.Command {
   headgate semaphore show acme:gpu --json --redis localhost:6379`,
 		RunE: func(c *cobra.Command, args []string) error {
 			return o.With(c, func(ctx context.Context, s store.Deployment) error {
-				inForce, err := shown.SemaphoreLimits(ctx, s)
+				inForce, err := shown.ReadInForce(ctx, s)
 				if err != nil {
 					return err
 				}
