@@ -250,6 +250,7 @@ func TestDoctorLooksAtEveryPartition(t *testing.T) {
 	}{
 		{"dedup", "partition 2: ended ids", set("en", 3_990_000)},
 		{"conservation", "partition 2: 1 of ", set("accepted", redisconn.Whole(redistest.State(t, client, last.State())["accepted"])+1)},
+		{"conservation", "partition 2: 1 jobs more have a record, or have left, than were accepted", set("accepted", redisconn.Whole(redistest.State(t, client, last.State())["accepted"])-1)},
 		{"timers", "partition 2: the first is ", func() error { return client.ZAdd(ctx, last.Due(), redis.Z{Score: 1, Member: "sx"}).Err() }},
 		{"policy", "partition 2: version 3 is in force and its text is gone", func() error { return client.HSet(ctx, last.State(), "pv", 3).Err() }},
 		{"partitions", `partition 2 is one of "5", the first of "3"`, func() error { return client.HSet(ctx, last.State(), redisconn.LayoutField, 5).Err() }},

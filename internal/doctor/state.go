@@ -142,7 +142,10 @@ func (d *doctor) conservation(counters *store.Counters, stranded int64) {
 	switch n, known := counters.Unaccounted(); {
 	case !known:
 		d.add("conservation", HealthWarn, "not known: a full Redis does not count in one moment", "raise maxmemory, or let workers catch up, or purge dead letters")
-	case n != 0:
+	case n < 0:
+		d.add("conservation", HealthFail, fmt.Sprintf("%d jobs more have a record, or have left, than were accepted", -n),
+			"half of a transaction was carried out: Redis read a journal anew that a crash had torn. docs/OPERATIONS.md, HeadgateJobsLost")
+	case n > 0:
 		d.add("conservation", HealthFail, fmt.Sprintf("%d of %d accepted jobs have no record, and did not leave", n, counters.Accepted),
 			"find out who deletes fields of "+d.partition.Jobs()+", or which slots were lost; each is counted as "+recordGone+" at its turn")
 	case stranded > 0:

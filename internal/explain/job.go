@@ -187,7 +187,7 @@ func whereabouts(g *store.Sighting) string {
 	case store.PlaceEnded:
 		return "ended: its id is remembered for the dedup window, nothing else"
 	}
-	return "in no place: this is a fault of the store"
+	return "in no place: half of what made it or moved it is missing"
 }
 
 func by(author string) string {

@@ -9,7 +9,7 @@ var queueScenes = []scene{
 	}},
 	{"reservations", []string{"queue", "llm", "queue", "mail", "queue", "chat", "tenant", "acme"}, func(s *stage) {
 		s.put(`{"queues":{"mail":{"max_running":4}}}`, "launch")
-		s.put(`{"reservations":{"expire_after":"90s"},"queues":{"llm":{"reservations":{"expire_after":"10m"}},"*":{"reservations":{"expire_after":"2h"}},"mail":{"max_running":4}}}`, "slow models")
+		s.put(`{"reservations":{"expire_after":"90s"},"queues":{"llm":{"reservations":{"expire_after":"10m"}},"*":{"reservations":{"expire_after":"2h"}},"mail":{"max_running":4}},"tenants":{"acme":{"limit":{"tokens":50,"per":"1h","burst":50}}}}`, "slow models")
 		for _, queue := range []string{"llm", "mail", "chat"} {
 			s.enqueue("in-"+queue, func(j *admission.Job) { j.Queue = queue })
 		}

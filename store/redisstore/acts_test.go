@@ -110,6 +110,23 @@ func TestEveryActIsInTheAudit(t *testing.T) {
 	}
 }
 
+// TestAJobThatIsNowhereIsNotCancelled: its record is left of half a transaction.
+func TestAJobThatIsNowhereIsNotCancelled(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	y.admit(mail("acme", "a"))
+	lanes, err := y.client.Keys(t.Context(), strings.TrimSuffix(y.store.Keys().State(), "state")+"lane:*").Result()
+	check(t, err)
+	check(t, y.client.Del(t.Context(), lanes...).Err())
+	_, _, err = y.store.Cancel(t.Context(), admission.Key{Tenant: "acme", ID: "a"}, store.Intervention{})
+	if err == nil || !strings.Contains(err.Error(), "in no place") || errors.Is(err, admission.ErrUnknownJob) {
+		t.Errorf("%v", err)
+	}
+	if g := y.look("a"); g.Place != store.PlaceUnknown {
+		t.Errorf("it is %s", g.Place)
+	}
+}
+
 // redrive brings a letter back.
 func (y *yard) redrive(key admission.Key, by store.Intervention, free bool) error {
 	letters, err := y.store.Letters(y.tb.Context(), []admission.Key{key})

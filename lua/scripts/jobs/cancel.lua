@@ -4,8 +4,8 @@
 -- ARGV[2] key  of the job
 -- ARGV[3] by  who does it and why, as fragments/audit.lua reads it; its handler is told the reason
 -- ARGV[4] name  under which the audit tells of it: the job's, or that of a queue whose jobs are all cancelled
--- Reply {"cancelled" | "more"}, {"cancelling"}: its worker hears of it, {"dead"}: it is a dead letter, {"ended"}, or
---   {"unknown"}
+-- Reply {"cancelled" | "more"}, {"cancelling"}: its worker hears of it, {"dead"}: it is a dead letter, {"ended"},
+--   {"unknown"}, or {"unplaced"}: it has a record and stands nowhere, as after half a transaction
 -- Never ends a running job itself: whether it completed first is for its worker to say.
 -- @flag allow-oom
 -- @relief
@@ -44,6 +44,7 @@ function scripts.cancel(KEYS, ARGV)
       lane_shrunk(cl, tenant, r.lane)
     elseif not spill_remove(depth_name(KEY, rec), KEY, rec) then
       local pool, token = entry_of(KEY)
+      if not pool then return { 'unplaced' } end
       local pending = redis.call('XPENDING', pool.key, GROUP, token, token, 1)[1]
       if pending then
         if redis.call('HSET', keys.cancelled, KEY, pending[2] .. '|' .. token .. '|' .. by.reason) == 1 then state_add('nc', 1) end

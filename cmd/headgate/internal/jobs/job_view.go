@@ -118,7 +118,7 @@ func (v jobView) where() string {
 	case store.PlaceEnded:
 		return "ended; its id is remembered for a while, nothing else"
 	}
-	return "in no place: this is a fault of the store, please report it"
+	return "in no place: half of what made it or moved it is missing, see docs/OPERATIONS.md, HeadgateJobsLost"
 }
 
 // listView is a page of a listing. The cursor is empty at the end.
