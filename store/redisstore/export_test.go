@@ -2,9 +2,9 @@ package redisstore
 
 import (
 	"fmt"
+	"hash/crc32"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/headgate/headgate/lua"
@@ -12,10 +12,11 @@ import (
 
 // What the conformance suite needs, which knows the partition in memory as well.
 var (
-	NewStore = newStore
-	Lower    = lower
-	Check    = check
-	Number   = number
+	NewStore  = newStore
+	Lower     = lower
+	TextsOnly = textsOnly
+	Check     = check
+	Number    = number
 )
 
 func number(tb testing.TB, text string) int {
@@ -37,17 +38,39 @@ func textOf(script lua.Script) string {
 	return text
 }
 
-// lower changes a bound where it stands in the scripts.
+// lower changes a bound where it stands in the scripts, and gives the library with it a name of its own.
 func lower(t *testing.T, scripts lua.Library, where string, from, to int) {
 	t.Helper()
 	found := false
+	lowered := func(text string) string {
+		changed := strings.ReplaceAll(text, fmt.Sprintf(where, from), fmt.Sprintf(where, to))
+		found = found || changed != text
+		return changed
+	}
+	var library, before, code string // They are the same of all scripts.
 	for name, assembled := range scripts {
-		before := textOf(assembled())
-		text := strings.ReplaceAll(before, fmt.Sprintf(where, from), fmt.Sprintf(where, to))
-		found = found || text != before
-		scripts[name] = sync.OnceValue(func() lua.Script { return lua.NewScript(text) })
+		script := assembled()
+		changed := lua.NewScript(lowered(textOf(script)))
+		if script.Function != "" {
+			if code == "" {
+				before = strings.TrimSuffix(script.Function, "_"+name)
+				code = lowered(script.Code())
+				library = fmt.Sprintf("%s%x", lua.LibraryPrefix, crc32.ChecksumIEEE([]byte(code)))
+				code = strings.ReplaceAll(code, before, library)
+			}
+			changed.Function, changed.Code = library+"_"+name, func() string { return code }
+		}
+		scripts[name] = func() lua.Script { return changed }
 	}
 	if !found {
 		t.Fatalf("no script has "+where, from)
+	}
+}
+
+// textsOnly leaves scripts the way of a Redis without functions.
+func textsOnly(scripts lua.Library) {
+	for name, assembled := range scripts {
+		text := lua.NewScript(textOf(assembled()))
+		scripts[name] = func() lua.Script { return text }
 	}
 }
