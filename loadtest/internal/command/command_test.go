@@ -187,7 +187,7 @@ func TestARowHasEachFigureOfAllSystems(t *testing.T) {
 	redistest.Shared(t)
 	out := runLoadtest(t.Context(), "-scenario", "overload", "-overload", "5", "-shape", "ramp", "-rate", "200", "-duration", "1s", "-slots", "5",
 		"-compare", "asynq,gradient", "-rounds", "1", "-asynq-poll", "50ms", "-row")
-	three := strings.Repeat(` [0-9.]+, [0-9.]+, [0-9.]+ \|`, 5)
+	three := strings.Repeat(` [0-9.]+, [0-9.]+, [0-9.]+ \|`, 6)
 	if row := regexp.MustCompile(`^\| 5 times, ramp \|` + three + "\n$"); out.code != exitOK || !row.MatchString(out.stdout) {
 		t.Errorf("got %+v, want %s", out, row)
 	}

@@ -164,6 +164,7 @@ var rowColumns = []struct{ key, format string }{
 	{"overload_first_class_in_time_percent", "%.0f"},
 	{"overload_late_percent", "%.0f"},
 	{"overload_recovery_s", "%.1f"},
+	{"overload_last_turned_away_s", "%.1f"},
 	{"overload_last_class_refused_percent", "%.0f"},
 }
 

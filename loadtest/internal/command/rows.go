@@ -46,7 +46,8 @@ var metrics = slices.Concat(
 		{"  first class in time, %", "overload_first_class_in_time_percent", "%.2f", goodput(func(g *figures.Goodput) float64 { return percent * g.MostUrgent })},
 		{"  last class of refused and late, %", "overload_last_class_refused_percent", "%.1f", goodput(func(g *figures.Goodput) float64 { return percent * g.Last })},
 		{"  late of admitted, %", "overload_late_percent", "%.1f", goodput(func(g *figures.Goodput) float64 { return percent * g.Late })},
-		{"  recovery, s", "overload_recovery_s", "%.2f", goodput(func(g *figures.Goodput) float64 { return g.RecoveryS })},
+		{"  until 95 of 100 are in time for good, s", "overload_recovery_s", "%.2f", goodput(func(g *figures.Goodput) float64 { return g.RecoveryS })},
+		{"  until none is refused or late, s", "overload_last_turned_away_s", "%.2f", goodput(func(g *figures.Goodput) float64 { return g.LastTurnedAwayS })},
 	},
 	[]metric{
 		{"Jain's index", "jain", "%.4f", func(f *figures.Figures) float64 { return f.Jain.Jain }},

@@ -19,8 +19,54 @@ type Goodput struct {
 	Last float64 `json:"last_class_of_refused"`
 	// Late is the part of the jobs let in that did not start in time.
 	Late float64 `json:"late_of_admitted"`
-	// RecoveryS is for how many seconds after it a job still was refused, or late.
+	// RecoveryS is how many seconds after it the last job was refused or late in a half second in which less than recovered of those that arrived
+	// started in time: no such half second follows.
 	RecoveryS float64 `json:"recovery_s"`
+	// LastTurnedAwayS is for how many seconds after it any job was refused, or late: also one of many, as there are where little less arrives than
+	// can be served.
+	LastTurnedAwayS float64 `json:"last_turned_away_s"`
+}
+
+// An overload is over for good once of the jobs of each recoveryStep that follows this part is in time.
+const (
+	recovered    = 0.95
+	recoveryStep = 500 * time.Millisecond
+)
+
+// aftermath is what arrived after an overload, in steps of recoveryStep.
+type aftermath []step
+
+type step struct {
+	all, turnedAway int
+	last            time.Duration // when the last was turned away, since the end of the overload
+}
+
+// add counts one that arrived so long after the end, below zero where it was before.
+func (a *aftermath) add(since time.Duration, good bool) {
+	if since < 0 {
+		return
+	}
+	at := int(since / recoveryStep)
+	for len(*a) <= at {
+		*a = append(*a, step{})
+	}
+	s := &(*a)[at]
+	s.all++
+	if !good {
+		s.turnedAway++
+		s.last = max(s.last, since)
+	}
+}
+
+// over returns when the last was turned away of a step that was not well, and when the last of all.
+func (a *aftermath) over() (well, last time.Duration) {
+	for _, s := range *a {
+		last = max(last, s.last)
+		if float64(s.turnedAway) > (1-recovered)*float64(s.all) {
+			well = s.last
+		}
+	}
+	return well, last
 }
 
 // inTime reports whether a job started within the longest wait of an overload, from when its caller asked, or last asked again.
@@ -37,7 +83,7 @@ func goodputOf(r *Run) *Goodput {
 	g := &Goodput{Times: o.Times}
 	var served time.Duration
 	var urgent, urgentInTime, turnedAway, ofLast, admitted, late int
-	last := o.To
+	var after aftermath
 	entries := r.Book.Entries()
 	for i := range entries {
 		e, a := &entries[i], &r.Plan.Arrivals[i]
@@ -57,18 +103,22 @@ func goodputOf(r *Run) *Goodput {
 				late++
 			}
 		}
-		if good || e.Answer.Outcome == record.Unsent {
+		if e.Answer.Outcome == record.Unsent {
+			continue
+		}
+		after.add(max(a.At, e.Again)-o.To, good)
+		if good {
 			continue
 		}
 		turnedAway++
 		if a.Class == len(r.Plan.Classes)-1 {
 			ofLast++
 		}
-		last = max(last, a.At, e.Again)
 	}
 	part := func(n, of int) float64 { return float64(n) / float64(max(1, of)) }
 	g.OfCapacity = served.Seconds() / (float64(r.Plan.Slots) * (o.To - o.From).Seconds() * o.Possible)
 	g.MostUrgent, g.Last, g.Late = part(urgentInTime, urgent), part(ofLast, turnedAway), part(late, admitted)
-	g.RecoveryS = (last - o.To).Seconds()
+	well, last := after.over()
+	g.RecoveryS, g.LastTurnedAwayS = well.Seconds(), last.Seconds()
 	return g
 }

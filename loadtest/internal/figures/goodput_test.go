@@ -43,10 +43,11 @@ func TestGoodputCountsWhatIsInTime(t *testing.T) {
 		}
 	}
 	g := goodputOf(r)
-	want := Goodput{Times: 2, OfCapacity: 1.0 / 8, MostUrgent: 2.0 / 3, Last: 2.0 / 3, Late: 1.0 / 5, RecoveryS: 0.25}
+	want := Goodput{Times: 2, OfCapacity: 1.0 / 8, MostUrgent: 2.0 / 3, Last: 2.0 / 3, Late: 1.0 / 5, RecoveryS: 0.25, LastTurnedAwayS: 0.25}
 	for name, row := range map[string]struct{ got, want float64 }{
 		"times": {g.Times, want.Times}, "of capacity": {g.OfCapacity, want.OfCapacity}, "most urgent": {g.MostUrgent, want.MostUrgent},
 		"last class": {g.Last, want.Last}, "late": {g.Late, want.Late}, "recovery": {g.RecoveryS, want.RecoveryS},
+		"last": {g.LastTurnedAwayS, want.LastTurnedAwayS},
 	} {
 		if math.Abs(row.got-row.want) > 1e-9 {
 			t.Errorf("%s: %v, want %v", name, row.got, row.want)
@@ -107,6 +108,30 @@ func TestGoodputOfWhoAsksAgain(t *testing.T) {
 	} {
 		if math.Abs(row.got-row.want) > 1e-9 {
 			t.Errorf("%s: %v, want %v", name, row.got, row.want)
+		}
+	}
+}
+
+// TestRecoveryIsUntilAllIsWellForGood: a job in fifty that is late is none of it, a second spike is.
+func TestRecoveryIsUntilAllIsWellForGood(t *testing.T) {
+	t.Parallel()
+	const ms = time.Millisecond
+	for name, row := range map[string]struct {
+		turnedAway []time.Duration
+		well, last time.Duration
+	}{
+		"nothing":        {nil, 0, 0},
+		"before it":      {[]time.Duration{-10 * ms}, 0, 0},
+		"at its end":     {[]time.Duration{0, 20 * ms, 40 * ms, 60 * ms}, 60 * ms, 60 * ms},
+		"and one later":  {[]time.Duration{0, 20 * ms, 40 * ms, 60 * ms, 2410 * ms}, 60 * ms, 2410 * ms},
+		"a second spike": {[]time.Duration{0, 20 * ms, 40 * ms, 60 * ms, 2410 * ms, 2420 * ms, 2430 * ms, 2900 * ms}, 2430 * ms, 2900 * ms},
+	} {
+		var a aftermath
+		for at := -500 * ms; at < 3000*ms; at += 10 * ms {
+			a.add(at, !slices.Contains(row.turnedAway, at))
+		}
+		if well, last := a.over(); well != row.well || last != row.last {
+			t.Errorf("%s: %s and %s, want %s and %s", name, well, last, row.well, row.last)
 		}
 	}
 }
