@@ -28,6 +28,8 @@ const (
 	everysecLoss, slowDisk = time.Second, 2 * time.Second
 	// maxTorn is how many bytes more a cut takes at most: it then ends within a transaction.
 	maxTorn = 200
+	// listed is how many jobs a line of the log names at most.
+	listed = 8
 )
 
 // TestEverysecLosesASecondAtMost asserts what is said of L4 under appendfsync everysec: a machine that fails takes with
@@ -55,7 +57,7 @@ func TestEverysecLosesASecondAtMost(t *testing.T) {
 		if lastGone = gone; last && len(early) == 0 {
 			t.Error("a journal that lost a second of what it should have kept lost nothing: the test sees nothing")
 		} else if !last && len(early) > 0 {
-			t.Errorf("%d lost, and acknowledged before the last second: %s", len(early), strings.Join(early[:min(len(early), 8)], ", "))
+			t.Errorf("%d lost, and acknowledged before the last second: %s", len(early), strings.Join(early[:min(len(early), listed)], ", "))
 		}
 	}
 	e.stopProducing()
@@ -218,7 +220,7 @@ func (e *everysec) crash(before map[string]bool, tooMuch bool) (gone map[string]
 	known := maps.Clone(e.acknowledged)
 	e.mu.Unlock()
 	gone = map[string]bool{}
-	listed := 0
+	lost := 0
 	ended, live := e.kept()
 	for key, at := range known {
 		if ended[key] || live[key] {
@@ -228,19 +230,18 @@ func (e *everysec) crash(before map[string]bool, tooMuch bool) (gone map[string]
 		if before[key] {
 			continue
 		}
-		listed++
+		lost++
 		if at.Before(written) {
 			early = append(early, fmt.Sprintf("%s %s before the crash", key, killed.Sub(at)))
 		}
 	}
 	e.Logf("crash: the journal lost %d bytes of its last %s; all acknowledged up to %s before it should be kept; %d jobs lost: %s",
-		full-cut.size, killed.Sub(cut.at), killed.Sub(written), listed, list(gone, before))
+		full-cut.size, killed.Sub(cut.at), killed.Sub(written), lost, list(gone, before))
 	return gone, early
 }
 
 // list names the first few of those that are gone since before.
 func list(gone, before map[string]bool) string {
-	const few = 8
 	var fresh []string
 	for key := range gone {
 		if !before[key] {
@@ -248,10 +249,7 @@ func list(gone, before map[string]bool) string {
 		}
 	}
 	slices.Sort(fresh)
-	if len(fresh) > few {
-		return strings.Join(fresh[:few], " ") + " …"
-	}
-	return strings.Join(fresh, " ")
+	return strings.Join(fresh[:min(len(fresh), listed)], " ")
 }
 
 // kept returns the ids that Redis knows. Jobs go on from living to ended meanwhile, so those that live are read first.

@@ -85,9 +85,9 @@ func TestDoctorNamesTheRisk(t *testing.T) {
 	}{
 		"a store that keeps nothing": {redistest.Options{}, "persistence", HealthWarn, "a crash or a restart loses every acknowledged job"},
 		"snapshots":                  {redistest.Options{Args: []string{"--save", "900 1"}}, "persistence", HealthWarn, "since the last one, now "},
-		"append-only, everysec":      {redistest.Options{AppendFsync: "everysec"}, "persistence", HealthOK, "up to 2 seconds"},
+		"append-only, everysec":      {redistest.Options{AppendFsync: "everysec"}, "persistence", HealthOK, "up to 2 seconds of acknowledged jobs, one of Redis alone none, if BGREWRITEAOF follows it"},
 		"append-only, no":            {redistest.Options{AppendFsync: "no"}, "persistence", HealthWarn, "some 30 seconds"},
-		"append-only, always":        {redistest.Options{AppendFsync: "always"}, "persistence", HealthOK, "loses no job"},
+		"append-only, always":        {redistest.Options{AppendFsync: "always"}, "persistence", HealthOK, "loses no job that was acknowledged, if BGREWRITEAOF follows it"},
 		"eviction of everything":     {redistest.Options{MaxMemory: "64mb", MaxMemoryPolicy: "allkeys-lru"}, "eviction", HealthFail, "deletes jobs"},
 		"eviction of what expires":   {redistest.Options{MaxMemory: "64mb", MaxMemoryPolicy: "volatile-lru"}, "eviction", HealthWarn, "forgets levels of limits"},
 		"no maxmemory":               {redistest.Options{}, "memory", HealthWarn, "no maxmemory"},

@@ -191,6 +191,9 @@ func (d *doctor) memory() {
 
 const keepMore = "CONFIG SET appendonly yes and appendfsync everysec (or always), and in redis.conf"
 
+// afterCrash is what keeps the next start from carrying out half a transaction that a crash has left in the file.
+const afterCrash = ", if BGREWRITEAOF follows it"
+
 // persistence names what a crash may lose.
 func (d *doctor) persistence(ctx context.Context) {
 	sync, _ := d.setting(ctx, "appendfsync")
@@ -200,9 +203,9 @@ func (d *doctor) persistence(ctx context.Context) {
 		case d.info["aof_last_write_status"] == "err":
 			d.add("persistence", HealthFail, "the append-only file cannot be written: Redis refuses writes, or loses them in a crash", "look at the disk and at the log of Redis")
 		case sync == "always":
-			d.add("persistence", HealthOK, "append-only file, appendfsync always: a crash loses no job that was acknowledged", "")
+			d.add("persistence", HealthOK, "append-only file, appendfsync always: a crash loses no job that was acknowledged"+afterCrash, "")
 		case sync == "everysec":
-			d.add("persistence", HealthOK, "append-only file, appendfsync everysec: a crash of the machine loses up to 2 seconds of acknowledged jobs, one of Redis alone none", "")
+			d.add("persistence", HealthOK, "append-only file, appendfsync everysec: a crash of the machine loses up to 2 seconds of acknowledged jobs, one of Redis alone none"+afterCrash, "")
 		case sync == "no":
 			d.add("persistence", HealthWarn, "append-only file, appendfsync no: a crash of the machine loses what its kernel has not written, some 30 seconds of acknowledged jobs", "CONFIG SET appendfsync everysec (or always), and in redis.conf")
 		default:

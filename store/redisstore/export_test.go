@@ -47,13 +47,13 @@ func lower(t *testing.T, scripts lua.Library, where string, from, to int) {
 		found = found || changed != text
 		return changed
 	}
-	var library, before, code string // They are the same of all scripts.
+	var library, code string // They are the same of all scripts.
 	for name, assembled := range scripts {
 		script := assembled()
 		changed := lua.NewScript(lowered(textOf(script)))
 		if script.Function != "" {
 			if code == "" {
-				before = strings.TrimSuffix(script.Function, "_"+name)
+				before := strings.TrimSuffix(script.Function, "_"+name)
 				code = lowered(script.Code())
 				library = fmt.Sprintf("%s%x", lua.LibraryPrefix, crc32.ChecksumIEEE([]byte(code)))
 				code = strings.ReplaceAll(code, before, library)
