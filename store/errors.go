@@ -13,6 +13,9 @@ import (
 // ErrPoolGone means that a pool was closed, with its last slot, since its worker registered: register again.
 var ErrPoolGone = errors.New("the pool is closed")
 
+// ErrUnplaced means that a job has a record and is in no place, as half a transaction of a torn journal of Redis leaves it: docs/OPERATIONS.md, HeadgateJobsLost.
+var ErrUnplaced = errors.New("it has a record and is in no place: docs/OPERATIONS.md, HeadgateJobsLost")
+
 // InDoubt reports whether a command that ended with err may have been carried out all the same: an answer of the store settles it, also
 // one that cannot be read; a lost connection or a time-out does not.
 func InDoubt(err error) bool {

@@ -94,6 +94,8 @@ type Operations interface {
 	// Result returns what a completed job left; headgate.ErrUnknownJob where that is not kept.
 	Result(ctx context.Context, key admission.Key) ([]byte, error)
 
+	// Cancel ends a job wherever it waits, or marks one that runs, which its worker then ends (running). more says that work is left for Promote. The error
+	// matches headgate.ErrUnknownJob, headgate.ErrEnded, or ErrUnplaced.
 	Cancel(ctx context.Context, key admission.Key, by Intervention) (running, more bool, err error)
 	Purge(ctx context.Context, keys []admission.Key, by Intervention) (purged []bool, err error)
 	PurgeQueue(ctx context.Context, queue, cursor string, by Intervention) (PurgedPage, error)

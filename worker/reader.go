@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"runtime"
 	"time"
 
 	"github.com/headgate/headgate/store"
@@ -73,7 +74,7 @@ type tooLate struct{ drained, shut []store.Lease }
 // accept starts the jobs that were read, as many as there are free slots, and returns those for which it is too late. more says
 // that a history may have others still.
 func (s *session) accept(ctx, jobs context.Context, leases []store.Lease, free int) (late tooLate, more bool) {
-	shut := s.w.guard != nil && s.w.slots.IsShut()
+	shut, started := s.w.guard != nil && s.w.slots.IsShut(), false
 	for _, lease := range leases {
 		if ctx.Err() != nil {
 			s.held.Close()
@@ -94,10 +95,14 @@ func (s *session) accept(ctx, jobs context.Context, leases []store.Lease, free i
 			s.w.slots.Take()
 			s.w.shared.took(s.w)
 			go s.handle(jobs, lease) // Run waits for it by its slot.
+			started = true
 		case inhand.TooLate:
 			late.drained = append(late.drained, lease)
 		case inhand.Known:
 		}
+	}
+	if started {
+		runtime.Gosched() // Handlers begin before the next read is written, which takes longer than to begin them.
 	}
 	return late, more
 }

@@ -119,7 +119,7 @@ func TestAJobThatIsNowhereIsNotCancelled(t *testing.T) {
 	check(t, err)
 	check(t, y.client.Del(t.Context(), lanes...).Err())
 	_, _, err = y.store.Cancel(t.Context(), admission.Key{Tenant: "acme", ID: "a"}, store.Intervention{})
-	if err == nil || !strings.Contains(err.Error(), "in no place") || errors.Is(err, admission.ErrUnknownJob) {
+	if !errors.Is(err, store.ErrUnplaced) {
 		t.Errorf("%v", err)
 	}
 	if g := y.look("a"); g.Place != store.PlaceUnknown {

@@ -72,6 +72,8 @@ func ProblemOf(err error) *problem.DetailsError {
 		return problem.New(problem.NotFound, "no worker has told of that downstream within an hour: GET /api/v1/load lists those that were")
 	case errors.Is(err, admission.ErrEnded):
 		return problem.New(problem.Conflict, "the job has ended, or is a dead letter: POST /api/v1/dead-letters/purge ends those")
+	case errors.Is(err, store.ErrUnplaced):
+		return problem.New(problem.Conflict, "%s", store.ErrUnplaced)
 	case errors.Is(err, admission.ErrNotDead):
 		return problem.New(problem.Conflict, "the job is no dead letter: GET /api/v1/jobs/{tenant}/{id} tells where it is")
 	case errors.Is(err, admission.ErrOutcomeUnknown):

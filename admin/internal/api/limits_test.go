@@ -75,4 +75,7 @@ func TestADecisionsPolicyIsReadOnceForAll(t *testing.T) {
 	if p := ProblemOf(fmt.Errorf("check: %w", store.ErrStale)); p.Status() != 503 || p.RetryAfter == 0 {
 		t.Errorf("%+v", p)
 	}
+	if p := ProblemOf(fmt.Errorf("cancel acme/a: %w", store.ErrUnplaced)); p.Status() != 409 || !strings.Contains(p.Error(), "HeadgateJobsLost") {
+		t.Errorf("%+v", p)
+	}
 }

@@ -41,7 +41,7 @@ func (s *Jobs) CancelAs(ctx context.Context, key admission.Key, action, name str
 	case "ended":
 		return false, false, fmt.Errorf("cancel %s: %w", key, admission.ErrEnded)
 	case "unplaced":
-		return false, false, fmt.Errorf("cancel %s: it has a record and is in no place: docs/OPERATIONS.md, HeadgateJobsLost", key)
+		return false, false, fmt.Errorf("cancel %s: %w", key, store.ErrUnplaced)
 	}
 	return false, false, fmt.Errorf("cancel %s: %w", key, admission.ErrUnknownJob)
 }
