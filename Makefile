@@ -15,7 +15,7 @@ PARALLEL ?= $(shell echo $$((($$(nproc) * 3 + 1) / 2)))
 # The packages whose tests take longest begin first, so that none of them runs alone at the end.
 LONGEST := /(store/redisstore|internal/laws|cmd/headgate|admin|limiter|asynqbridge|worker)$$
 # The packages that are tested without the race detector: those that kill processes, count allocations, or only compute for long.
-UNRACED := /(internal/(crash|account|anomaly)|loadtest/tipping)$$
+UNRACED := /(internal/(crash|account|anomaly|control)|policy|loadtest/tipping)$$
 # Time for the tests of one package.
 TIMEOUT ?= 10m
 # Further flags for `make test`, as in: make test TESTFLAGS='-run Conformance -v'
@@ -219,7 +219,7 @@ clocks: deps ## Run the tests of the laws, of limiters, schedulers and workers o
 WALKS ?= 1000
 
 .PHONY: walks
-walks: deps ## Walk each property that asks a Redis WALKS times with other schedules, a thousand unless told otherwise, where `make test` does 25. Half an hour or so.
+walks: deps ## Walk each property that asks a Redis WALKS times with other schedules, a thousand unless told otherwise, where `make test` does 10. An hour or so.
 	$(GO) test $(TESTCOMPILE) -count 1 -timeout 0 $(TESTFLAGS) ./store/redisstore ./limiter ./asynqbridge ./admin ./producer ./httplimit ./internal/rollout -rapid.checks=$(WALKS)
 
 .PHONY: upgrade

@@ -16,6 +16,7 @@ import (
 
 	"github.com/headgate/headgate/admin"
 	"github.com/headgate/headgate/internal/guard"
+	"github.com/headgate/headgate/internal/redistest"
 )
 
 // gauge is a sampler whose memory a test sets, in bytes.
@@ -62,11 +63,7 @@ func (p *plant) serve(t *testing.T) string {
 // soon waits for something.
 func soon(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); !done(); time.Sleep(5 * time.Millisecond) { //nolint:forbidigo // It is soon.
-		if time.Now().After(end) {
-			t.Fatalf("waited in vain for %s", what)
-		}
-	}
+	redistest.Await(t, what, done)
 }
 
 // TestAServerThatUsesTooMuchTakesNoNewCalls: they get a problem as it is described, with a time to come back. Health, metrics and the

@@ -1,7 +1,9 @@
 package lua
 
 import (
+	"crypto/sha1" //nolint:gosec // A library is named by it; nothing secret depends on it.
 	"embed"
+	"encoding/hex"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -11,8 +13,27 @@ import (
 	"sync"
 )
 
-//go:embed scripts
+// sources are the scripts, and what puts them together: by all of that a library is named.
+//
+//go:embed scripts assemble.go library.go
 var sources embed.FS
+
+// contents is a hash of all sources. A process that finds its library in Redis needs no more than that of them: to put one together takes 30 ms.
+var contents = sync.OnceValue(func() string {
+	sum := sha1.New() //nolint:gosec // It names; nothing secret depends on it.
+	err := fs.WalkDir(sources, ".", func(file string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		text, err := sources.ReadFile(file)
+		fmt.Fprintf(sum, "%s %d\n%s", file, len(text), text)
+		return err
+	})
+	if err != nil {
+		panic(err) // The sources are in the binary.
+	}
+	return hex.EncodeToString(sum.Sum(nil))
+})
 
 // paths has the source of each script by its name.
 var paths = func() map[string]string {

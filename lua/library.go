@@ -29,7 +29,7 @@ func hash(text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Library has every script by its name. Each is put together when it is first called, all of them as one library.
+// Library has every script by its name. A text is put together when it is first asked for, and all of them as one library where a Redis has not got it.
 type Library map[string]func() Script
 
 // Names returns the names of all scripts in their order.
@@ -59,14 +59,13 @@ func newLibrary(preamble, layout string) Library {
 	inLayout := func(text string) string {
 		return strings.Replace(text, oneLayout, "local PARTITIONS = '"+layout+"'\n", 1)
 	}
-	library := sync.OnceValues(func() (name, code string) {
+	of := sync.OnceValue(func() string { return LibraryPrefix + hash(preamble + "\n" + layout + "\n" + contents())[:hashLength] })
+	code := sync.OnceValue(func() string {
 		text, err := functions(preamble)
 		if err != nil {
 			panic(err) // The sources are in the binary, and a test loads it.
 		}
-		text = inLayout(text)
-		name = LibraryPrefix + hash(text)[:hashLength]
-		return name, "#!lua name=" + name + "\nlocal LIBRARY = '" + name + "'\n" + text
+		return "#!lua name=" + of() + "\nlocal LIBRARY = '" + of() + "'\n" + inLayout(text)
 	})
 	all := make(Library, len(paths))
 	for name := range paths {
@@ -82,12 +81,7 @@ func newLibrary(preamble, layout string) Library {
 			if strings.HasPrefix(preamble, "#!") {
 				return script // A first line that only a text can have.
 			}
-			in, _ := library()
-			script.Function = in + "_" + name
-			script.Code = func() string {
-				_, code := library()
-				return code
-			}
+			script.Function, script.Code = of()+"_"+name, code
 			return script
 		})
 	}
@@ -97,5 +91,5 @@ func newLibrary(preamble, layout string) Library {
 // LibraryPrefix begins the name of each library of scripts.
 const LibraryPrefix = "headgate_"
 
-// hashLength is how many digits of the hash of its text are in the name of a library, so that those of two releases stand side by side.
+// hashLength is how many digits of the hash of what it is made of are in the name of a library, so that those of two releases stand side by side.
 const hashLength = 12

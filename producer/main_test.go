@@ -91,17 +91,7 @@ func census(tb testing.TB, store store.Deployment) store.Census {
 // await polls for a condition.
 func await(tb testing.TB, what string, done func() bool) {
 	tb.Helper()
-	ctx, cancel := context.WithTimeout(tb.Context(), time.Minute)
-	defer cancel()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !done() {
-		select {
-		case <-ctx.Done():
-			tb.Fatalf("waited in vain for %s", what)
-		case <-tick.C:
-		}
-	}
+	redistest.Await(tb, what, done)
 }
 
 // endsWithin asserts of each command of a client that its ctx ends within a time, which go-redis keeps to; how long the

@@ -152,15 +152,5 @@ func (l *logs) logger() zerolog.Logger { return zerolog.New(l) }
 
 func await(tb testing.TB, what string, done func() bool) {
 	tb.Helper()
-	ctx, cancel := context.WithTimeout(tb.Context(), time.Minute)
-	defer cancel()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for !done() {
-		select {
-		case <-ctx.Done():
-			tb.Fatalf("waited in vain: %s", what)
-		case <-tick.C:
-		}
-	}
+	redistest.Await(tb, what, done)
 }

@@ -131,17 +131,7 @@ func (r *rig) idle() store.Census {
 
 func (r *rig) await(what string, done func() bool) {
 	r.tb.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.tb.Context()), patience)
-	defer cancel()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !done() {
-		select {
-		case <-ctx.Done():
-			r.tb.Fatalf("waited in vain for %s", what)
-		case <-tick.C:
-		}
-	}
+	redistest.Await(r.tb, what, done)
 }
 
 // registrations returns the names of the registered workers.

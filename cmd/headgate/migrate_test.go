@@ -161,13 +161,7 @@ func (s *movingSite) worker(redis string) *exec.Cmd {
 // until waits until something is so.
 func (s *movingSite) until(what string, so func() bool) {
 	s.Helper()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for end := time.Now().Add(patience); !so(); <-tick.C {
-		if time.Now().After(end) {
-			s.Fatalf("waited in vain until %s", what)
-		}
-	}
+	redistest.Await(s, what, so)
 }
 
 func (s *movingSite) delivered() (n int) {

@@ -125,8 +125,11 @@ func (p *point) killAt(role string, k int, cut redistest.Cut) func(redistest.Com
 // run lets the processes do their work, asserts what must be true in the end, and says whether one was killed.
 func (p *point) run() bool {
 	p.await("nothing is left to do", func() bool {
+		if !p.said(scriptRole, "done") {
+			return false
+		}
 		c, err := p.store.Census(p.Context())
-		return err == nil && c.Live == c.Dead && p.said(scriptRole, "done")
+		return err == nil && c.Live == c.Dead
 	})
 	p.over = true
 	_ = p.actors[workingRole].input.Close() // It drains, and may be killed over that.
@@ -159,7 +162,7 @@ func (p *point) run() bool {
 // await replaces who is killed until something is so.
 func (p *point) await(what string, so func() bool) {
 	p.Helper()
-	for deadline := time.Now().Add(pointPatience); !so(); p.pause(20 * time.Millisecond) {
+	for deadline := time.Now().Add(pointPatience); !so(); p.pause(50 * time.Millisecond) {
 		select {
 		case role := <-p.died:
 			p.mu.Lock()

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/redisstore"
 )
@@ -64,6 +65,7 @@ func (d mortal) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 // until one comes through.
 func TestAMigrationThatIsKilledGoesOn(t *testing.T) {
 	t.Parallel()
+	later := 600 / redistest.Some(40) // than the last time, in commands
 	for _, r := range []route{routes[1], routes[3], routes[4], routes[6]} {
 		t.Run(r.name, func(t *testing.T) {
 			t.Parallel()
@@ -74,7 +76,7 @@ func TestAMigrationThatIsKilledGoesOn(t *testing.T) {
 			deaths := 0
 			for {
 				left := &atomic.Int32{}
-				left.Store(int32(15*deaths + c.random.IntN(80)))
+				left.Store(int32(later*deaths + c.random.IntN(80)))
 				clients := []redis.UniversalClient{from, to}
 				for i, client := range clients {
 					clients[i] = mortal{left}.like(client)

@@ -27,7 +27,7 @@ import (
 	"github.com/headgate/headgate/store/redisstore"
 )
 
-// Random operations of a sequence. Two halves of halfChecks sequences (main_test.go) run side by side, so that a run has 8,000 and 2,500 steps.
+// Random operations of a sequence. Two halves run side by side, of as many sequences as package redistest says: 50 each, and 10 under the race detector.
 const (
 	conformanceSteps  = 80
 	clusterSteps      = 25

@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	"flag"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -10,16 +9,7 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 )
 
-// halfChecks is how many sequences of random steps a half of the conformance suite has.
-const halfChecks = "50"
-
-func TestMain(m *testing.M) {
-	if err := flag.Set("rapid.checks", halfChecks); err != nil { // a default, before the command line is read
-		panic(err)
-	}
-	flag.Parse()
-	redistest.Main(m)
-}
+func TestMain(m *testing.M) { redistest.Main(m) }
 
 // openOnly opens a deployment of one partition.
 func openOnly(ctx context.Context, client redis.UniversalClient, config Config) (*Partition, error) {
