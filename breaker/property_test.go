@@ -2,17 +2,19 @@ package breaker_test
 
 import (
 	"flag"
+	"strconv"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
 
 	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/internal/redistest"
 )
 
-// TestMain runs more schedules than rapid's hundred, unless the command line says how many: they cost 50 µs each.
+// TestMain runs more schedules than rapid's hundred, unless the command line says how many: they cost 50 µs each without the race detector.
 func TestMain(m *testing.M) {
-	if err := flag.Set("rapid.checks", "3000"); err != nil {
+	if err := flag.Set("rapid.checks", strconv.Itoa(redistest.Some(3000))); err != nil {
 		panic(err)
 	}
 	m.Run()

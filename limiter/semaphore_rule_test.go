@@ -41,7 +41,7 @@ const (
 func TestNeverMoreThanTheLimitWork(t *testing.T) {
 	t.Parallel()
 	grants, owed, lost := 0, 0, 0
-	for range 4 { // They are all in memory, and what is asked for below is rare.
+	for range 10 { // They are all in memory, and what is asked for below is rare.
 		rapid.Check(t, func(rt *rapid.T) {
 			r := rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 1)) //nolint:gosec // a test's own
 			run := newRule(t, rt, r)

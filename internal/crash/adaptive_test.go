@@ -2,6 +2,7 @@ package crash_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -162,15 +163,31 @@ func (w *loopWalk) walk() (died bool) {
 	return died
 }
 
+// settled returns the limits of a partition and what admission goes by, of one moment: one that is on its way may come between two looks.
+func (w *loopWalk) settled(part store.Partition) (limits []store.Adaptation, scales map[string]string) {
+	w.Helper()
+	read := func() map[string]string {
+		scales, err := w.client.HGetAll(w.Context(), redisstore.KeysOf(part).Base()+"scales").Result()
+		w.check(err)
+		return scales
+	}
+	for scales = read(); ; {
+		limits, err := part.Adaptations(w.Context())
+		w.check(err)
+		after := read()
+		if maps.Equal(scales, after) {
+			return limits, scales
+		}
+		scales = after
+	}
+}
+
 // look asserts that each partition has a whole limit, and returns those.
 func (w *loopWalk) look() (limits []string) {
 	w.Helper()
 	for i, part := range w.store.Partitions() {
-		w.mu.Lock() // What is seen was asked for before.
-		all, err := part.Adaptations(w.Context())
-		w.check(err)
-		scales, err := w.client.HGetAll(w.Context(), redisstore.KeysOf(part).Base()+"scales").Result()
-		w.check(err)
+		all, scales := w.settled(part)
+		w.mu.Lock() // What was seen was asked for before.
 		asked := w.mu.asked
 		for _, gate := range loopGates {
 			of := slices.IndexFunc(all, func(a store.Adaptation) bool { return a.Gate == gate })
