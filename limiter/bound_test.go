@@ -384,18 +384,18 @@ func TestLeasesWasteNothing(t *testing.T) {
 					f.join(t)
 				}
 				sum := admission.Tokens(0)
-				// The rate allows 10 tokens in 5 ms, and some 30 are asked for. The first two seconds use up the burst.
-				for tick := range seconds * 200 {
+				// The rate allows 20 tokens in 10 ms, and some 30 are asked for. The first two seconds use up the burst.
+				for tick := range seconds * 100 {
 					for i := range f.limiters {
 						i = (i + tick) % limiters
 						if times := share(i); times > 0 {
 							admitted := f.ask(t, i, times, 1)
-							if tick >= 400 {
+							if tick >= 200 {
 								sum += admitted
 							}
 						}
 					}
-					v.pass(5 * time.Millisecond)
+					v.pass(10 * time.Millisecond)
 				}
 				used := float64(sum) / (rate * (seconds - 2))
 				t.Logf("%.4f of the rate; %d checks leased", used, f.leased)

@@ -190,7 +190,7 @@ func TestAnAdoptionIsTold(t *testing.T) {
 func TestALargePolicyBecomesSmall(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t)
-	tenants := 4_000 // `make big` has as many as a policy may: 20,000 take a minute with the race detector.
+	tenants := 2_500 // `make big` has as many as a policy may: 20,000 take a minute with the race detector.
 	if os.Getenv(redistest.BigVariable) != "" {
 		tenants = 20_000
 	}

@@ -29,7 +29,7 @@ const (
 	secondSpilled = 6
 	secondMoved   = 1000
 	// secondPause is how long a mover of these tests waits where there is nothing to move.
-	secondPause = 5 * time.Millisecond
+	secondPause = 20 * time.Millisecond
 )
 
 // moveSpilled is a process that moves spilled jobs until ctx ends.

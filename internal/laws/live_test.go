@@ -29,7 +29,7 @@ import (
 const (
 	producerRole = "producer"
 	// producerPace is how often each of the producers enqueues.
-	producerPace = 5 * time.Millisecond
+	producerPace = 10 * time.Millisecond
 	// liveProducers is how many there are, and liveRounds how often their tenant's limit is raised and lowered.
 	liveProducers = 8
 	liveRounds    = 4

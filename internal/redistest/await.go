@@ -8,12 +8,13 @@ import (
 const (
 	// awaitPatience is how long Await waits: a busy machine is slow.
 	awaitPatience = time.Minute
-	// looksAside is how many times as long as a look takes Await pauses after it, minLook the least.
-	looksAside = 4
-	minLook    = 2 * time.Millisecond
+	// asideOfLook is how many times as long as a look takes Await pauses after it, between minAside and maxAside: what lasts for longer is seen.
+	asideOfLook = 4
+	minAside    = 2 * time.Millisecond
+	maxAside    = 50 * time.Millisecond
 )
 
-// Await looks until something is so, for a minute, after which the test fails. It looks for a fifth of the time at most: what it waits for needs the
+// Await looks until something is so, for a minute, after which the test fails. Looks of up to 10 ms take a fifth of the time at most: what it waits for needs the
 // machine, too, and so do the tests beside it.
 func Await(tb testing.TB, what string, so func() bool) {
 	tb.Helper()
@@ -26,6 +27,6 @@ func Await(tb testing.TB, what string, so func() bool) {
 		if now.After(end) {
 			tb.Fatalf("waited in vain for %s", what)
 		}
-		<-time.After(max(minLook, looksAside*now.Sub(began)))
+		<-time.After(min(maxAside, max(minAside, asideOfLook*now.Sub(began))))
 	}
 }
