@@ -84,19 +84,24 @@ func readLength(from *bufio.Reader, kind byte) (int, error) {
 	}
 }
 
-// dispatches returns all that was ever added to a pool's ready stream, in order, and how many of them to an earlier
-// stream of that name: one goes with the last of its pool's workers, and comes back with the next.
-func (s *site) dispatches(stream string) (all []dispatch, earlier int, err error) {
+// dispatches returns all that was ever added to a pool's ready stream, in order, and how many entries were added to the stream of that name that there is:
+// one goes with the last of its pool's workers, and comes back with the next, which begins with an entry of no job, so that tokens go on (reclaim.lua).
+func (s *site) dispatches(stream string) (all []dispatch, added int64, err error) {
 	err = s.journal(func(args []string) error {
 		if strings.EqualFold(args[0], "unlink") && slices.Contains(args[1:], stream) {
-			earlier = len(all)
+			added = 0
 		}
 		if !strings.EqualFold(args[0], "xadd") || args[1] != stream {
 			return nil
 		}
-		d, err := dispatchOf(messageOf(args[2], args[3:]))
+		added++
+		message := messageOf(args[2], args[3:])
+		if message.Values["j"] == "" {
+			return nil
+		}
+		d, err := dispatchOf(message)
 		all = append(all, d)
 		return err
 	})
-	return all, earlier, err
+	return all, added, err
 }
