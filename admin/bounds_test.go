@@ -19,6 +19,7 @@ import (
 	"github.com/headgate/headgate/admin"
 	"github.com/headgate/headgate/admin/access"
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/redistest"
 )
 
 // line is a connection to a server.
@@ -84,7 +85,7 @@ func TestWhoHasACredentialKeepsTheirConnection(t *testing.T) {
 		}
 		strangers = append(strangers, l)
 		// A connection is idle a moment after its answer is here.
-		soon(t, "the stranger is idle", func() bool { return p.strangersIdle() == min(len(strangers), 3) })
+		redistest.Await(t, "the stranger is idle", func() bool { return p.strangersIdle() == min(len(strangers), 3) })
 	}
 	var open []int
 	for n, l := range strangers {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admin"
+	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store"
 )
 
@@ -115,7 +116,7 @@ func TestAServerCountsValuesWhereLimitsAreWarnedOf(t *testing.T) {
 	_, ended := p.listen(ctx)
 	now, err := p.store.Time(t.Context())
 	must(t, err)
-	soon(t, "a server that counts", func() bool {
+	redistest.Await(t, "a server that counts", func() bool {
 		p.want(http.StatusOK, "operator", ask{op: checkOp, body: `{"scope":"probe","tokens":1}`})
 		return p.counted("probe") != (decided{})
 	})

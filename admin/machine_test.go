@@ -60,12 +60,6 @@ func (p *plant) serve(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-// soon waits for something.
-func soon(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	redistest.Await(t, what, done)
-}
-
 // TestAServerThatUsesTooMuchTakesNoNewCalls: they get a problem as it is described, with a time to come back. Health, metrics and the
 // description are answered, and a worker over HTTP keeps what it has in hand and tells how that ended.
 func TestAServerThatUsesTooMuchTakesNoNewCalls(t *testing.T) {
@@ -101,7 +95,7 @@ func TestAServerThatUsesTooMuchTakesNoNewCalls(t *testing.T) {
 	held, _ := leased[0].(map[string]any)
 
 	memory.memory.Store(110 << 20)
-	soon(t, "the guard", func() bool { return log.count("no new work is taken") == 1 })
+	redistest.Await(t, "the guard", func() bool { return log.count("no new work is taken") == 1 })
 	for _, a := range []ask{
 		{op: "POST /api/v1/jobs", body: `{"tenant":"acme","queue":"mail","type":"welcome","payload":{}}`},
 		{op: "GET /api/v1/census"},
@@ -126,7 +120,7 @@ func TestAServerThatUsesTooMuchTakesNoNewCalls(t *testing.T) {
 	}
 
 	memory.memory.Store(10 << 20)
-	soon(t, "its end", func() bool { return log.count("new work is taken again") == 1 })
+	redistest.Await(t, "its end", func() bool { return log.count("new work is taken again") == 1 })
 	p.enqueue("acme", "c")
 	if changes.Load() != 2 {
 		t.Errorf("%d changes were told, want 2", changes.Load())
@@ -166,9 +160,9 @@ func TestBoundsOfAServerAreWatched(t *testing.T) {
 	for range 4 {
 		dial(t, address)
 	}
-	soon(t, "the warning", func() bool { return log.count("connections 4 approaches limit 5") == 1 })
+	redistest.Await(t, "the warning", func() bool { return log.count("connections 4 approaches limit 5") == 1 })
 	dial(t, address)
-	soon(t, "the limit", func() bool { return log.count("connections 5 is at limit 5") == 1 })
+	redistest.Await(t, "the limit", func() bool { return log.count("connections 5 is at limit 5") == 1 })
 	p.want(http.StatusOK, "viewer", ask{op: "GET /api/v1/census"})
 }
 
@@ -194,7 +188,7 @@ func TestCallsWaitAtAWarning(t *testing.T) {
 	})
 	p.serve(t)
 	memory.memory.Store(85 << 20)
-	soon(t, "the warning", func() bool { return log.count("approaches limit") == 1 })
+	redistest.Await(t, "the warning", func() bool { return log.count("approaches limit") == 1 })
 	began := time.Now()
 	p.want(http.StatusOK, "viewer", ask{op: "GET /api/v1/census"})
 	if took := time.Since(began); took < 180*time.Millisecond {

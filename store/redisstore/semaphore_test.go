@@ -39,19 +39,21 @@ func TestSemaphoresEqualTheModel(t *testing.T) {
 	t.Parallel()
 	client, prefix, run := redistest.Shared(t).Client(t), redistest.Prefix(t), 0
 	heard := map[string]int{}
-	rapid.Check(t, func(rt *rapid.T) {
-		run++
-		part, err := redisstore.NewStore(client, redisstore.Config{Prefix: fmt.Sprint(prefix, run)}, "")
-		check(t, err)
-		seed := rapid.Uint64().Draw(rt, "seed")
-		w := &semaphores{rt: rt, t: t, r: rand.New(rand.NewPCG(seed, 1)), redis: part, now: time.UnixMicro(1_800_000_000_000_000), heard: heard, records: map[store.Partition]int64{}} //nolint:gosec // a test's own
-		w.memory = memory.New(memory.Config{Now: func() time.Time { return w.now }})
-		for range 300 {
-			w.step()
-		}
-	})
+	for range 3 { // What is asked for below is rare.
+		rapid.Check(t, func(rt *rapid.T) {
+			run++
+			part, err := redisstore.NewStore(client, redisstore.Config{Prefix: fmt.Sprint(prefix, run)}, "")
+			check(t, err)
+			seed := rapid.Uint64().Draw(rt, "seed")
+			w := &semaphores{rt: rt, t: t, r: rand.New(rand.NewPCG(seed, 1)), redis: part, now: time.UnixMicro(1_800_000_000_000_000), heard: heard, records: map[store.Partition]int64{}} //nolint:gosec // a test's own
+			w.memory = memory.New(memory.Config{Now: func() time.Time { return w.now }})
+			for range 300 {
+				w.step()
+			}
+		})
+	}
 	for _, answer := range []string{"stale", "granted", "waiting", "refused", "large", "other", "extended", "ended", "back", "gone"} {
-		if heard[answer] < 3 {
+		if heard[answer] < 20 {
 			t.Errorf("%s was heard %d times, of %v", answer, heard[answer], heard)
 		}
 	}
