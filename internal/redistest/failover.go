@@ -27,10 +27,10 @@ sentinel failover-timeout ` + masterName + ` 3000
 )
 
 // After how many milliseconds of silence the Sentinels take a master for gone: never because the machine halts, and soon once
-// a test has killed it.
+// a test has killed it. They promote no replica that had lost it ten times as long before: a test may cut one off for that long.
 const (
 	neverGone = 600_000
-	soonGone  = 500
+	soonGone  = 2_000
 )
 
 // failoverTimeout bounds the wait until a Failover is whole, and until it has another master. A Sentinel that halted for two
