@@ -109,13 +109,13 @@ type zipf struct {
 // run is how many checks a caller draws at a time.
 const zipfRun = 256
 
-// drive has 128 callers ask one check after the other for a while.
-func (z *zipf) drive(span time.Duration) *zipfTally {
+// drive has so many callers ask one check after the other for a while.
+func (z *zipf) drive(callers int, span time.Duration) *zipfTally {
 	all := &zipfTally{took: hdrhistogram.New(1, int64(time.Minute), 2)}
-	var callers sync.WaitGroup
+	var asking sync.WaitGroup
 	end := z.limiter.clock.now().Add(span)
-	for range 128 {
-		callers.Go(func() {
+	for range callers {
+		asking.Go(func() {
 			mine := &zipfTally{took: hdrhistogram.New(1, int64(time.Minute), 2)}
 			for z.limiter.clock.now() < end {
 				at := z.next.Add(1) - 1
@@ -129,7 +129,7 @@ func (z *zipf) drive(span time.Duration) *zipfTally {
 			all.add(mine)
 		})
 	}
-	callers.Wait()
+	asking.Wait()
 	return all
 }
 
@@ -154,10 +154,10 @@ func (z *zipf) ask(ranks []uint32, tally *zipfTally) bool {
 }
 
 // measure drives for a while and reports what it took.
-func (z *zipf) measure(span time.Duration) {
+func (z *zipf) measure(callers int, span time.Duration) {
 	began, before := time.Now(), z.limiter.Stats()
 	process, server := zipfSpent(z.B, z.redis)
-	all := z.drive(span)
+	all := z.drive(callers, span)
 	processNow, serverNow := zipfSpent(z.B, z.redis)
 	sum, after := float64(all.took.TotalCount()), z.limiter.Stats()
 	z.ReportMetric(sum/time.Since(began).Seconds(), "checks/s")
@@ -174,18 +174,26 @@ func (z *zipf) measure(span time.Duration) {
 	z.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkZipf is T14: one process, a million scopes, Zipf with s = 1.1, warm.
+// BenchmarkZipf is T14: one process, a million scopes, Zipf with s = 1.1, warm. How long a check takes that waits for Redis goes by how many callers
+// share two cores with it, so there are few and many.
 func BenchmarkZipf(b *testing.B) {
 	client := redistest.Shared(b).Client(b)
 	z := &zipf{B: b, redis: client, ranks: zipfRanks(1 << 25)}
 	var limits *policy.Policy
 	z.requests, limits = zipfRequests()
 	z.limiter = start(b, open(b, client), Config{Policy: limits, Timeout: patient})
-	z.drive(zipfWarm)
-	for b.Loop() {
-		z.measure(zipfSpan)
+	z.drive(manyCallers, zipfWarm)
+	for _, callers := range []int{16, manyCallers} {
+		b.Run("callers="+strconv.Itoa(callers), func(b *testing.B) {
+			z.B = b
+			for b.Loop() {
+				z.measure(callers, zipfSpan)
+			}
+		})
 	}
 }
+
+const manyCallers = 128
 
 const zipfWarm, zipfSpan = 60 * time.Second, 5 * time.Second
 
@@ -202,9 +210,9 @@ func BenchmarkZipfPaced(b *testing.B) {
 			z.requests, limits = zipfRequests()
 			z.limiter = start(b, open(b, z.redis), Config{Policy: limits, Timeout: patient})
 			z.limiter.clock.set = &z.paced.process
-			z.drive(zipfWarm)
+			z.drive(manyCallers, zipfWarm)
 			for b.Loop() {
-				z.measure(zipfSpan / 2)
+				z.measure(manyCallers, zipfSpan/2)
 			}
 		})
 	}
