@@ -378,7 +378,11 @@ func (p *Partition) Count(_ context.Context, scopes []store.ScopeCount) (done in
 	if len(scopes) == 0 {
 		return 0, nil
 	}
-	p.write(func(m *model, now int64) { m.counts.Add(scopes, now, m.over(now)) })
+	p.write(func(m *model, now int64) {
+		for portion := range slices.Chunk(scopes, store.MaxBatchJobs) { // As many as of a call to Redis.
+			m.counts.Add(portion, now, m.over(now))
+		}
+	})
 	return len(scopes), nil
 }
 

@@ -8,27 +8,35 @@
 --   that is watched, "q" and the same; or a scope of a dimension, "l" and how many millionths of its limit the tokens are, and the same: these are counted apart, ranked by that
 -- Reply {"counted"}
 -- Never keeps more than top scopes in a minute and those counted always, nor 256 of dimensions: the one with the fewest makes room.
--- rank counts n for a scope (the algorithm Space-Saving: a newcomer takes the place, and the rank, of the last), and
--- returns whether it is new.
-local function rank(c, i, n)
-  if c.ranked[i] then
-    redis.call('ZINCRBY', c.ranks, n, c.names[i])
-    return false
+-- newcomers_rank ranks scopes of a call, by their numbers in it, that have no rank (the algorithm Space-Saving: a newcomer takes the place, and the
+-- rank, of the last; of two with one rank a newcomer stays). It returns the names of those that were there before and made room, and notes
+-- which newcomers did in `out`.
+local function newcomers_rank(c, newcomers)
+  local free, gone, line, head = c.top - redis.call('ZCARD', c.ranks), {}, {}, 1
+  local last, at = #newcomers > free and redis.call('ZRANGE', c.ranks, 0, #newcomers - free - 1, 'WITHSCORES') or {}, 1
+  for _, i in ipairs(newcomers) do
+    local place, below = { i = i }, 0
+    if free > 0 then
+      free = free - 1
+    elseif last[at] and not (line[head] and line[head].rank < tonumber(last[at + 1])) then
+      gone[#gone + 1], below, at = last[at], tonumber(last[at + 1]), at + 2
+    else
+      below, c.out[line[head].i], head = line[head].rank, true, head + 1
+    end
+    place.rank = below + c.scopes[i].n
+    local k = #line + 1
+    while k > head and line[k - 1].rank > place.rank do
+      line[k], k = line[k - 1], k - 1
+    end
+    line[k] = place
   end
-  local below = 0
-  if c.size >= c.top then
-    local last = redis.call('ZPOPMIN', c.ranks)
-    below = tonumber(last[2])
-    redis.call('HDEL', c.counts, last[1])
-    c.crowded = true
-    local place = c.places[last[1]]
-    if place then c.ranked[place], c.stored[place] = false, false end
-  else
-    c.size = c.size + 1
+  local places = {}
+  for k = head, #line do
+    places[#places + 1], places[#places + 2] = line[k].rank, c.names[line[k].i]
   end
-  redis.call('ZADD', c.ranks, below + n, c.names[i])
-  c.ranked[i] = true
-  return true
+  if #gone > 0 then redis.call('ZREM', c.ranks, unpack(gone)) end
+  redis.call('ZADD', c.ranks, unpack(places))
+  return gone
 end
 
 -- watch adds what was counted of queues, at most `most` of them, whether scopes made room, and that somebody counted.
@@ -51,21 +59,37 @@ local function count_scopes(counts, ranks, top, scopes, names, keep)
     redis.call('ZUNIONSTORE', ranks, 1, ranks, 'WEIGHTS', '0.5')
     redis.call('ZREMRANGEBYSCORE', ranks, '-inf', '(1')
   end
-  local places = {}
-  for i, name in ipairs(names) do places[name] = i end
   local ranked, stored = redis.call('ZMSCORE', ranks, unpack(names)), redis.call('HMGET', counts, unpack(names))
-  local c = { names = names, places = places, ranked = ranked, stored = stored, ranks = ranks, counts = counts, top = top,
-    size = redis.call('ZCARD', ranks) }
-
+  local c = { names = names, scopes = scopes, ranks = ranks, top = top, out = {} }
+  local newcomers, risen, risen_at, gone = {}, {}, {}, {}
   for i, s in ipairs(scopes) do
-    local fresh = not s.always and rank(c, i, s.of_limit or s.admitted + s.refused)
-    local a, r, t, partial = match(stored[i] or '', '^(%d+):(%d+):(%d+):(%d)$')
-    partial = partial or fresh and 1 or 0
-    redis.call('HSET', counts, names[i], format('%d:%d:%d:%d', s.admitted + (a or 0), s.refused + (r or 0), s.tokens + (t or 0), partial))
+    s.n = s.of_limit or s.admitted + s.refused
+    if ranked[i] and not s.always then
+      risen[#risen + 1], risen[#risen + 2], risen_at[names[i]] = ranked[i] + s.n, names[i], i
+    elseif not s.always then
+      newcomers[#newcomers + 1], s.fresh = i, true
+    end
   end
+  if #risen > 0 then redis.call('ZADD', ranks, unpack(risen)) end
+  if #newcomers > 0 then gone = newcomers_rank(c, newcomers) end
+  for _, name in ipairs(gone) do
+    if risen_at[name] then c.out[risen_at[name]] = true end
+  end
+  local written = {}
+  for i, s in ipairs(scopes) do
+    local a, r, t, partial = match(stored[i] or '', '^(%d+):(%d+):(%d+):(%d)$')
+    if c.out[i] then
+      gone[#gone + 1] = names[i]
+    else
+      written[#written + 1] = names[i]
+      written[#written + 1] = format('%d:%d:%d:%d', s.admitted + (a or 0), s.refused + (r or 0), s.tokens + (t or 0), partial or s.fresh and 1 or 0)
+    end
+  end
+  if #gone > 0 then redis.call('HDEL', counts, unpack(gone)) end
+  if #written > 0 then redis.call('HSET', counts, unpack(written)) end
   redis.call('EXPIRE', counts, keep)
   redis.call('EXPIRE', ranks, keep)
-  return c.crowded
+  return #gone > 0
 end
 
 -- count_values adds what was counted of values of dimensions: store.CountedValues of them, for NearbyFor and, as ranks, a minute more.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -106,18 +107,42 @@ func (c *Counts) set(scope admission.Scope, n float64) {
 	c.order.Add(ranked{n, scope})
 }
 
-// rank counts n for a scope (the algorithm Space-Saving: a newcomer takes the place, and the rank, of the last), and returns whether it is
-// new.
-func (c *Counts) rank(of map[admission.Scope]store.Minute, scope admission.Scope, n float64) (fresh, crowded bool) {
-	before, known := c.ranks[scope]
-	if last, ok := c.order.First(); ok && !known && len(c.ranks) >= c.top {
-		before, crowded = last.n, true
-		c.drop(last.scope)
-		delete(of, last.scope)
-	}
-	c.set(scope, before+n)
-	return !known, crowded
+// newcomer is a scope without a rank before the call, and its rank.
+type newcomer struct {
+	*store.ScopeCount
+
+	rank float64
 }
+
+// rankNewcomers ranks scopes that have no rank (the algorithm Space-Saving: a newcomer takes the place, and the rank, of the last; of two with one
+// rank a newcomer stays), and returns those that have kept their places, and whether a scope made room.
+func (c *Counts) rankNewcomers(of map[admission.Scope]store.Minute, scopes []*store.ScopeCount) (line []newcomer, crowded bool) {
+	for _, s := range scopes {
+		below := 0.0
+		if len(c.ranks)+len(line) >= c.top {
+			crowded = true
+			if last, ok := c.order.First(); ok && (len(line) == 0 || line[0].rank >= last.n) {
+				below = last.n
+				c.drop(last.scope)
+				delete(of, last.scope)
+			} else {
+				below = line[0].rank
+				delete(of, line[0].Scope)
+				line = line[1:]
+			}
+		}
+		one := newcomer{s, below + decisions(s)}
+		at, _ := slices.BinarySearchFunc(line, one, func(a, b newcomer) int { return cmp.Or(cmp.Compare(a.rank, b.rank), -1) })
+		line = slices.Insert(line, at, one)
+	}
+	for _, one := range line {
+		c.set(one.Scope, one.rank)
+	}
+	return line, crowded
+}
+
+// decisions is by what a scope is ranked.
+func decisions(s *store.ScopeCount) float64 { return float64(cmp.Or(s.OfLimit, s.Allowed+s.Refused)) }
 
 // Add adds to the counts of the minute under way. over is now, or a time before all by which nothing is forgotten.
 func (c *Counts) Add(counted []store.ScopeCount, now, over int64) {
@@ -147,20 +172,34 @@ func (c *Counts) Add(counted []store.ScopeCount, now, over int64) {
 // addScopes adds those of scopes, and returns whether one made room for another.
 func (c *Counts) addScopes(counted []*store.ScopeCount, now, over int64) (crowded bool) {
 	of := c.begin(now, over)
+	var newcomers []*store.ScopeCount
 	for _, s := range counted {
-		fresh, moved := false, false
-		if !s.Always {
-			fresh, moved = c.rank(of, s.Scope, float64(cmp.Or(s.OfLimit, s.Allowed+s.Refused)))
+		before, ranked := c.ranks[s.Scope]
+		switch {
+		case s.Always:
+			add(of, s, now, false)
+		case ranked:
+			c.set(s.Scope, before+decisions(s))
+			add(of, s, now, false)
+		default:
+			newcomers = append(newcomers, s)
 		}
-		crowded = crowded || moved
-		one, known := of[s.Scope]
-		if !known {
-			one = store.Minute{At: time.Unix(MinuteAt(now)*60, 0), Partial: fresh}
-		}
-		one.Allowed, one.Refused, one.Tokens = one.Allowed+s.Allowed, one.Refused+s.Refused, one.Tokens+s.Tokens
-		of[s.Scope] = one
+	}
+	line, crowded := c.rankNewcomers(of, newcomers)
+	for _, one := range line {
+		add(of, one.ScopeCount, now, true)
 	}
 	return crowded
+}
+
+// add adds to the counts of a minute. fresh says that the scope had no rank.
+func add(of map[admission.Scope]store.Minute, s *store.ScopeCount, now int64, fresh bool) {
+	one, known := of[s.Scope]
+	if !known {
+		one = store.Minute{At: time.Unix(MinuteAt(now)*60, 0), Partial: fresh}
+	}
+	one.Allowed, one.Refused, one.Tokens = one.Allowed+s.Allowed, one.Refused+s.Refused, one.Tokens+s.Tokens
+	of[s.Scope] = one
 }
 
 // watch adds those of queues.
