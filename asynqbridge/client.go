@@ -73,16 +73,20 @@ func NewClient(connection asynq.RedisConnOpt, store store.Deployment, config Cli
 // Close stores the counts of what the buckets have decided on, which otherwise takes a second, and ends the connections to asynq's
 // Redis.
 func (c *Client) Close() error {
-	c.flush(context.Background()) //nolint:forbidigo // asynq.Client's has no ctx either.
+	c.flush(context.Background(), true) //nolint:forbidigo // asynq.Client's has no ctx either.
 	return c.redis.Close()
 }
 
-// flush stores the counts, so that metrics show them and dry runs replay them.
-func (c *Client) flush(ctx context.Context) {
-	err := callback.Try(func() error { return c.counts.Flush(ctx, c.store, c.limits.snapshot.Load()) })
+// flush stores the counts, so that metrics show them and dry runs replay them, as tally.Flush does.
+func (c *Client) flush(ctx context.Context, all bool) (more bool) {
+	err := callback.Try(func() (err error) {
+		more, err = c.counts.Flush(ctx, c.store, c.limits.snapshot.Load(), all)
+		return err
+	})
 	if err != nil {
 		c.config.Logger.Warn().Err(err).Msg("decisions are not counted")
 	}
+	return more
 }
 
 // count counts what the buckets have decided on. Tokens that are refunded stay counted.
@@ -98,7 +102,7 @@ func (c *Client) count(ctx context.Context, path tally.Path, asked claim, verdic
 	}
 	c.counts.NoteAlone(func(add func(tally.Path, tally.Sum)) {
 		add(path, one)
-	}, func() { c.flush(ctx) })
+	}, func(all bool) bool { return c.flush(ctx, all) })
 }
 
 // Ping asks asynq's Redis whether it is there.

@@ -35,7 +35,7 @@ func (l *Limiter) Close(ctx context.Context) error {
 			l.ways.keep(some)
 		}
 	}
-	l.report(ctx)
+	l.report(ctx, true)
 	return errors.Join(bad...)
 }
 

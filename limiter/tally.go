@@ -68,7 +68,7 @@ const (
 // note counts a check that the limits on its way have decided, if checks are counted.
 func (l *Limiter) note(ctx context.Context, w *way, one uint64, cost admission.Tokens) {
 	if l.config.Minutes && w.decided.add(one, cost) {
-		l.reports.add(func() { l.report(context.WithoutCancel(ctx)) }, w)
+		l.reports.add(func() { l.report(context.WithoutCancel(ctx), false) }, w)
 	}
 }
 
@@ -110,7 +110,7 @@ func (l *Limiter) noteReserved(ctx context.Context, inForce *policy.Compiled, q 
 			add(at, one)
 		}
 	})
-	home.reports.add(func() { home.report(context.WithoutCancel(ctx)) })
+	home.reports.add(func() { home.report(context.WithoutCancel(ctx), false) })
 }
 
 // add notes that ways have something to report, which report does after a while.
@@ -148,16 +148,17 @@ func (r *reports) close() {
 	r.due.Wait()
 }
 
-// report stores what was decided, or leaves it for later while Redis is away.
-func (l *Limiter) report(ctx context.Context) {
+// report stores what was decided, of scopes all or those with the most, or leaves it for later while Redis is away.
+func (l *Limiter) report(ctx context.Context, all bool) {
 	ways := l.reports.next()
+	again := func() { l.report(ctx, false) }
 	if l.breaker.State() != breaker.Closed {
-		l.reports.add(func() { l.report(ctx) }, ways...)
+		l.reports.add(again, ways...)
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
+	timed, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
-	err := l.reports.tally.Store(ctx, l.store, l.policy.Load(), func(add func(tally.Path, tally.Sum)) {
+	more, err := l.reports.tally.Store(timed, l.store, l.policy.Load(), all, func(add func(tally.Path, tally.Sum)) {
 		for _, w := range ways {
 			at := tally.Path{Tenant: w.route.tenant, Queue: w.route.queue, Class: w.route.class}
 			if w.counting.Load() == countedShared {
@@ -168,5 +169,8 @@ func (l *Limiter) report(ctx context.Context) {
 	})
 	if err != nil {
 		l.config.Logger.Warn().Err(err).Msg("decisions are not counted")
+	}
+	if more {
+		l.reports.add(again)
 	}
 }

@@ -1,6 +1,7 @@
 package limiter
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"testing"
@@ -98,5 +99,61 @@ func countEachOnce(t *testing.T, s store.Deployment) {
 	}
 	if len(want) != 6 || !sources[Leased] || !sources[Exact] || !sources[Cached] {
 		t.Errorf("checks of %d scopes, answered by %v", len(want), sources)
+	}
+}
+
+// heardCounts is a store that knows what it was told to count.
+type heardCounts struct {
+	store.Deployment
+
+	mu      sync.Mutex
+	allowed map[admission.Scope]int64
+	most    int // scopes in one call
+}
+
+func (h *heardCounts) Count(ctx context.Context, counts []store.ScopeCount) (int, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.most = max(h.most, len(counts))
+	for _, c := range counts {
+		h.allowed[c.Scope] += c.Allowed
+	}
+	return h.Deployment.Count(ctx, counts)
+}
+
+// TestCountsOfManyScopesAreStoredInParts: a second those of as many as are kept, the next one those that are left, without another check; all at once by
+// Close. None is lost, and none is counted twice.
+func TestCountsOfManyScopesAreStoredInParts(t *testing.T) {
+	t.Parallel()
+	const tenants, scopes = 600, 1 + 3*600
+	for name, closes := range map[string]bool{"by itself": false, "by Close": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := &heardCounts{Deployment: open(t, redistest.Shared(t).Client(t)), allowed: map[admission.Scope]int64{}}
+			l := start(t, h, Config{Policy: fourLevels(admission.PerSecond(1e9), admission.PerSecond(1e9)), Timeout: patient, Minutes: true})
+			for n := range 2 * tenants {
+				_, err := l.Check(t.Context(), Request{Tenant: fmt.Sprint("tenant-", n%tenants), Queue: "mail", Class: admission.High})
+				check(t, err)
+			}
+			if !closes {
+				redistest.Await(t, "all are stored", func() bool {
+					h.mu.Lock()
+					defer h.mu.Unlock()
+					return len(h.allowed) == scopes
+				})
+				if h.most > 1+store.TopScopes {
+					t.Errorf("%d scopes are counted in one call", h.most)
+				}
+			}
+			check(t, l.Close(t.Context()))
+			for scope, n := range h.allowed {
+				if scope != admission.Global && n != 2 {
+					t.Errorf("%s has %d, want 2", scope, n)
+				}
+			}
+			if len(h.allowed) != scopes || h.allowed[admission.Global] != 2*tenants {
+				t.Errorf("%d scopes are counted, %d in all; want %d and %d", len(h.allowed), h.allowed[admission.Global], scopes, 2*tenants)
+			}
+		})
 	}
 }

@@ -50,18 +50,27 @@ func (p *Producer) note(ctx context.Context, entries []*entry) {
 			}
 			add(path, one)
 		}
-	}, func() {
-		p.counted(callback.Try(func() error { return p.Flush(ctx) })) // A hook of the client's may panic here too.
+	}, func(all bool) (more bool) {
+		p.counted(callback.Try(func() (err error) { // A hook of the client's may panic here too.
+			more, err = p.flush(ctx, all)
+			return err
+		}))
+		return more
 	})
 }
 
 // Flush stores what limits have decided on and was not stored yet, within two seconds. It is for a program that is about to end:
 // otherwise the counts of its last second are lost. Calls after it are counted as those before.
 func (p *Producer) Flush(ctx context.Context) error {
-	if err := p.counting.Flush(ctx, p.counting.store, p.limits.snapshot.Load()); err != nil {
-		return fmt.Errorf("store counts: %w", err)
+	_, err := p.flush(ctx, true)
+	return err
+}
+
+func (p *Producer) flush(ctx context.Context, all bool) (more bool, err error) {
+	if more, err = p.counting.Flush(ctx, p.counting.store, p.limits.snapshot.Load(), all); err != nil {
+		return false, fmt.Errorf("store counts: %w", err)
 	}
-	return nil
+	return more, nil
 }
 
 // FlushOrLog is Flush for a program that does not run Run and ends: it stores at once what would be stored within a second. What is not is in the log, as it

@@ -2,6 +2,7 @@ package producer_test
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
 
@@ -70,6 +71,79 @@ func TestEachDecisionIsCountedOnce(t *testing.T) {
 				if allowed != 5 || refused != 6 {
 					t.Errorf("%s has %d allowed and %d refused, want 5 and 6", scope, allowed, refused)
 				}
+			}
+		})
+	}
+}
+
+// heardCounts is a store that knows what it was told to count, call by call.
+type heardCounts struct {
+	store.Deployment
+
+	mu    sync.Mutex
+	calls [][]store.ScopeCount
+}
+
+func (h *heardCounts) Count(ctx context.Context, counts []store.ScopeCount) (int, error) {
+	h.mu.Lock()
+	h.calls = append(h.calls, slices.Clone(counts))
+	h.mu.Unlock()
+	return h.Deployment.Count(ctx, counts)
+}
+
+// sums is what was counted of each scope in all calls, and of how many scopes in the call with the most.
+func (h *heardCounts) sums() (allowed map[admission.Scope]int64, most int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	allowed = map[admission.Scope]int64{}
+	for _, call := range h.calls {
+		most = max(most, len(call))
+		for _, c := range call {
+			allowed[c.Scope] += c.Allowed
+		}
+	}
+	return allowed, most
+}
+
+// TestCountsOfManyScopesAreStoredInParts: a second those of as many as are kept, the next one those that are left, without another decision; all at once by
+// Flush and at the end. None is lost, and none is counted twice.
+func TestCountsOfManyScopesAreStoredInParts(t *testing.T) {
+	t.Parallel()
+	const tenants, scopes = 600, 1 + 3*600
+	for name, end := range map[string]func(h *heardCounts, p *producer.Producer){
+		"by itself": func(h *heardCounts, _ *producer.Producer) {
+			await(t, "all are stored", func() bool { sums, _ := h.sums(); return len(sums) == scopes })
+			if _, most := h.sums(); most > 1+store.TopScopes {
+				t.Errorf("%d scopes are counted in one call", most)
+			}
+		},
+		"by Flush": func(_ *heardCounts, p *producer.Producer) {
+			if err := p.Flush(t.Context()); err != nil {
+				t.Error(err)
+			}
+		},
+		"at the end": func(_ *heardCounts, p *producer.Producer) { p.FlushOrLog() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := &heardCounts{Deployment: open(t, redistest.Shared(t).Client(t))}
+			p := newProducer(t, h, producer.Config{})
+			var jobs []admission.Job
+			for n := range 2 * tenants {
+				jobs = append(jobs, job(id("tenant", n%tenants)))
+			}
+			if _, err := p.EnqueueBatch(t.Context(), jobs); err != nil {
+				t.Error(err)
+			}
+			end(h, p)
+			sums, _ := h.sums()
+			for scope, n := range sums {
+				if scope != admission.Global && n != 2 {
+					t.Errorf("%s has %d, want 2", scope, n)
+				}
+			}
+			if len(sums) != scopes || sums[admission.Global] != 2*tenants {
+				t.Errorf("%d scopes are counted, %d in all; want %d and %d", len(sums), sums[admission.Global], scopes, 2*tenants)
 			}
 		})
 	}

@@ -3,6 +3,7 @@ package tally
 import (
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/headgate/headgate/admission"
 )
@@ -13,13 +14,14 @@ func TestWhoHurriesWaitsForAllThatIsCounted(t *testing.T) {
 	var all Tally
 	all.Hurry() // Nothing was counted.
 	var stored atomic.Int64
-	note := func(flush func()) {
+	note := func(flush func(bool) bool) {
 		all.NoteAlone(func(add func(Path, Sum)) { add(Path{Tenant: "acme"}, Sum{Allowed: 1, Tokens: admission.Tokens(1)}) }, flush)
 	}
-	take := func() {
+	take := func(bool) (more bool) {
 		for _, s := range all.take(false).paths {
 			stored.Add(s.Allowed)
 		}
+		return false
 	}
 	note(take)
 	note(take)
@@ -28,10 +30,10 @@ func TestWhoHurriesWaitsForAllThatIsCounted(t *testing.T) {
 		t.Errorf("%d of 2 are stored", n)
 	}
 	begun, goOn := make(chan struct{}), make(chan struct{})
-	note(func() {
+	note(func(all bool) bool {
 		close(begun)
 		<-goOn
-		take()
+		return take(all)
 	})
 	<-begun
 	waited := make(chan int64)
@@ -39,8 +41,13 @@ func TestWhoHurriesWaitsForAllThatIsCounted(t *testing.T) {
 		all.Hurry()
 		waited <- stored.Load()
 	}()
-	close(goOn)
-	if n := <-waited; n != 3 {
-		t.Errorf("%d of 3 are stored", n)
+	select {
+	case n := <-waited:
+		t.Errorf("it has not waited: %d of 3 are stored", n)
+	case <-time.After(20 * time.Millisecond):
+		close(goOn)
+		if n := <-waited; n != 3 {
+			t.Errorf("%d of 3 are stored", n)
+		}
 	}
 }

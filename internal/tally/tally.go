@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -21,6 +22,8 @@ const (
 	maxTyped = 1000
 	// maxValues is how many values of dimensions are: their names are callers' words, and those beyond are not counted.
 	maxValues = 4096
+	// maxRest is how many scopes are counted that others had more than and that are not stored yet; of those beyond only the sum of all is.
+	maxRest = 10_000
 	// flushEvery is how often the counts are stored, and lastFlush how long the last flush may take.
 	flushEvery = time.Second
 	lastFlush  = 2 * time.Second
@@ -35,6 +38,8 @@ type Tally struct {
 		armed, last *armed
 		paths       map[Path]Sum
 		typed       int // paths of a type
+		// rest is what was counted of scopes before the last flush, which stored those that others had less than.
+		rest map[admission.Scope]Sum
 		// values are those of dimensions, up to maxValues.
 		values map[Path]Sum
 		names  names
@@ -44,7 +49,7 @@ type Tally struct {
 // armed is a flush that NoteAlone has ordered.
 type armed struct {
 	timer *time.Timer
-	flush func()
+	flush func(all bool) (more bool)
 	done  chan struct{} // closed when it has ended
 }
 
@@ -73,8 +78,8 @@ func (s Sum) plus(o Sum) Sum {
 func (t *Tally) Run(ctx context.Context, store store.Deployment, snapshot func() *policy.Compiled, failed func(error)) {
 	t.begin()
 	defer t.end()
-	flush := func(ctx context.Context) {
-		if err := t.flush(ctx, store, snapshot()); err != nil {
+	flush := func(ctx context.Context, all bool) {
+		if _, err := t.flush(ctx, store, snapshot(), all); err != nil {
 			failed(err)
 		}
 	}
@@ -83,11 +88,11 @@ func (t *Tally) Run(ctx context.Context, store store.Deployment, snapshot func()
 	for {
 		select {
 		case <-ticker.C:
-			flush(ctx)
+			flush(ctx, false)
 		case <-ctx.Done():
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastFlush)
 			defer cancel()
-			flush(ctx)
+			flush(ctx, true)
 			return
 		}
 	}
@@ -103,7 +108,7 @@ func (t *Tally) end() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.mu.running--; t.mu.running == 0 && t.mu.armed == nil {
-		t.mu.paths, t.mu.values, t.mu.names = nil, nil, names{}
+		t.mu.paths, t.mu.values, t.mu.rest, t.mu.names = nil, nil, nil, names{}
 	}
 }
 
@@ -126,47 +131,68 @@ func (t *Tally) NoteJobs(note func(add func(queue, tenant, id string))) {
 }
 
 // NoteAlone counts what note adds, also while Run does not run: then flush is called a second after the first note that is not
-// stored, from a goroutine of its own, and is to call Flush. So there is no goroutine while nothing is decided.
-func (t *Tally) NoteAlone(note func(add func(Path, Sum)), flush func()) {
+// stored, from a goroutine of its own, and is to call Flush and to tell what that returns. So there is no goroutine while nothing is decided.
+func (t *Tally) NoteAlone(note func(add func(Path, Sum)), flush func(all bool) (more bool)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	note(t.addLocked)
-	if t.mu.running > 0 || t.mu.armed != nil || len(t.mu.paths)+len(t.mu.values) == 0 {
+	if len(t.mu.paths)+len(t.mu.values) > 0 {
+		t.armLocked(flush)
+	}
+}
+
+// armLocked orders a flush, unless one is ordered or Run runs.
+func (t *Tally) armLocked(flush func(all bool) (more bool)) {
+	if t.mu.running > 0 || t.mu.armed != nil {
 		return
 	}
 	a := &armed{flush: flush, done: make(chan struct{})}
-	a.timer = time.AfterFunc(flushEvery, func() { t.fire(a) })
+	a.timer = time.AfterFunc(flushEvery, func() { t.fire(a, false) })
 	t.mu.armed, t.mu.last = a, a
 }
 
-// fire makes an ordered flush. What is noted from now on orders another.
-func (t *Tally) fire(a *armed) {
+// fire makes an ordered flush. What is noted from now on orders another, and so does what it has left.
+func (t *Tally) fire(a *armed, all bool) {
 	defer close(a.done)
 	t.mu.Lock()
 	t.mu.armed = nil
 	t.mu.Unlock()
-	a.flush()
-}
-
-// Hurry makes the flush that NoteAlone has ordered now, and waits for one that is under way.
-func (t *Tally) Hurry() {
-	t.mu.Lock()
-	a := t.mu.last
-	t.mu.Unlock()
-	switch {
-	case a == nil:
-	case a.timer.Stop():
-		t.fire(a)
-	default:
-		<-a.done
+	if a.flush(all) {
+		t.mu.Lock()
+		t.armLocked(a.flush)
+		t.mu.Unlock()
 	}
 }
 
-// Flush stores what was counted, within two seconds, whether ctx ends or not. What certainly was not stored is kept.
-func (t *Tally) Flush(ctx context.Context, store store.Deployment, snapshot *policy.Compiled) error {
+// Hurry makes the flush that is ordered now, of all that was counted, when one that is under way has ended.
+func (t *Tally) Hurry() {
+	for {
+		t.mu.Lock()
+		last, ordered := t.mu.last, t.mu.armed != nil
+		t.mu.Unlock()
+		if last == nil {
+			return
+		}
+		if ordered && last.timer.Stop() {
+			t.fire(last, true)
+			return
+		}
+		<-last.done
+		t.mu.Lock()
+		ordered = t.mu.armed != nil
+		t.mu.Unlock()
+		if !ordered {
+			return
+		}
+	}
+}
+
+// Flush stores what was counted, within two seconds, whether ctx ends or not: of scopes all, or those with the most, in which case more says that there are
+// others. What certainly was not stored is kept.
+func (t *Tally) Flush(ctx context.Context, store store.Deployment, snapshot *policy.Compiled, all bool) (more bool, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastFlush)
 	defer cancel()
-	return t.flush(ctx, store, snapshot)
+	return t.flush(ctx, store, snapshot, all)
 }
 
 func (t *Tally) addLocked(p Path, one Sum) {
@@ -197,10 +223,11 @@ func (t *Tally) addValueLocked(p Path, one Sum) {
 	}
 }
 
-// Store stores what note adds, with what could not be stored before. It is for whoever counts for itself, and runs no Run.
-func (t *Tally) Store(ctx context.Context, store store.Deployment, snapshot *policy.Compiled, note func(add func(Path, Sum))) error {
+// Store stores what note adds, with what could not be stored before, of scopes all or those with the most, as Flush. It is for whoever counts for itself, and
+// runs no Run.
+func (t *Tally) Store(ctx context.Context, store store.Deployment, snapshot *policy.Compiled, all bool, note func(add func(Path, Sum))) (more bool, err error) {
 	t.Keep(note)
-	return t.flush(ctx, store, snapshot)
+	return t.flush(ctx, store, snapshot, all)
 }
 
 // Keep counts what note adds, for the next Store.
@@ -210,9 +237,10 @@ func (t *Tally) Keep(note func(add func(Path, Sum))) {
 	note(t.addLocked)
 }
 
-// counted is what was counted by way, that of values of dimensions apart, and names that are to be told, by queue.
+// counted is what was counted by way, that of values of dimensions apart, what the last flush left, and names that are to be told, by queue.
 type counted struct {
 	paths, values map[Path]Sum
+	rest          map[admission.Scope]Sum
 	told          map[string]fresh
 }
 
@@ -220,8 +248,8 @@ type counted struct {
 func (t *Tally) take(watched bool) (c counted) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	c.paths, c.values = t.mu.paths, t.mu.values
-	t.mu.paths, t.mu.values, t.mu.typed = nil, nil, 0
+	c.paths, c.values, c.rest = t.mu.paths, t.mu.values, t.mu.rest
+	t.mu.paths, t.mu.values, t.mu.rest, t.mu.typed = nil, nil, nil, 0
 	if !watched {
 		t.mu.names = names{}
 		return c
@@ -246,35 +274,73 @@ func (t *Tally) giveBack(c counted) {
 	for p, s := range c.values {
 		t.addLocked(p, s)
 	}
+	for scope, s := range c.rest {
+		if t.mu.rest == nil {
+			t.mu.rest = make(map[admission.Scope]Sum, len(c.rest))
+		}
+		if sum, known := t.mu.rest[scope]; known || len(t.mu.rest) < maxRest {
+			t.mu.rest[scope] = sum.plus(s)
+		}
+	}
 	t.mu.names.giveBack(c.told)
 }
 
 // flush stores what was counted. What may have been stored is not stored again; what was certainly not is kept.
-func (t *Tally) flush(ctx context.Context, s store.Deployment, snapshot *policy.Compiled) error {
+func (t *Tally) flush(ctx context.Context, s store.Deployment, snapshot *policy.Compiled, all bool) (more bool, err error) {
 	if snapshot == nil { // Then nothing was decided either.
-		return nil
+		return false, nil
 	}
 	taken := t.take(snapshot.Watched())
-	counts := append(scopeCounts(taken.paths, taken.told, snapshot), valueCounts(taken.values, snapshot)...)
+	counts := scopeCounts(taken, snapshot)
+	var rest map[admission.Scope]Sum
+	if !all {
+		counts, rest = most(counts)
+	}
+	counts = append(counts, valueCounts(taken.values, snapshot)...)
 	if len(counts) == 0 {
-		return nil
+		return false, nil
 	}
 	done, err := s.Count(ctx, counts)
-	if err == nil {
-		return nil
-	}
-	if done == 0 && !store.InDoubt(err) {
+	if done == 0 && err != nil && !store.InDoubt(err) {
 		t.giveBack(taken)
-		return err
+		return false, err
+	}
+	t.giveBack(counted{rest: rest})
+	if err == nil {
+		return len(rest) > 0, nil
 	}
 	t.giveBack(counted{told: taken.told}) // The same name twice makes no difference.
-	return fmt.Errorf("counts of %d ways are lost: %w", len(taken.paths)+len(taken.values), err)
+	return false, fmt.Errorf("counts of %d ways are lost: %w", len(taken.paths)+len(taken.values), err)
+}
+
+// most returns the counts of scopes with the most, of as many as are kept of all processes together, beside those that are counted always and queues; rest is
+// what is left of up to maxRest more. Three scopes of each of 10,000 tenants would take a third of a second of Redis, to make room for each other.
+func most(counts []store.ScopeCount) (first []store.ScopeCount, rest map[admission.Scope]Sum) {
+	others := make([]store.ScopeCount, 0, len(counts))
+	for _, c := range counts {
+		if c.Always || c.Queue != "" {
+			first = append(first, c)
+		} else {
+			others = append(others, c)
+		}
+	}
+	if len(others) <= store.TopScopes {
+		return counts, nil
+	}
+	// Of as many decisions they are in no order, that of a map, so that no name is always the last.
+	slices.SortFunc(others, func(a, b store.ScopeCount) int { return cmp.Compare(b.Allowed+b.Refused, a.Allowed+a.Refused) })
+	rest = make(map[admission.Scope]Sum)
+	for _, c := range others[store.TopScopes:min(len(others), store.TopScopes+maxRest)] {
+		rest[c.Scope] = Sum{c.Allowed, c.Refused, c.Tokens}
+	}
+	return append(first, others[:store.TopScopes]...), rest
 }
 
 // scopeCounts sums up by scope, at every level of each way and by the type of its jobs, and by queue, where the policy has rates watched.
-func scopeCounts(taken map[Path]Sum, told map[string]fresh, snapshot *policy.Compiled) []store.ScopeCount {
-	sums, queues, watched := map[admission.Scope]Sum{}, map[string]Sum{}, snapshot.Watched()
-	for p, s := range taken {
+func scopeCounts(taken counted, snapshot *policy.Compiled) []store.ScopeCount {
+	sums, queues, watched := make(map[admission.Scope]Sum, len(taken.rest)), map[string]Sum{}, snapshot.Watched()
+	maps.Copy(sums, taken.rest)
+	for p, s := range taken.paths {
 		if watched && p.Queue != "" {
 			queues[p.Queue] = queues[p.Queue].plus(s)
 		}
@@ -294,11 +360,11 @@ func scopeCounts(taken map[Path]Sum, told map[string]fresh, snapshot *policy.Com
 			Watched: watched,
 		})
 	}
-	for queue := range told { // Its jobs may have been noted before they are counted.
+	for queue := range taken.told { // Its jobs may have been noted before they are counted.
 		queues[queue] = queues[queue].plus(Sum{})
 	}
 	for queue, s := range queues {
-		names := told[queue]
+		names := taken.told[queue]
 		counts = append(counts, store.ScopeCount{Queue: queue, Allowed: s.Allowed, Refused: s.Refused, Tenants: names.tenants, Jobs: names.jobs, Watched: true})
 	}
 	return counts

@@ -31,7 +31,7 @@ func TestQueuesAreCountedWhereRatesAreWatched(t *testing.T) {
 		}
 		got := map[string]store.ScopeCount{}
 		scopes := 0
-		for _, c := range scopeCounts(taken, nil, compiled) {
+		for _, c := range scopeCounts(counted{paths: taken}, compiled) {
 			if c.Watched != (rules != nil) {
 				t.Errorf("%+v, watched by %+v", c, rules)
 			}
@@ -44,6 +44,36 @@ func TestQueuesAreCountedWhereRatesAreWatched(t *testing.T) {
 		if len(got) != len(want) || !reflect.DeepEqual(got["mail"], want["mail"]) || scopes != 7 {
 			t.Errorf("%+v: queues %+v, %d scopes", rules, got, scopes)
 		}
+	}
+}
+
+// TestThoseWithTheMostAreFirst: of scopes TopScopes, beside those that are counted always and queues; of the rest maxRest are kept, those with the most.
+func TestThoseWithTheMostAreFirst(t *testing.T) {
+	t.Parallel()
+	counts := []store.ScopeCount{{Scope: "always", Always: true, Allowed: 1}, {Queue: "mail", Allowed: 1}}
+	for i := range store.TopScopes + maxRest + 5 {
+		counts = append(counts, store.ScopeCount{Scope: admission.Scope(fmt.Sprint("t", i)), Allowed: int64(i / 2), Refused: int64(i - i/2), Tokens: 7})
+	}
+	first, rest := most(counts)
+	if len(first) != store.TopScopes+2 || len(rest) != maxRest {
+		t.Fatalf("%d are first, %d are left", len(first), len(rest))
+	}
+	for i, c := range first {
+		if n := c.Allowed + c.Refused; i < 2 && n != 1 || i >= 2 && n < maxRest+5 {
+			t.Errorf("number %d is %+v", i, c)
+		}
+	}
+	for scope, s := range rest {
+		if n := s.Allowed + s.Refused; n < 5 || n >= maxRest+5 || s.Tokens != 7 || scope != admission.Scope(fmt.Sprint("t", n)) {
+			t.Errorf("%s is left with %+v", scope, s)
+		}
+	}
+	var all Tally
+	for range 2 {
+		all.giveBack(counted{rest: map[admission.Scope]Sum{"t1": {1, 2, 3}}})
+	}
+	if got := all.take(false).rest["t1"]; got != (Sum{2, 4, 6}) {
+		t.Errorf("what was left twice is %+v", got)
 	}
 }
 
@@ -132,7 +162,7 @@ func TestValuesOfDimensionsAreCountedApart(t *testing.T) {
 	if !reflect.DeepEqual(counts[:3], want) || counts[3].Tokens != 7 {
 		t.Errorf("%+v, want %+v", counts[:4], want)
 	}
-	for _, c := range scopeCounts(taken.paths, nil, prepared(0.8)) {
+	for _, c := range scopeCounts(taken, prepared(0.8)) {
 		if c.Tokens != 1 {
 			t.Errorf("%s counts values of dimensions: %+v", c.Scope, c)
 		}

@@ -18,11 +18,11 @@ func TestTypesAreCountedBesideClasses(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := map[admission.Scope]Sum{}
-	for _, c := range scopeCounts(map[Path]Sum{
+	for _, c := range scopeCounts(counted{paths: map[Path]Sum{
 		{Tenant: "acme", Queue: "mail", Class: admission.High, Type: "report"}: {Allowed: 5, Refused: 1, Tokens: 6},
 		{Tenant: "acme", Queue: "mail", Class: admission.Low, Type: "report"}:  {Allowed: 2, Tokens: 2},
 		{Tenant: "acme", Queue: "mail", Class: admission.Low}:                  {Allowed: 1, Refused: 3, Tokens: 4},
-	}, nil, compiled) {
+	}}, compiled) {
 		got[c.Scope] = Sum{c.Allowed, c.Refused, c.Tokens}
 		if always := c.Scope == admission.Global || c.Scope == "acme:mail:type=report"; c.Always != always {
 			t.Errorf("%s is counted always: %v", c.Scope, c.Always)
