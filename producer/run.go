@@ -14,8 +14,8 @@ const followPause = time.Second
 //
 // A producer that does not run it learns of a new policy with its next call, which the store answers with that. What limits decide on
 // is counted either way, by scope (store.Deployment's Minutes tells, and with it metrics, dry runs and forecasts), and stored a second after
-// the first decision that is not stored, in one command. So a process that is killed takes the counts of its last second along, and one
-// that ends without Run calls Flush or FlushOrLog; each other decision is counted once, but for those of a call whose reply was lost.
+// the first decision that is not stored, in one command. So a process that is killed takes the counts of its last second along, of more than a thousand scopes those
+// of some more, and one that ends without Run calls Flush or FlushOrLog; each other decision is counted once, but for those of a call whose reply was lost.
 func (p *Producer) Run(ctx context.Context) error {
 	var both sync.WaitGroup
 	both.Go(func() {
