@@ -149,6 +149,38 @@ func TestCountsOfManyScopesAreStoredInParts(t *testing.T) {
 	}
 }
 
+// TestTheEndOfRunStoresCountsOfAllScopes, not of those with the most alone.
+func TestTheEndOfRunStoresCountsOfAllScopes(t *testing.T) {
+	t.Parallel()
+	h := &heardCounts{Deployment: open(t, redistest.Shared(t).Client(t))}
+	p := newProducer(t, h, producer.Config{})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := p.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	enqueue := func(tenants int) {
+		var jobs []admission.Job
+		for n := range tenants {
+			jobs = append(jobs, job(id("tenant", n)))
+		}
+		if _, err := p.EnqueueBatch(t.Context(), jobs); err != nil {
+			t.Error(err)
+		}
+	}
+	enqueue(1)
+	await(t, "it runs and stores", func() bool { sums, _ := h.sums(); return len(sums) > 0 })
+	enqueue(600)
+	cancel()
+	running.Wait()
+	if sums, _ := h.sums(); len(sums) != 1+3*600 || sums[admission.Global] != 601 {
+		t.Errorf("%d scopes are counted, %d in all", len(sums), sums[admission.Global])
+	}
+}
+
 // TestAProducerThatIsNotToCountDoesNot: nothing is left to store.
 func TestAProducerThatIsNotToCountDoesNot(t *testing.T) {
 	t.Parallel()
