@@ -122,6 +122,19 @@ func (w *way) deniedBy(now breaker.Instant, cost admission.Tokens, a *answer) {
 			a.outcome, a.scope, a.denial, a.wait = denied, s, d, wait
 		}
 	}
+	if a.outcome == denied && a.denial.reason == admission.ReasonLimited && w.costly(cost) {
+		*a = answer{outcome: asking} // It would be told to wait for what never comes.
+	}
+}
+
+// costly reports whether cost is more than a limit on the way ever holds.
+func (w *way) costly(cost admission.Tokens) bool {
+	for _, s := range w.scopes {
+		if cost > w.limit(s.level).Burst {
+			return true
+		}
+	}
+	return false
 }
 
 // row is scopes that give as much of what is on lease, or nothing: those of a way, the innermost last, or of several.

@@ -7,11 +7,11 @@ end
 
 -- leave: the way out of a job that owns nothing but its record. It goes from the jobs hash into the set of ended ids,
 -- and a counter tells why. letter.lua has the other ways.
-function reset.ended() call.ended, call.ended_keys = {}, {} end
+function reset.ended() call.ended, call.ended_keys, call.ended_why = {}, {}, {} end
 
 local function leave_plain(key, counter)
-  state_add('left:' .. counter, 1)
-  call.ended[#call.ended + 1] = key
+  local ended, why = call.ended, call.ended_why
+  ended[#ended + 1], why[counter] = key, (why[counter] or 0) + 1
 end
 
 -- leave_write ends the jobs named since the last call.
@@ -20,8 +20,9 @@ local function leave_write()
   redis.call('HDEL', keys.jobs, unpack(call.ended))
   redis.call('SADD', ended_key(state_num('gen')), unpack(call.ended))
   state_add('en', #call.ended)
+  for counter, n in pairs(call.ended_why) do state_add('left:' .. counter, n) end
   if #call.ended_keys > 0 then redis.call('UNLINK', unpack(call.ended_keys)) end
-  call.ended, call.ended_keys = {}, {}
+  call.ended, call.ended_keys, call.ended_why = {}, {}, {}
 end
 
 -- rotate: the older generation of ended ids goes when it is a window old.

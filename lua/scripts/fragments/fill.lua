@@ -245,6 +245,21 @@ local function gates_pass(pick, names)
   end
 end
 
+-- PICKS are the picks of calls, in tables that outlast them to be written over: the pool, the job's key, its downstream, its class, and its record where
+-- the call wrote that itself.
+local PICKS = {}
+local function pick_new(pool, key, downstream, cl, record)
+  local n = #call.picks + 1
+  local pick = PICKS[n]
+  if not pick then
+    pick = { pool = pool, key = key, downstream = downstream, cl = cl, record = record, period = nil, counted = nil }
+    PICKS[n] = pick
+  end
+  pick.pool, pick.key, pick.downstream, pick.cl, pick.record, pick.period, pick.counted = pool, key, downstream, cl, record, nil, nil
+  call.picks[n] = pick
+  return pick
+end
+
 -- serve makes one move with the tenant at the head of a class and reports whether it was a dispatch.
 local function serve(pool, cl, x, now)
   local q, gated = cl.q, gates_any()
@@ -291,7 +306,7 @@ local function serve(pool, cl, x, now)
     x.tag = x.tag + cost_at(member, 9) / x.weight
     plan_leave(cl, x, mode)
   end
-  local pick = { pool = pool, key = key, downstream = downstream, cl = cl }
+  local pick = pick_new(pool, key, downstream, cl, nil)
   if gated then
     if stops[1] then gates_pass(pick, stops) end
     if x.gates[1] then gates_pass(pick, x.gates) end
@@ -302,7 +317,6 @@ local function serve(pool, cl, x, now)
   hold_add(pool.id, service, 1)
   shelf_passed(pool, service)
   q.dispatched = q.dispatched + 1
-  call.picks[#call.picks + 1] = pick
   return true
 end
 

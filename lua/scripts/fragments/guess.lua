@@ -130,7 +130,7 @@ local function wait_foreseen(path, lane, score)
       local at = redis.call('ZSCORE', lanes_key(cl, path.tenant), lane)
       if at and score_of(at) >= BLOCKED then return -1 end
     end
-    rank = redis.call('ZRANK', cl.act, x.entry .. path.tenant)
+    rank = redis.call('ZRANK', cl.act, tenant_entry(x) .. path.tenant)
   end
   local wait = wait_at_pace(q, c, math.min(q.waiting[c], rounds(path, q, rank, runnable, before)) + 1)
   q.runs = nil -- fill may change it

@@ -79,16 +79,35 @@ local function lanes_key(cl, tenant)
   return call.prefix .. 'lanes:' .. cl.cq .. ':' .. tenant
 end
 
--- tenant_parse makes room for what a plan adds (plan_more): a table that grows field by field is made anew each time it is full.
+-- WAITERS are the tables of what calls know of tenants, which outlast them to be written over, as those of paths do; call.parsed counts those in use.
+-- The bytes of an entry stay where they stood until one needs them.
+local WAITERS = {}
+
+-- tenant_new returns a table of a tenant with nothing in it of the one that had it before. plan_more sets what a plan adds.
+local function tenant_new(mode, entry, stored, beside, lane)
+  local n = call.parsed + 1
+  local x = WAITERS[n]
+  call.parsed = n
+  if not x then
+    x = { mode = mode, entry = entry, stored = stored, beside = beside, lane = lane, name = nil, member = nil, gates = nil, tag = nil, number = nil, weight = nil }
+    WAITERS[n] = x
+    return x
+  end
+  x.mode, x.entry, x.stored, x.beside, x.lane = mode, entry, stored, beside, lane
+  return x
+end
+
 local function tenant_parse(v)
   if not v then return false end
   local beside = byte(v, 10) == 43 and '+' or ''
-  return { mode = sub(v, 1, 1), entry = sub(v, 2, 9), beside = beside, lane = sub(v, 10 + #beside),
-    name = nil, member = nil, gates = nil, tag = nil, number = nil, weight = nil }
+  return tenant_new(sub(v, 1, 1), false, v, beside, sub(v, 10 + #beside))
 end
 
+-- tenant_entry returns the entry of a tenant.
+local function tenant_entry(x) return x.entry or sub(x.stored, 2, 9) end
+
 local function tenant_text(x)
-  return x.mode .. x.entry .. x.beside .. x.lane
+  return x.mode .. tenant_entry(x) .. x.beside .. x.lane
 end
 
 local function tenant_open(cl, tenant)
@@ -187,7 +206,7 @@ local function lane_place(cl, tenant, lane, score, member)
   local first = size == 1 or (dated or x.lane ~= lane) and redis.call('ZRANK', key, member) == 0
   if first and dated then due_add(keys.due, score + 1, deadline_timer(cl, tenant, lane)) end
   if not x then
-    tenant_enter(cl, tenant, { beside = '', lane = lane })
+    tenant_enter(cl, tenant, tenant_new(nil, nil, nil, '', lane))
   elseif first and x.lane ~= lane then
     local lanes = lanes_key(cl, tenant)
     if size > 1 then
@@ -214,7 +233,7 @@ end
 
 -- tenant_exit takes a runnable tenant out of the runnable set and keeps its tag if above V.
 local function tenant_exit(cl, tenant, x)
-  local member = x.entry .. tenant
+  local member = tenant_entry(x) .. tenant
   local tag = score_of(redis.call('ZSCORE', cl.act, member))
   redis.call('ZREM', cl.act, member)
   runs_add(cl, x.lane, -1)
@@ -313,7 +332,7 @@ end
 
 function reset.lane()
   call.pass_on, call.refill, call.waits, call.runs, call.widened = {}, {}, {}, {}, {}
-  call.ahead_new = {}
+  call.ahead_new, call.parsed = {}, 0
 end
 
 -- nobody_runs reports whether nobody in the queue is runnable: no job waits, or those that do stand behind gates.

@@ -1,17 +1,18 @@
 -- path: the buckets on the way of a job, global, tenant, queue and priority, for scripts that charge them all or none.
 -- A script sets what the keys of tenants' buckets begin with (call.buckets), and the field of the state that has the global one
--- (call.global_bucket). Paths are the arguments a head, the distinct limits, and of each path tenant, queue and the name of the class.
---   head    '<dddI2I2': rate (0 for no bucket, below zero of windows) and burst of the global limit, the most buckets of a tenant, how many limits, how many
---           paths; then of each path three bytes: class from 0, the level from which on its jobs are refused (admit; 16 times that of a tenant over its share, if lower, added; 0 for never where its
---           queue is not measured; 8 added where it has a way beside the buckets of its queue and class), its limits from 1. Then there is the window of the global limit, if it has any (bucket.lua); then there may be '<I4', of how many tenants a day usage is kept (usage.lua, 0 for
+-- (call.global_bucket). Paths are the arguments a head, the distinct limits, the distinct names, and the tenant of each path.
+--   head    '<dddI2I2I2': rate (0 for no bucket, below zero of windows) and burst of the global limit, the most buckets of a tenant, how many limits, how many
+--           names, how many paths; then of each path four bytes: class from 0, the level from which on its jobs are refused (admit; 16 times that of a tenant over its share, if lower, added; 0 for never where its
+--           queue is not measured; 8 added where it has a way beside the buckets of its queue and class), its limits from 1, its names from 1. Then there is the window of the global limit, if it has any (bucket.lua); then there may be '<I4', of how many tenants a day usage is kept (usage.lua, 0 for
 --           none), and behind it, of each path, '<I2': what guess.lua calls doomed, 0 for never; and behind these, where the policy has
 --           records of tenants, of each path '<I7': the version of that of its tenant
 --           A class of 255 says that the path is that of a dimension's value, beside the hierarchy: no global bucket is on it, its owner stands in the
---           place of the tenant, its key in that of the queue, and in that of the class' name '' for a key that always has its bucket, else a byte, how
+--           place of the tenant, and it has two arguments more in the place of names: its key, and '' for a key that always has its bucket, else a byte, how
 --           many buckets its shard may have, and '+' and the shard. Its limit is that of the queue, and of the tenant for the bucket that others share
+--   names   '<I2', how many bytes follow but for the last; QUEUE:CLASS; ':' and the type where that has a limit, too. A class may have a ':' itself
 --   limits  '<dddddd': of tenant, queue and priority, rate (0 for no bucket, below zero of windows) and burst; then the windows of those
---           that have any (bucket.lua). Where a job's type has a limit, too, that is the fourth, a byte more stands at the end, which makes their number odd, and
---           in the place of the class' name that, ':' and the type. Of a path that has a way beside, that way's follow: of its tenant, of what of the tenant's may go beside (field '*') in the place
+--           that have any (bucket.lua). Where a job's type has a limit, too, that is the fourth, and a byte more stands at the end, which makes
+--           their number odd. Of a path that has a way beside, that way's follow: of its tenant, of what of the tenant's may go beside (field '*') in the place
 --           of a queue, 0, and how far below zero it may take the global bucket. Where a part of the global limit is kept from a path, its limits are 128 more in number, and the last text has what
 --           those from whom it is kept may take of it together, in the place of a tenant, and 1 in that of a queue's rate where that is lent to them
 --           Behind the windows there may be two bytes, where a loop cuts limits of the queue not all alike (moved_scale)
@@ -168,17 +169,26 @@ local function bypass_read(i, t, limits)
   return p
 end
 
+-- WAY_NAMES has what names say: the fields of the buckets of a queue, of its class, and of a job's type there, false for none.
+local function names_parse(text)
+  local field_end = struct_unpack('<I2', text) + 2
+  local queue = match(text, '^([^:]*)', 3)
+  return { queue = queue, field = sub(text, 3, field_end), typed = #text > field_end and queue .. ':type=' .. sub(text, field_end + 2) }
+end
+local WAY_NAMES = memory(names_parse)
+
 -- paths_read notes the paths that stand from an argument on, and returns where what follows them begins.
-local HEAD, HEAD_SIZE, DIMENSION = '<dddI2I2', 28, 255
+local HEAD, HEAD_SIZE, DIMENSION = '<dddI2I2I2', 30, 255
 local function paths_read(at)
-  local argv, limits = call.argv, {}
+  local argv, limits, names = call.argv, {}, {}
   local head = argv[at]
-  local n, count
-  call.global_rate, call.global_burst, call.bucket_cap, n, count = struct_unpack(HEAD, head)
+  local n, named, count
+  call.global_rate, call.global_burst, call.bucket_cap, n, named, count = struct_unpack(HEAD, head)
   for i = 1, n do limits[i] = remembered(LIMITS, argv[at + i]) end
-  at = at + n + 1
-  local rest, kept, dooms = HEAD_SIZE + 3 * count, 0, false
-  local fields_of, fields -- of the priorities of a queue
+  at = at + n
+  for i = 1, named do names[i] = remembered(WAY_NAMES, argv[at + i]) end
+  at = at + named + 1
+  local rest, kept, dooms = HEAD_SIZE + 4 * count, 0, false
   if call.global_rate < 0 then
     local behind
     call.global_window, behind = window_unpack(-call.global_rate, head, rest + 1)
@@ -189,38 +199,28 @@ local function paths_read(at)
   local records_at = rest + 4 + 2 * count
   call.recorded = #head > records_at
   for i = 1, count do
-    local class, from, number = byte(head, HEAD_SIZE + 3 * i - 2, HEAD_SIZE + 3 * i)
+    local class, from, number, name = byte(head, HEAD_SIZE + 4 * i - 3, HEAD_SIZE + 4 * i)
     local kept_from = number > 127
     if kept_from then number, call.levels, call.others = number - 128, math.max(call.levels, OTHERS), limits[n] end
-    local tenant, queue, l = argv[at], argv[at + 1], limits[number]
+    local tenant, l = argv[at], limits[number]
     local beside, p, typed = class == DIMENSION, PATHS[i], false
-    local t
+    local t, queue
     if not p then
       p = { [0] = false }
       PATHS[i] = p
     end
     if beside then
+      queue = argv[at + 1]
       t, p.limits = dimension_owner(tenant, argv[at + 2]), l
       p[1], p[2], p[3] = false, l[3] and path_bucket(t, queue, l[3], l[4]), false
+      at = at + 3
     else
-      t = path_owner(tenant)
-      FIELDS[2] = queue
-      local class_name = argv[at + 2]
-      if l[7] then
-        local job_type
-        class_name, job_type = match(class_name, '^([^:]*):(.*)$')
-        call.levels, typed = TYPE, path_bucket(t, queue .. ':type=' .. job_type, l[7], l[8])
-      end
-      if l[5] then
-        if queue ~= fields_of then fields_of, fields = queue, {} end
-        local field = fields[class_name]
-        if not field then
-          field = queue .. ':' .. class_name
-          fields[class_name] = field
-        end
-        FIELDS[3] = field
-      end
+      local names_of = names[name]
+      t, queue = path_owner(tenant), names_of.queue
+      FIELDS[2], FIELDS[3] = queue, names_of.field
+      if l[7] then call.levels, typed = TYPE, path_bucket(t, names_of.typed, l[7], l[8]) end
       buckets_of(p, t, l)
+      at = at + 1
     end
     if l.windows then
       for level, w in pairs(l.windows) do bucket_windows[level == 4 and typed or p[level]] = w end
@@ -248,7 +248,6 @@ local function paths_read(at)
       local version = struct_unpack('<I7', head, records_at + 7 * i - 6)
       t.record = (not t.record or t.record == version) and version or -1
     end
-    at = at + 3
   end
   call.path_count = count
   return at

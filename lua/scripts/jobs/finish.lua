@@ -171,7 +171,7 @@ local function rendered(job, cost)
   if state_num('nw') > 0 then weight = weights_of(q.names[c], { tenant })[1] end
   local V, more, x = q.V[c], (cost - reserved) / weight, tenant_open(cl, tenant)
   if x and x.mode == 'a' then
-    local member = x.entry .. tenant
+    local member = tenant_entry(x) .. tenant
     local before = score_of(redis.call('ZSCORE', cl.act, member))
     local tag = before + more
     if more < 0 then tag = math.min(before, math.max(tag, V - reserved / weight)) end
@@ -207,13 +207,29 @@ end
 -- COUNTERS has the field that counts what becomes of a job, of outcomes that are not of every call.
 local COUNTERS = { retry = 'retried', dead = 'nd' }
 
+-- ENDING are the jobs of calls, in tables that outlast them to be written over.
+local ENDING = {}
+
+-- job_ending returns the table of a call's job by its number.
+local function job_ending(n, token, key, what, delay, reason, text, ran)
+  local job = ENDING[n]
+  if not job then
+    job = { token = token, key = key, what = what, delay = delay, reason = reason, text = text, ran = ran, held = false, rec = false }
+    ENDING[n] = job
+    return job
+  end
+  job.token, job.key, job.what, job.delay, job.reason, job.text, job.ran, job.held, job.rec = token, key, what, delay, reason, text, ran, false, false
+  return job
+end
+
 function scripts.finish(KEYS, ARGV)
   local STATE, NOW, SPENT_AT, JOB_SIZE = KEYS[1], ARGV[1], 4, 7
   call.pool, call.worker = ARGV[2], ARGV[3]
   call.now = now_us(NOW)
   call.ready = call.prefix .. 'ready:' .. call.pool
 
-  call.jobs, call.job_keys, call.records_needed = {}, {}, false
+  local jobs, job_keys, n = {}, {}, 0
+  call.jobs, call.job_keys, call.records_needed = jobs, job_keys, false
   local state_fields, queues_named = { 'pool:' .. call.pool }, {}
   local jobs_at = spent_read(SPENT_AT)
   if jobs_at > SPENT_AT then
@@ -228,9 +244,9 @@ function scripts.finish(KEYS, ARGV)
     end
   end
   for at = jobs_at, #ARGV, JOB_SIZE do
-    local job = { token = ARGV[at], key = ARGV[at + 1], what = ARGV[at + 2], delay = ARGV[at + 3],
-      reason = ARGV[at + 4], text = ARGV[at + 5], ran = ARGV[at + 6] }
-    call.jobs[#call.jobs + 1], call.job_keys[#call.job_keys + 1] = job, job.key
+    n = n + 1
+    local job = job_ending(n, ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4], ARGV[at + 5], ARGV[at + 6])
+    jobs[n], job_keys[n] = job, job.key
     if job.what ~= 'complete' then
       job.delay, call.records_needed = tonumber(job.delay), true
       local counter = COUNTERS[job.what]

@@ -18,8 +18,9 @@ type Path struct {
 	Class         int
 	Name          admission.Priority
 	Limits        *[admission.Levels]admission.Limit
-	// TypeLimit is that of jobs of a type, whose name stands behind the class' then (OfType); nil for none.
+	// TypeLimit is that of jobs of a Type; nil for none.
 	TypeLimit *admission.Limit
+	Type      string
 	// From is the level from which on a job is refused for it, zero where its queue is not measured.
 	// Over is that of a tenant over its share, if lower; zero for none.
 	From, Over byte
@@ -35,7 +36,7 @@ type Path struct {
 func (p Path) OfType(of *store.TypeLimit) Path {
 	if of != nil {
 		p.TypeLimit = of.Limit
-		p.Name += admission.Priority(":" + of.Type)
+		p.Type = of.Type
 	}
 	return p
 }
@@ -62,8 +63,8 @@ func PathOf(q *store.Question, partitions int) Path {
 // neverRefused is above all levels.
 const neverRefused = byte(admission.PressureCritical + 1)
 
-// PathSize is the arguments of a path.
-const PathSize = 3
+// PathSize is about how many arguments a path has: its tenant, and its part of the limits and names that it has in common with others.
+const PathSize = 2
 
 // limitsBytes are those of distinct limits: of three levels, rate and burst.
 const limitsBytes = 3 * 2 * 8
@@ -188,20 +189,20 @@ func appendWindow(to []byte, conn *redisconn.Conn, l *admission.Limit) []byte {
 	return to
 }
 
-// AppendPaths appends a head, distinct limits, and the texts of the paths, as fragments/path.lua reads them. Of the global limit one of several
+// AppendPaths appends a head, distinct limits and names, and the tenants of the paths, as fragments/path.lua reads them. Of the global limit one of several
 // partitions has the even part: scripts multiply its rate by what the partition has of it (Balancer); bursts and windows stay
-// even. Those of jobs have a way beside the limits of their queue and class, where the global limit says so. Texts go as pointers, since an interface made of a string is an allocation, three of them a path.
+// even. Those of jobs have a way beside the limits of their queue and class, where the global limit says so. Texts go as pointers, since an interface made of a string is an allocation.
 func AppendPaths(args []any, conn *redisconn.Conn, global *admission.Limit, paths []Path, jobs bool) []any {
-	const headBytes, pathBytes = 3*8 + 2*2, 3
+	const headBytes, pathBytes = 3*8 + 3*2, 4
 	head := make([]byte, 0, headBytes+pathBytes*len(paths))
 	rate, burst := globalPart(global, conn.Parts)
 	head = appendDoubles(head, rate, burst, float64(conn.BucketCap))
-	countAt := len(head)
-	head = binary.LittleEndian.AppendUint16(head, 0)
+	countsAt := len(head)
+	head = append(head, 0, 0, 0, 0)
 	head = binary.LittleEndian.AppendUint16(head, uint16(len(paths)))
 	headAt := len(args)
 	args = append(args, nil)
-	distinct := make([]*Path, 0, 4)
+	distinct, named := make([]*Path, 0, 4), make([]*Path, 0, 4)
 	var others admission.Limit
 	lent := false
 	for i := range paths {
@@ -227,19 +228,55 @@ func AppendPaths(args []any, conn *redisconn.Conn, global *admission.Limit, path
 		if of, kept := p.Limits[admission.LevelGlobal].Others(); kept && p.Class != ofDimension {
 			others, lent, number = of, p.Limits[admission.LevelGlobal].Lent(), number|keptFrom
 		}
-		head = append(head, byte(p.Class), from, number)
+		names := 0
+		if p.Class != ofDimension {
+			if names = namesAt(named, p); names == len(named) {
+				named = append(named, p)
+			}
+			names++
+		}
+		head = append(head, byte(p.Class), from, number, byte(names))
 	}
 	texts := len(distinct)
 	if others.Tokens > 0 {
 		args = append(args, packOthers(conn, &others, lent))
 		texts++
 	}
-	binary.LittleEndian.PutUint16(head[countAt:], uint16(texts))
+	binary.LittleEndian.PutUint16(head[countsAt:], uint16(texts))
+	binary.LittleEndian.PutUint16(head[countsAt+2:], uint16(len(named)))
 	args[headAt] = appendRest(appendWindow(head, conn, global), paths)
+	for _, p := range named {
+		args = append(args, packNames(p))
+	}
 	for i := range paths {
-		args = append(args, &paths[i].Tenant, &paths[i].Queue, (*string)(&paths[i].Name))
+		p := &paths[i]
+		args = append(args, &p.Tenant)
+		if p.Class == ofDimension {
+			args = append(args, &p.Queue, (*string)(&p.Name))
+		}
 	}
 	return args
+}
+
+// packNames writes the names of a path's queue and class, and of its type where that has a limit, as fragments/path.lua reads them.
+func packNames(p *Path) []byte {
+	field := len(p.Queue) + 1 + len(p.Name)
+	packed := binary.LittleEndian.AppendUint16(make([]byte, 0, 2+field+1+len(p.Type)), uint16(field))
+	packed = append(append(append(packed, p.Queue...), ':'), p.Name...)
+	if p.TypeLimit != nil {
+		packed = append(append(packed, ':'), p.Type...)
+	}
+	return packed
+}
+
+// namesAt returns where the names of a path stand, or how many there are.
+func namesAt(named []*Path, p *Path) int {
+	for i, known := range named {
+		if known.Queue == p.Queue && known.Name == p.Name && known.Type == p.Type {
+			return i
+		}
+	}
+	return len(named)
 }
 
 // appendRest appends what is asked beside the limits, nothing where nothing is.
