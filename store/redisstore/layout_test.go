@@ -35,7 +35,7 @@ func TestEveryScriptComparesTheLayout(t *testing.T) {
 				continue
 			}
 			args := slices.Repeat([]any{"0"}, 24)
-			if at, ok := map[string]int{"admit": 4, "check": 5, "shadow": 5, "grant": 8}[name]; ok {
+			if at, ok := map[string]int{"admit": 5, "check": 5, "shadow": 5, "grant": 8}[name]; ok {
 				args[at-1] = string(make([]byte, 30)) // the head of no paths
 			}
 			_, err := part.conn.Run(t.Context(), name, args...)

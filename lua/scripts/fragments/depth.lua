@@ -128,9 +128,14 @@ local function depth_name(key, rec)
   return match(key, '^[^:]*') .. ':' .. record_queue(rec)
 end
 
+-- large_size returns the bytes of a job's payload where that has a key of its own, by the flags of its record.
+local function large_size(key, flags)
+  return has_flag(flags, LARGE) and redis.call('STRLEN', call.prefix .. 'large:' .. key) or 0
+end
+
 -- job_size returns the bytes of a job as it is stored.
 local function job_size(key, rec)
-  return #rec + (record_has(rec, LARGE) and redis.call('STRLEN', call.prefix .. 'large:' .. key) or 0)
+  return #rec + large_size(key, byte(rec, 2))
 end
 
 -- depth_leave takes a job out of the depth that it counts in.

@@ -145,7 +145,7 @@ local function doomed_refusal(job)
   local last = job.flags % 2 == 1 and job.deadline or math.huge
   if q.wait > 0 then last = math.min(last, call.now + q.wait) end
   if last == math.huge or slots_left(q) > 0 then return nil end
-  local wait = wait_foreseen(path, 'd' .. sub(record_lane(job.rec), 2), last)
+  local wait = wait_foreseen(path, 'd' .. job.downstream, last)
   local most = math.floor((last - call.now) * path.doomed / 100)
   if wait > most then return format('doomed %d %d', wait, wait - most) end
 end

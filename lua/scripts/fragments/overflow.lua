@@ -68,7 +68,7 @@ local function overflow(job, left)
     if not of.plan_jobs then of.plan_jobs, of.plan_bytes = of.jobs, of.bytes end
   end
   if b and not d.spilled then d.spilled = redis.call('ZCARD', call.prefix .. 'spill:' .. job.depth) end
-  local size = #job.rec + (job.payload or job.redrive and job_size(job.key, job.rec) - #job.rec or 0)
+  local size = COST_AT - 1 + #job.rest + (job.payload or job.redrive and large_size(job.key, job.flags) or 0)
   if b and size > b.bytes or most and size > most.bytes then return format('huge %d', size) end
   local moves = b and b.policy == 'm'
   local spills = moves or b and b.policy == 's'

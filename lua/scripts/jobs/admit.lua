@@ -3,10 +3,10 @@
 -- ARGV[1] now  microseconds, "" for Redis TIME
 -- ARGV[2] version  of the policy that the caller's limits come from
 -- ARGV[3] ended_cap  largest number of ended ids kept
--- ARGV[4] ...  paths, as the fragment path says; then of each job: path from 1, negative to redrive a dead letter, id, record
---   (with the letter's seq), of a redriven one who does it and why, as fragments/audit.lua reads it, and where the record's flags
---   say so the name under which its payload was uploaded (a redriven one has it already), the time it starts (microseconds from now if negative), and its unique
---   key with microseconds
+-- ARGV[4] heads  packed, of each job '>i2', path from 1, negative to redrive a dead letter, and its record up to the arrival (with the letter's seq)
+-- ARGV[5] ...  paths, as the fragment path says; then of each job: id, the rest of its record, of a redriven one who does it and why, as fragments/audit.lua
+--   reads it, and where the record's flags say so the name under which its payload was uploaded (a redriven one has it already), the time it starts
+--   (microseconds from now if negative), and its unique key with microseconds
 -- Reply {"stale", version, ...} as fragments/path.lua says or {"decided" | "more", a line a job}, lines being "admitted POSITION WAIT_US",
 --   "straight", "later WAIT_US", or "spilled POSITION", each behind "bypassed " where the job went beside the buckets of its queue and class, and with "LEFT BURST", in whole tokens, of the bucket on the way that holds least
 --   after it, where there is one; or "duplicate", "limited LEVEL LEFT WAIT_US BURST", "costly LEVEL BURST", "dedup",
@@ -26,10 +26,11 @@ function reset.admit()
   call.let_in = false
 end
 
--- record_stamp returns what a producer sent with flags, seq, score and arrival filled in, 8 bytes each of the latter.
-local function record_stamp(rec, flags, seq, score, arrival)
-  local head = byte(rec, 2) == flags and sub(rec, 1, 6) or sub(rec, 1, 1) .. char(flags) .. sub(rec, 3, 6)
-  return head .. seq .. score .. arrival .. sub(rec, COST_AT)
+-- record_stamp returns the record of a job with flags, seq, score and arrival filled in, 8 bytes each of the latter.
+local function record_stamp(job, seq, score, arrival)
+  local first, flags = job.first, job.flags
+  if byte(first, 2) ~= flags then first = sub(first, 1, 1) .. char(flags) .. sub(first, 3) end
+  return first .. seq .. score .. arrival .. job.rest
 end
 
 -- INTEGERS are texts of small integers, and of bursts: most numbers of most answers.
@@ -147,7 +148,7 @@ end
 
 -- parked returns the refusal of a job whose downstream's breaker is not closed, when as many wait for it as may.
 local function parked_refusal(job)
-  local downstream = service_of(sub(record_lane(job.rec), 2))
+  local downstream = service_of(job.downstream)
   local g = downstream ~= '' and gate('b:' .. downstream)
   if not g or job.start then return nil end
   local parking = call.parkings[downstream]
@@ -345,18 +346,21 @@ local function job_new(n)
   return job
 end
 
-local function jobs_read(at)
-  local argv, jobs, job_keys, n = call.argv, call.jobs, call.job_keys, 0
-  local last = #argv
-  while at <= last do
-    n = n + 1
-    local job, index, id, rec = job_new(n), argv[at] + 0, argv[at + 1], argv[at + 2]
-    local flags = byte(rec, 2)
+-- jobs_read reads the jobs of a call: of each the first six bytes of its record, up to the suspicion, and the rest from the cost on, as fragments/record.lua
+-- draws it.
+local HEAD_OF_JOB, COST_SIZE = 2 + COST_AT - 1, 4
+local function jobs_read(heads, at)
+  local argv, jobs, job_keys = call.argv, call.jobs, call.job_keys
+  for n = 1, #heads / HEAD_OF_JOB do
+    local job, from = job_new(n), (n - 1) * HEAD_OF_JOB + 2
+    local index, id, rest = struct_unpack('>i2', heads, from - 1), argv[at], argv[at + 1]
+    local flags, queue_length, downstream_length = byte(heads, from + 2), byte(rest, COST_SIZE + 1, COST_SIZE + 2)
     local path = PATHS[math.abs(index)]
     local key = path.tenant .. ':' .. id
-    job.path, job.redrive, job.id, job.key, job.rec, job.flags = path, index < 0, id, key, rec, flags
-    job.cost, job.deadline = cost_at(rec, COST_AT), flags % 2 == 1 and number_at(rec, 15) or 0
-    at = at + 3
+    job.path, job.redrive, job.id, job.key, job.head_at, job.first, job.rest, job.flags = path, index < 0, id, key, from, sub(heads, from + 1, from + 6), rest, flags
+    job.cost, job.deadline, job.downstream = cost_at(rest, 1), flags % 2 == 1 and number_at(heads, from + 15) or 0, ''
+    if downstream_length > 0 then job.downstream = sub(rest, COST_SIZE + 3 + queue_length, COST_SIZE + 2 + queue_length + downstream_length) end
+    at = at + 2
     if index < 0 then
       job.by = argv[at]
       at = at + 1
@@ -367,7 +371,7 @@ local function jobs_read(at)
 end
 
 -- known marks the jobs that live or have ended within the window.
-local function known()
+local function known(heads)
   local live = redis.call('HMGET', keys.jobs, unpack(call.job_keys))
   local generation = state_num('gen')
   local young = state_num('en') > 0 and redis.call('SMISMEMBER', ended_key(generation), unpack(call.job_keys))
@@ -375,7 +379,7 @@ local function known()
   for i, job in ipairs(call.jobs) do
     job.known = live[i] or young and young[i] == 1 or old and old[i] == 1
     if job.redrive then
-      job.live, job.again = live[i], live[i] and sub(live[i], 7, 14) ~= sub(job.rec, 7, 14)
+      job.live, job.again = live[i], live[i] and sub(live[i], 7, 14) ~= sub(heads, job.head_at + 7, job.head_at + 14)
       job.gone = not job.again and not redis.call('ZSCORE', keys.dead, job.key)
     end
   end
@@ -402,7 +406,6 @@ local function score_set(job, q)
     job.score = base + q.wait
   elseif dated then
     job.score = job.deadline
-    return sub(job.rec, 15, 22)
   else
     job.score = base + q.horizon
     if not job.start then
@@ -431,9 +434,9 @@ local function enter(job, q, i, seq_number, arrival)
   if job.redrive and record_has(job.live, HISTORY) then job.flags = job.flags + HISTORY end
   if job.unique then call.uniques[job.unique] = job.key end
   if job.parking then job.parking.waiting = job.parking.waiting + 1 end
-  job.stamped = record_stamp(job.rec, job.flags, seq, score, arrival)
-  job.lane = record_lane(job.stamped)
-  job.member = seq .. sub(job.rec, COST_AT, COST_AT + 3) .. job.id
+  job.stamped = record_stamp(job, seq, score, arrival)
+  job.lane = lane_of(job)
+  job.member = seq .. sub(job.rest, 1, COST_SIZE) .. job.id
   local writes, admitted = call.writes, call.admitted
   local n = #admitted
   writes[2 * n + 1], writes[2 * n + 2], admitted[n + 1] = job.key, job.stamped, i
@@ -441,11 +444,11 @@ end
 
 function scripts.admit(KEYS, ARGV)
   local STATE, NOW, VERSION = KEYS[1], ARGV[1], ARGV[2]
-  local ENDED_CAP = tonumber(ARGV[3])
+  local ENDED_CAP, HEADS = tonumber(ARGV[3]), ARGV[4]
   call.buckets, call.global_bucket = 'b:', 'gb'
   call.now = now_us(NOW)
   local state_fields, asked = { 'pv', 'gb', 'gm' }, {}
-  local jobs_at = paths_read(4)
+  local jobs_at = paths_read(5)
   for i = 1, call.path_count do
     local queue = call.paths[i].queue
     if not asked[queue] then
@@ -462,8 +465,8 @@ function scripts.admit(KEYS, ARGV)
     for i = 1, call.owners do call.own_records[OWNERS[i].name] = records[i] end
   end
   buckets_read()
-  jobs_read(jobs_at)
-  known()
+  jobs_read(HEADS, jobs_at)
+  known(HEADS)
 
   local ended_count = state_num('en') + state_num('eo')
   call.suspends, call.parks = state_num('np') > 0, state_num('nk') > 0 and gates_any()

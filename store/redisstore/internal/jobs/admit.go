@@ -60,7 +60,10 @@ func (s *Jobs) Admit(ctx context.Context, version int64, jobs []store.Candidate)
 
 // admitArgs returns the arguments, and the large payloads that they name.
 func (s *Jobs) admitArgs(version int64, jobs []store.Candidate) (args []any, payloads []upload) {
-	args = append(make([]any, 0, 8+(codec.PathSize+4)*len(jobs)), s.conn.Now, version, s.conn.EndedCap)
+	const headBytes = 2 + lua.AtCost
+	heads := make([]byte, 0, headBytes*len(jobs))
+	args = append(make([]any, 0, 8+(codec.PathSize+3)*len(jobs)), s.conn.Now, version, s.conn.EndedCap, nil)
+	headsAt := len(args) - 1
 	paths, of := jobPaths(jobs)
 	args = codec.AppendPaths(args, s.conn, &jobs[0].Limits[admission.LevelGlobal], paths, true)
 	ids := make([]string, len(jobs)) // as pointers, like the texts of paths
@@ -73,7 +76,8 @@ func (s *Jobs) admitArgs(version int64, jobs []store.Candidate) (args []any, pay
 			binary.BigEndian.PutUint64(record[lua.AtSeq:], c.Redrive)
 		}
 		ids[i] = store.EncodeID(c.Job.ID)
-		args = append(args, path, &ids[i], record)
+		heads = append(binary.BigEndian.AppendUint16(heads, uint16(path)), record[:lua.AtCost]...) //nolint:gosec // a negative number wraps
+		args = append(args, &ids[i], record[lua.AtCost:])
 		if c.Redrive > 0 {
 			args = append(args, redriveText(c))
 		}
@@ -89,6 +93,7 @@ func (s *Jobs) admitArgs(version int64, jobs []store.Candidate) (args []any, pay
 			args = append(args, u.Key, codec.Micros(cmp.Or(u.For, admission.DefaultUniqueFor)))
 		}
 	}
+	args[headsAt] = heads
 	return args, payloads
 }
 
