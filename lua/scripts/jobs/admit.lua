@@ -7,9 +7,8 @@
 -- ARGV[5] ...  paths, as the fragment path says; then of each job: id, the rest of its record, of a redriven one who does it and why, as fragments/audit.lua
 --   reads it, and where the record's flags say so the name under which its payload was uploaded (a redriven one has it already), the time it starts
 --   (microseconds from now if negative), and its unique key with microseconds
--- Reply {"stale", version, ...} as fragments/path.lua says or {"decided" | "more", a line a job}, lines being "admitted POSITION WAIT_US",
---   "straight", "later WAIT_US", or "spilled POSITION", each behind "bypassed " where the job went beside the buckets of its queue and class, and with "LEFT BURST", in whole tokens, of the bucket on the way that holds least
---   after it, where there is one; or "duplicate", "limited LEVEL LEFT WAIT_US BURST", "costly LEVEL BURST", "dedup",
+-- Reply {"stale", version, ...} as fragments/path.lua says or {"decided" | "more", a line a job}, lines being packed, as ENTERED says, of one that is let in, behind
+--   "bypassed " where it went beside the buckets of its queue and class; or "duplicate", "limited LEVEL LEFT WAIT_US BURST", "costly LEVEL BURST", "dedup",
 --   "buckets LEVEL", "queues", "queues MADE" by its tenant, "deadline", "overflow JOBS BYTES" of its
 --   tenant's depth in the queue, "full JOBS BYTES" over all its queues, "share JOBS BYTES" of what is left of the memory,
 --   "uniques KEYS" or "lanes LANES" that it has,
@@ -33,22 +32,9 @@ local function record_stamp(job, seq, score, arrival)
   return first .. seq .. score .. arrival .. job.rest
 end
 
--- INTEGERS are texts of small integers, and of bursts: most numbers of most answers.
-local function integer_print(n) return format('%d', n) end
-local INTEGERS = memory(integer_print)
-local function integer_text(n)
-  return n < 64 and remembered(INTEGERS, n) or format('%d', n)
-end
-
--- left_of returns what the bucket on a way has that holds least, and its burst; "" where there is none.
-local function left_of(path)
-  local at, left, burst = path_least(path)
-  return at and ' ' .. integer_text(left) .. ' ' .. remembered(INTEGERS, burst) or ''
-end
-
-local function admitted_line(job, position)
-  return 'admitted ' .. integer_text(position) .. ' ' .. integer_text(wait_guess(job.path, job.lane, position)) .. job.left
-end
+-- What a job that is let in is answered: a byte, where it is; its position in its lane, or among those kept aside, 0 for none; how many microseconds it waits at
+-- most, -1 for unknown; and, in whole tokens, what the bucket on its way has left that holds least after it, and that bucket's burst, 0 where there is none.
+local ENTERED, STRAIGHT, LATER, SPILLED, WAITS = '<Bdddd', 1, 2, 3, 4
 
 -- memory_left returns how many bytes Redis may take until it has used MEMORY_FULL of its maxmemory, 0 where it has; nil while it has
 -- used less than MEMORY_SHARED, up to which nobody counts who has what. It asks at most every MEMORY_EVERY microseconds, because
@@ -318,16 +304,15 @@ local function admitted_answer()
   for _, key in ipairs(call.dispatched) do dispatched[key] = true end
   for _, i in ipairs(admitted) do
     local job = jobs[i]
-    local answer
+    local where, position, wait = STRAIGHT, 0, 0
     if job.spilled then
-      answer = format('spilled %d', job.position) .. job.left
+      where, position, wait = SPILLED, job.position, -1
     elseif job.start then
-      answer = format('later %d', job.start - call.now) .. job.left
-    elseif dispatched[job.key] then
-      answer = 'straight' .. job.left
-    else
-      answer = admitted_line(job, job.position)
+      where, wait = LATER, job.start - call.now
+    elseif not dispatched[job.key] then
+      where, position, wait = WAITS, job.position, wait_guess(job.path, job.lane, job.position)
     end
+    local answer = struct_pack(ENTERED, where, position, wait, job.left, job.burst)
     if job.bypassed then answer = 'bypassed ' .. answer end
     answers[i] = job.victims and format('dropped %d ', #job.victims) .. answer or answer
   end
@@ -427,7 +412,8 @@ local function enter(job, q, i, seq_number, arrival)
     call.let_in[path] = true
   end
   if path.doomed and not (job.start or job.spilled) then q.entering = (q.entering or 0) + 1 end
-  job.left, job.bypassed = left_of(way), way ~= path
+  local least, left, burst = path_least(way)
+  job.left, job.burst, job.bypassed = least and left or 0, least and burst or 0, way ~= path
   call.seen[job.key] = true
   local score = score_set(job, q)
   if job.depth and not job.spilled then job.flags = job.flags + COUNTED end

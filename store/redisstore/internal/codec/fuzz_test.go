@@ -74,8 +74,8 @@ func FuzzKey(f *testing.F) {
 // FuzzVerdict: of what admit answers, a refusal has its reason, and what cannot be read is an error.
 func FuzzVerdict(f *testing.F) {
 	for _, line := range []string{
-		"straight", "straight 5 9", "admitted 3 -1 0 1", "later 5 1 2", "spilled 2 1", "duplicate", "dedup", "memory", "admitted 3 -1", "later 5", "spilled 2", "limited 1 5000000 100 7000000", "limited 9 1 1 1", "costly -1 1",
-		"overflow 1 2", "paused -1 why", "unique 5 acme:a", "parked 1 5 api", "dropped 2 straight", "dropped x straight", "huge 9", "buckets 4",
+		letIn(1, 0, 0, 5, 9), letIn(2, 0, 5, 1, 2), letIn(3, 2, -1, 1, 0), letIn(4, 3, -1, 0, 1), letIn(5), "duplicate", "dedup", "memory", "admitted 3 -1", "later 5", "spilled 2", "limited 1 5000000 100 7000000", "limited 9 1 1 1", "costly -1 1",
+		"overflow 1 2", "paused -1 why", "unique 5 acme:a", "parked 1 5 api", "dropped 2 " + letIn(1, 0, 0, 0, 0), "dropped x straight", "huge 9", "buckets 4",
 		"", " ",
 	} {
 		f.Add(line)

@@ -1,7 +1,9 @@
 package codec
 
 import (
+	"encoding/binary"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -12,8 +14,23 @@ import (
 	"github.com/headgate/headgate/store"
 )
 
-// entered are the words for jobs that are in, and how many numbers say where; what is left in a bucket may follow these.
-var entered = map[string]int{"straight": 0, "later": 1, "spilled": 1, "admitted": 2}
+// enteredBytes are those of what is said of a job that is in, as admit.lua packs it: one that says where, and four doubles.
+const enteredBytes = 1 + 4*8
+
+// entered are the places of jobs that are in, by what says where less one.
+var entered = [...]admission.Place{admission.PlaceReady, admission.PlaceLater, admission.PlaceSpilled, admission.PlaceWaiting}
+
+// parseEntered reads what is said of a job that is in.
+func parseEntered(v *admission.Verdict, packed string) {
+	number := func(i int) int64 {
+		return int64(math.Float64frombits(binary.LittleEndian.Uint64([]byte(packed[1+8*i : 9+8*i]))))
+	}
+	v.Decision, v.Place, v.Position = admission.Admitted, entered[packed[0]-1], int(number(0))
+	if v.EstimatedWait = time.Duration(number(1)) * time.Microsecond; v.Place == admission.PlaceSpilled {
+		v.EstimatedWait = -1
+	}
+	v.TokensLeft, v.Burst = admission.Tokens(number(2)), admission.Tokens(number(3))
+}
 
 // unmoved says why no more spilled jobs go to the second Redis, as fragments/spill.lua counts the reasons.
 var unmoved = [...]string{
@@ -47,6 +64,10 @@ func ParseVerdict(line string, j *admission.Job) (admission.Verdict, error) {
 	}
 	if rest, ok := strings.CutPrefix(line, "bypassed "); ok {
 		v.Bypassed, line = true, rest
+	}
+	if len(line) == enteredBytes && 0 < line[0] && int(line[0]) <= len(entered) {
+		parseEntered(&v, line)
+		return v, nil
 	}
 	word, rest, _ := strings.Cut(line, " ")
 	switch word {
@@ -85,21 +106,7 @@ func ParseVerdict(line string, j *admission.Job) (admission.Verdict, error) {
 	scope := func() admission.Scope {
 		return admission.ScopeAt(admission.Level(numbers[0]), j.Tenant, j.Queue, j.Priority)
 	}
-	if n, ok := entered[word]; ok && len(numbers) == n+2 {
-		v.TokensLeft, v.Burst = admission.Tokens(numbers[n]), admission.Tokens(numbers[n+1])
-		numbers = numbers[:n]
-	}
 	switch {
-	case word == "straight" && len(numbers) == 0:
-		v.Decision, v.Place = admission.Admitted, admission.PlaceReady
-	case word == "later" && len(numbers) == 1:
-		v.Decision, v.Place = admission.Admitted, admission.PlaceLater
-		v.EstimatedWait = time.Duration(numbers[0]) * time.Microsecond
-	case word == "admitted" && len(numbers) == 2:
-		v.Decision, v.Place, v.Position = admission.Admitted, admission.PlaceWaiting, int(numbers[0])
-		v.EstimatedWait = time.Duration(numbers[1]) * time.Microsecond
-	case word == "spilled" && len(numbers) == 1:
-		v.Decision, v.Place, v.Position, v.EstimatedWait = admission.Admitted, admission.PlaceSpilled, int(numbers[0]), -1
 	case word == "granted" && len(numbers) == 3:
 		v.Decision, v.Scope = admission.Admitted, scope()
 		v.TokensLeft, v.Burst = admission.Tokens(numbers[1]), admission.Tokens(numbers[2])
