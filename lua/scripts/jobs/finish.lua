@@ -3,13 +3,16 @@
 -- ARGV[1] now  microseconds, "" for Redis TIME
 -- ARGV[2] pool  id
 -- ARGV[3] worker  name
--- ARGV[4] ...  where jobs have told what they cost: "spent", the version of the policy that the limits come from, paths as the
---   fragment path says, and of each path the job from 1 and the tokens that it has cost; then of each job: lease token, key, outcome, delay in microseconds, reason, text, microseconds that it ran.
+-- ARGV[4] heads  packed: '<I2', how many ends there are; then of each job '<I2I6': which of the ends it came to, from 1, and microseconds that it ran
+-- ARGV[5] ...  where jobs have told what they cost: "spent", the version of the policy that the limits come from, paths as the
+--   fragment path says, and of each path the job from 1 and the tokens that it has cost; then the ends that are not alike: outcome, delay in microseconds, reason, text;
+--   then of each job: lease token, key.
 --   Outcomes: complete (a job that owns nothing but its record, and no unit of a breaker; delay is what its entry says of caps
 --   that do not count it, see gate.lua, reason its downstream, text its queue),
 --   complete_full (any; with a delay, text is its result and is kept for so long), retry (an attempt burnt; delay),
 --   dead (reason, text), release (none burnt; delay, 0 for at once, longer each time for the text "unknown_type TYPE"), expire
--- Reply {"stale", version, ...} as fragments/path.lua says, or {"finished" | "more", a word a job}: done, retried, dead, expired, released, cancelled, or lost
+-- Reply {"stale", version, ...} as fragments/path.lua says, or {"finished" | "more", a word a job}: done, retried, dead, expired, released, cancelled, or lost; no words where
+--   all are done
 -- Never believes a worker whose lease is gone: its entry left the stream with the lease. Never trues a cost up but with what ends the job,
 -- so never twice.
 -- @flag allow-oom
@@ -211,25 +214,55 @@ local COUNTERS = { retry = 'retried', dead = 'nd' }
 local ENDING = {}
 
 -- job_ending returns the table of a call's job by its number.
-local function job_ending(n, token, key, what, delay, reason, text, ran)
+local function job_ending(n, token, key, to, ran)
   local job = ENDING[n]
   if not job then
-    job = { token = token, key = key, what = what, delay = delay, reason = reason, text = text, ran = ran, held = false, rec = false }
+    job = { token = false, key = false, what = false, delay = false, reason = false, text = false, ran = false, held = false, rec = false }
     ENDING[n] = job
-    return job
   end
-  job.token, job.key, job.what, job.delay, job.reason, job.text, job.ran, job.held, job.rec = token, key, what, delay, reason, text, ran, false, false
+  job.token, job.key, job.what, job.delay, job.reason, job.text, job.ran, job.held, job.rec = token, key, to.what, to.delay, to.reason, to.text, ran, false, false
   return job
 end
 
+-- ends_read reads the ends that jobs came to, and returns where the jobs begin. The fields of the state that they need are added.
+local ENDS, ENDS_SIZE, END_SIZE = '<I2', 2, 4
+local function ends_read(heads, at, state_fields, queues_named)
+  local argv, ends = call.argv, {}
+  for i = 1, (struct_unpack(ENDS, heads)) do
+    local to = { what = argv[at], delay = argv[at + 1], reason = argv[at + 2], text = argv[at + 3] }
+    ends[i], at = to, at + END_SIZE
+    if to.what ~= 'complete' then
+      to.delay, call.records_needed = tonumber(to.delay), true
+      local counter = COUNTERS[to.what]
+      if counter then state_fields[#state_fields + 1] = counter end
+    elseif not queues_named[to.text] then
+      queues_named[to.text] = true
+      state_fields[#state_fields + 1], state_fields[#state_fields + 2] = 'q:' .. to.text, 'cfg:' .. to.text
+    end
+  end
+  return ends, at
+end
+
+-- endings_read reads the jobs that end.
+local HEAD_OF_END, HEAD_OF_END_SIZE = '<I2I6', 8
+local function endings_read(heads, ends, at)
+  local argv, jobs, job_keys = call.argv, {}, {}
+  for n = 1, (#heads - ENDS_SIZE) / HEAD_OF_END_SIZE do
+    local to, ran = struct_unpack(HEAD_OF_END, heads, ENDS_SIZE + 1 + (n - 1) * HEAD_OF_END_SIZE)
+    local key = argv[at + 1]
+    jobs[n], job_keys[n] = job_ending(n, argv[at], key, ends[to], ran), key
+    at = at + 2
+  end
+  call.jobs, call.job_keys = jobs, job_keys
+end
+
 function scripts.finish(KEYS, ARGV)
-  local STATE, NOW, SPENT_AT, JOB_SIZE = KEYS[1], ARGV[1], 4, 7
+  local STATE, NOW, HEADS, SPENT_AT = KEYS[1], ARGV[1], ARGV[4], 5
   call.pool, call.worker = ARGV[2], ARGV[3]
   call.now = now_us(NOW)
   call.ready = call.prefix .. 'ready:' .. call.pool
 
-  local jobs, job_keys, n = {}, {}, 0
-  call.jobs, call.job_keys, call.records_needed = jobs, job_keys, false
+  call.records_needed = false
   local state_fields, queues_named = { 'pool:' .. call.pool }, {}
   local jobs_at = spent_read(SPENT_AT)
   if jobs_at > SPENT_AT then
@@ -243,19 +276,8 @@ function scripts.finish(KEYS, ARGV)
       end
     end
   end
-  for at = jobs_at, #ARGV, JOB_SIZE do
-    n = n + 1
-    local job = job_ending(n, ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4], ARGV[at + 5], ARGV[at + 6])
-    jobs[n], job_keys[n] = job, job.key
-    if job.what ~= 'complete' then
-      job.delay, call.records_needed = tonumber(job.delay), true
-      local counter = COUNTERS[job.what]
-      if counter then state_fields[#state_fields + 1] = counter end
-    elseif not queues_named[job.text] then
-      queues_named[job.text] = true
-      state_fields[#state_fields + 1], state_fields[#state_fields + 2] = 'q:' .. job.text, 'cfg:' .. job.text
-    end
-  end
+  local ends, first = ends_read(HEADS, jobs_at, state_fields, queues_named)
+  endings_read(HEADS, ends, first)
   call_begin(call.now, state_fields)
   local stale = jobs_at > SPENT_AT and stale_reply(call.spent_version)
   if stale then return stale end
@@ -279,12 +301,16 @@ function scripts.finish(KEYS, ARGV)
     end
   end
   ended_rotate()
-  local words = {}
-  for i, job in ipairs(call.jobs) do words[i] = outcome(job) end
+  local words, all_done = {}, true
+  for i, job in ipairs(call.jobs) do
+    local word = outcome(job)
+    words[i], all_done = word, all_done and word == 'done'
+  end
   spent_settle(words)
   leave_write()
   freed_wake(call.now)
   call.refill_pools[call.pool] = true
   local continues = fill(call.now)
-  return { continues and 'more' or 'finished', unpack(words) }
+  local told = continues and 'more' or 'finished'
+  return all_done and { told } or { told, unpack(words) }
 end
