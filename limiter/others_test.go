@@ -99,6 +99,28 @@ func TestLeasesOfHighLeaveOthersTheirBound(t *testing.T) {
 	}
 }
 
+// TestWhatNeverPassesIsNotToldToWait: others ask for more than they may ever have while the global bucket is empty, which the limiter remembers.
+func TestWhatNeverPassesIsNotToldToWait(t *testing.T) {
+	t.Parallel()
+	limit := admission.Limit{Tokens: 1, Per: time.Hour, Burst: 100}
+	l := start(t, open(t, redistest.Shared(t).Client(t)), Config{Policy: keeping(limit), Exact: true, Timeout: patient})
+	of := func(class admission.Priority, cost admission.Tokens) Verdict {
+		return ask(t, l, Request{Tenant: "acme", Queue: "mail", Class: class, Cost: cost})
+	}
+	if v := of(admission.High, 100); !v.Admitted {
+		t.Fatalf("%+v", v)
+	}
+	if v := of(admission.High, 1); v.Reason != admission.ReasonLimited || v.Scope != admission.Global {
+		t.Fatalf("%+v", v)
+	}
+	if v := of(admission.Low, 60); v.Reason != admission.ReasonLimited || v.Source != Cached {
+		t.Errorf("what others may have once the bucket is full: %+v", v)
+	}
+	if v := of(admission.Low, 61); v.Reason != admission.ReasonTooCostly || v.Burst != 60 {
+		t.Errorf("more than others may ever have: %+v", v)
+	}
+}
+
 // TestWithoutRedisOthersHaveTheirShare: what a limiter admits of them in an outage is counted by what is not kept as well, and owed to both buckets.
 func TestWithoutRedisOthersHaveTheirShare(t *testing.T) {
 	t.Parallel()
