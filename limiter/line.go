@@ -235,9 +235,6 @@ const (
 	maxInLine = 10_000
 	// longestWait is when to ask again where the answer was to wait for days: the limit may have been raised.
 	longestWait = time.Minute
-	// firstPause and longestPause are between two questions of which the second was answered as the first: the clock of Redis was set back, and what is
-	// missing comes in when it has passed that time again, or somebody else is admitted.
-	firstPause, longestPause = time.Millisecond, 100 * time.Millisecond
 )
 
 // turns are the lines of those who wait, by way. The zero turns has none.
@@ -337,7 +334,7 @@ func (l *Limiter) inTurn(ctx context.Context, r *Request, ask func() (Verdict, e
 	case <-ctx.Done():
 		return fmt.Errorf("wait for %d others to pass: %w", l.turns.waiting(at)-1, context.Cause(ctx))
 	}
-	for told, pause := time.Duration(0), time.Duration(0); ; {
+	for {
 		asked := time.Now() // Redis answers later: whoever waits from now on asks as the token comes.
 		v, err := ask()
 		switch {
@@ -349,12 +346,7 @@ func (l *Limiter) inTurn(ctx context.Context, r *Request, ask func() (Verdict, e
 		if deadline, ok := ctx.Deadline(); ok && deadline.Before(asked.Add(v.RetryAfter)) {
 			return fmt.Errorf("wait for tokens: %w: %w", context.DeadlineExceeded, v.Err())
 		}
-		if v.RetryAfter == told {
-			pause = min(max(firstPause, 2*pause), longestPause)
-		} else {
-			told, pause = v.RetryAfter, 0
-		}
-		timer := time.NewTimer(time.Until(asked.Add(min(max(v.RetryAfter, pause), longestWait))))
+		timer := time.NewTimer(time.Until(asked.Add(min(v.RetryAfter, longestWait))))
 		select {
 		case <-timer.C:
 		case <-ctx.Done():

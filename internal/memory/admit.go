@@ -77,6 +77,7 @@ func (a *admitting) run() {
 	}
 	if len(a.entering) == 0 {
 		a.forgetQueues()
+		a.m.keepTime(a.now)
 		return
 	}
 	a.enter()

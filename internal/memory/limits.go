@@ -65,6 +65,8 @@ func (m *model) check(now, version int64, peek bool, questions []store.Question,
 		}
 		c.Commit()
 		m.advance(now)
+	} else if !peek {
+		m.keepTime(now)
 	}
 	return granted, store.Moment{Time: int64(c.At), Refunds: m.refunds}, nil
 }
@@ -336,6 +338,8 @@ func (p *Partition) Grant(_ context.Context, g *store.Grant) (granted store.Gran
 		granted, refunded, changed = m.leases.Grant(m.charging(&m.bank, now), m.over(now), g)
 		if m.refunds += refunded; changed {
 			m.advance(now)
+		} else {
+			m.keepTime(now)
 		}
 		switch {
 		case g.Beat == 0:

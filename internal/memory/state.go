@@ -264,6 +264,13 @@ func (m *model) advance(now int64) {
 	m.last = now
 }
 
+// keepTime has the clocks go on where the time was set back, for a call that changes nothing else: until one does the buckets' time stands still.
+func (m *model) keepTime(now int64) {
+	if now < m.last {
+		m.advance(now)
+	}
+}
+
 // over is the time by which what has ended is forgotten.
 func (m *model) over(now int64) int64 {
 	if m.keepEnded {

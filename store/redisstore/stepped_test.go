@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -104,4 +105,46 @@ func (y *yard) ready() int {
 	census, err := y.store.Census(y.tb.Context())
 	check(y.tb, err)
 	return int(census.Ready)
+}
+
+// TestBucketsFillAfterTheClockIsSetBack, though everybody is refused and nothing else has the clocks go on.
+func TestBucketsFillAfterTheClockIsSetBack(t *testing.T) {
+	t.Parallel()
+	question := ofTenant("acme", 1)
+	question.Limits[admission.LevelTenant] = admission.PerSecond(1).WithBurst(1)
+	for name, ask := range map[string]func(s *Partition, n int) (admitted bool, err error){
+		"check": func(s *Partition, _ int) (bool, error) {
+			granted, _, err := s.Check(t.Context(), 0, false, []store.Question{question})
+			return granted, err
+		},
+		"grant": func(s *Partition, _ int) (bool, error) {
+			granted, err := s.Grant(t.Context(), &store.Grant{Member: "one", Questions: []store.Question{question}})
+			return err == nil && granted.Verdicts[0].Decision == admission.Admitted, err
+		},
+		"reserve": func(s *Partition, n int) (bool, error) {
+			answer, _, err := s.Reserve(t.Context(), 0, strconv.Itoa(n), time.Minute, question)
+			return answer.Verdict.Decision == admission.Admitted, err
+		},
+		"admit": func(s *Partition, n int) (bool, error) {
+			job := mail("acme", strconv.Itoa(n))
+			verdicts, err := s.Admit(t.Context(), 0, []store.Candidate{{Job: &job, Class: 1, Limits: &question.Limits}})
+			return err == nil && verdicts[0].Decision == admission.Admitted, err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, now, n := newYard(t).store, ahead(), 0
+			at := func(later time.Duration) bool {
+				now, n = now+later.Microseconds(), n+1
+				s.conn.Now = strconv.FormatInt(now, 10)
+				admitted, err := ask(s, n)
+				check(t, err)
+				return admitted
+			}
+			got := []bool{at(0), at(100 * time.Millisecond), at(-30 * time.Minute), at(500 * time.Millisecond), at(500 * time.Millisecond)}
+			if want := []bool{true, false, false, false, true}; !slices.Equal(got, want) {
+				t.Errorf("admitted %v, want %v", got, want)
+			}
+		})
+	}
 }

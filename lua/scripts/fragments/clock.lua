@@ -20,6 +20,7 @@ end
 local function clock_advance(now)
   local last = state_num('t')
   local passed = now - last
+  call.set_back = passed < 0
   state_set('bt', bucket_time(now))
   if last > 0 and passed < -STEP then state_set('step', -1) end
   if last > 0 and passed > STEP and state_num('step') == 0 then state_set('step', 1) end
@@ -84,6 +85,11 @@ local function limits_changed() state_set('pat', state_num('bt') + state_num('pa
 local function clock_begin(now, fields)
   state_load(fields)
   clock_advance(now)
+end
+
+-- clock_keep has the clocks go on where Redis' was set back, for a call that writes nothing else: until one does the buckets' time stands still.
+local function clock_keep()
+  if call.set_back then state_write() end
 end
 
 -- call: what every script begins with that moves jobs.

@@ -16,7 +16,7 @@
 --   that holds it, "parked WAIT_US JOBS DOWNSTREAM" whose breaker is not closed, "gone" (no dead letter); "dropped N "
 --   stands before an admission that cost N older jobs; LEFT and BURST of a refusal in micro-tokens, WAIT_US -1 for unknown
 -- Never charges a job that it refuses, reads a client's clock, or writes before the first admitted job; where it admits none it
---   may forget queues, and uploaded payloads. A payload that is not there, as Redis was full, refuses its job with "memory".
+--   may forget queues, and uploaded payloads, and notes that the clock was set back. A payload that is not there, as Redis was full, refuses its job with "memory".
 -- JOBS are the jobs of calls, in tables that outlast them to be written over, as those of paths do.
 local JOBS = {}
 function reset.admit()
@@ -185,7 +185,7 @@ end
 -- refused ends a call that admits nothing: room is made for the next.
 local function refused_end()
   uploads_drop()
-  if not call.crowded then return end
+  if not call.crowded then return clock_keep() end
   queues_forget(call.now)
   state_write()
 end

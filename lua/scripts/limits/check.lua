@@ -52,6 +52,8 @@ function scripts.check(KEYS, ARGV)
     buckets_write(time_us)
     usage_write(time_us)
     state_write()
+  elseif PEEK ~= '1' then
+    clock_keep()
   end
   return pressures_told({ refused and 'refused' or 'granted', format('%d %d', call.filled_to, state_num('rf')), unpack(lines) }, time_us)
 end

@@ -86,6 +86,8 @@ function scripts.grant(KEYS, ARGV)
   if changed then
     buckets_write(time_us)
     state_write()
+  else
+    clock_keep()
   end
   return reply
 end

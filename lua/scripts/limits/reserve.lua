@@ -55,7 +55,10 @@ function scripts.reserve(KEYS, ARGV)
   buckets_read()
   local path = call.paths[1]
   local refused = refusals_told(COST * 1000000)
-  if refused then return refused end
+  if refused then
+    clock_keep()
+    return refused
+  end
   for i = 1, call.path_count do charge(call.paths[i], COST * 1000000) end
   local line = format('%s %d %d %d %s %s %s %s', VERSION, call.filled_to, state_num('rf'), COST, levels_told(path), REF, path.kept and 'u' or '-', SCOPE)
   for i = 2, call.path_count do line = line .. ' ' .. beside_told(call.paths[i]) end
