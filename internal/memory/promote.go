@@ -107,6 +107,8 @@ func (m *model) lookAgain(c *fairqueue.Pass, now int64) {
 			if m.spilledBy(of).Len() > 0 {
 				m.timers.Put(name, now)
 			}
+		case 'k': // Of gates, too, that nobody keeps while nothing counts against them.
+			m.timers.Put(name, now)
 		}
 	}
 	for account := range m.room.AccountsWaiting() {

@@ -148,3 +148,40 @@ func TestBucketsFillAfterTheClockIsSetBack(t *testing.T) {
 		})
 	}
 }
+
+// TestWakesGoOnWhenTheClockIsSetBack: tenants have a cap each, which nobody keeps while nothing counts against it, and moves run out before all who wait
+// for theirs are awake.
+func TestWakesGoOnWhenTheClockIsSetBack(t *testing.T) {
+	t.Parallel()
+	const tenants = store.MaxBatchJobs
+	y := newYard(t)
+	start := ahead()
+	y.store.conn.Now = strconv.FormatInt(start, 10)
+	check(t, y.store.PutPolicy(t.Context(), store.PolicyUpdate{
+		Version: 1, Text: []byte("{}"), Window: 30 * time.Second, Caps: []store.Cap{{Gate: store.TenantGate(store.Every), Limit: 1}},
+	}))
+	y.register(3 * tenants)
+	for class := range 3 { // One runs, and two lines of each tenant wait.
+		candidates := make([]store.Candidate, tenants)
+		for i := range candidates {
+			job := mail(fmt.Sprint("tenant-", i), fmt.Sprint("job-", class))
+			candidates[i] = store.Candidate{Job: &job, Class: class, Limits: &[admission.Levels]admission.Limit{}}
+		}
+		_, err := y.store.Admit(t.Context(), 1, candidates)
+		check(t, err)
+		y.promoteAll()
+	}
+	leases, err := y.store.Read(t.Context(), "w1", yardPool.ID(), tenants, -1, false)
+	check(t, err)
+	ends := make([]store.Finish, len(leases))
+	for i, l := range leases {
+		ends[i] = store.Finish{Token: l.Token, Key: admission.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}, Outcome: store.Complete}
+	}
+	_, more, err := y.store.Finish(t.Context(), yardPool.ID(), "w1", ends)
+	check(t, err)
+	y.store.conn.Now = strconv.FormatInt(start-time.Hour.Microseconds(), 10)
+	y.promoteAll()
+	if ready := y.ready(); len(leases) != tenants || !more || ready != tenants {
+		t.Errorf("%d jobs run of %d tenants that have others waiting, after %d that ended; more %t", ready, tenants, len(leases), more)
+	}
+}

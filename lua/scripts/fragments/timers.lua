@@ -115,6 +115,18 @@ end
 
 -- stepped: what a step of the clock asks for.
 
+-- wakes_soon has the wakes that moves ran out of go on, those of gates too that nobody keeps while nothing counts against them.
+local function wakes_soon(now)
+  local wakes = redis.call('HGETALL', keys.wakes)
+  for i = 1, #wakes, 2 do
+    local timer = 'k' .. wakes[i]
+    if redis.call('ZSCORE', keys.due, timer) then
+      redis.call('ZADD', keys.due, format('%d', now), timer)
+      redis.call('HSET', keys.wakes, wakes[i], format('%d', now) .. match(wakes[i + 1], '|.*$'))
+    end
+  end
+end
+
 -- look_again lets everything look again that goes by another clock, or that was to go on at once, and whose timer the old clock may
 -- have put far ahead: breakers, fills, spilled jobs, and waiters of rates and of open gates.
 local function look_again(now)
@@ -124,6 +136,7 @@ local function look_again(now)
   for _, name in ipairs(redis.call('SMEMBERS', keys.spills)) do timers[#timers + 1] = 'o' .. name end
   for _, account in ipairs(redis.call('SMEMBERS', keys.accounts)) do timers[#timers + 1] = 'gs:' .. account end
   for _, timer in ipairs(timers) do redis.call('ZADD', keys.due, 'XX', format('%d', now), timer) end
+  wakes_soon(now)
   for _, name in ipairs(redis.call('HKEYS', keys.gates)) do call.freed[name] = true end
   for _, downstream in ipairs(redis.call('SMEMBERS', keys.shelves)) do call.freed['h:' .. downstream] = true end
 end
