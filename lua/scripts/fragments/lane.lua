@@ -79,18 +79,18 @@ local function lanes_key(cl, tenant)
   return call.prefix .. 'lanes:' .. cl.cq .. ':' .. tenant
 end
 
--- WAITERS are the tables of what calls know of tenants, which outlast them to be written over, as those of paths do; call.parsed counts those in use.
--- The bytes of an entry stay where they stood until one needs them.
-local WAITERS = {}
+-- WAITERS are the tables of what calls know of tenants, which outlast them to be written over, as those of paths do; call.parsed counts those in use. A
+-- fill of a pool with many queues may know of more than are kept. The bytes of an entry stay where they stood until one needs them.
+local WAITERS, WAITERS_KEPT = {}, 1000
 
--- tenant_new returns a table of a tenant with nothing in it of the one that had it before. plan_more sets what a plan adds.
+-- tenant_new returns a table of a tenant with nothing in it of the one that had it before, but what plan_more sets of each that a plan takes.
 local function tenant_new(mode, entry, stored, beside, lane)
   local n = call.parsed + 1
   local x = WAITERS[n]
   call.parsed = n
   if not x then
     x = { mode = mode, entry = entry, stored = stored, beside = beside, lane = lane, name = nil, member = nil, gates = nil, tag = nil, number = nil, weight = nil }
-    WAITERS[n] = x
+    if n <= WAITERS_KEPT then WAITERS[n] = x end
     return x
   end
   x.mode, x.entry, x.stored, x.beside, x.lane = mode, entry, stored, beside, lane
