@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/internal/rollout"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
@@ -41,7 +42,7 @@ func TestAReceiverThatSaysWhenIsHeldByTheFleet(t *testing.T) {
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		began = append(began, time.Now())
+		began = append(began, redistest.Now())
 		if !refused && len(began) > 100 {
 			refused = true
 			return worker.Throttled(worker.Snooze(time.Hour))
