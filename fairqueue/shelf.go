@@ -23,14 +23,15 @@ func (c *Pass) mustShelve(p *Pool, service string) bool {
 	return service != "" && !c.idle[p.ID] && p.shareLeft(service) <= 0 && c.othersRun(p, service)
 }
 
-// othersRun reports whether a pool has a runnable tenant that does not call the downstream alone.
+// othersRun reports whether a pool has a runnable tenant that does not call the downstream alone, and that may take a slot.
 func (c *Pass) othersRun(p *Pool, service string) bool {
 	for _, name := range p.Queues {
 		if c.room.closed("q:" + name) {
 			continue
 		}
-		for _, cl := range c.room.queue(name).classes {
-			if cl.runnable.Len() > cl.alone[service] {
+		q := c.room.queue(name)
+		for _, cl := range q.classes {
+			if cl.runnable.Len() > cl.alone[service] && !c.room.reserveShut(q, cl.index) {
 				return true
 			}
 		}

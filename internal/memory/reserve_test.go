@@ -138,6 +138,30 @@ func TestSlotsThatAreKeptMayBeLent(t *testing.T) {
 	k.want("no high job waits any more", 5, 10)
 }
 
+// TestASlotThatIsKeptIsNoReasonToWait: a downstream has its half of the slots, and the only others that are runnable wait for slots that are kept
+// for its jobs, which have the rest, however few moves a call may make.
+func TestASlotThatIsKeptIsNoReasonToWait(t *testing.T) {
+	t.Parallel()
+	k := &kept{pair: newPair(t)}
+	k.put(0, store.Reserve{Queue: "mail", Classes: []int{0}, Slots: 199})
+	k.enter(2, 3)
+	var calls []store.Candidate
+	for i := range 200 {
+		j := mail(fmt.Sprintf("caller%d", i), "call")
+		j.Priority, j.Downstream = admission.DefaultClasses()[0].Name, "smtp"
+		calls = append(calls, store.Candidate{Job: &j, Class: 0, Limits: free})
+	}
+	k.same("admit", func(s store.Partition) any { return replied(s.Admit(k.ctx, k.version, calls)) })
+	k.register("w1", mailPool, 200)
+	for calls := 0; k.promote().More; calls++ {
+		if calls == 20 {
+			t.Fatal("promote has ever more to do")
+		}
+		k.move(100 * time.Millisecond)
+	}
+	k.want("one of the others, and as many as there is room for of those that call smtp", 1, 200)
+}
+
 // TestSlotsOfAnotherPoolAreTheOthersToo: a worker of another pool brings slots, which jobs of another queue take, and the others run on as many more
 // in their pool.
 func TestSlotsOfAnotherPoolAreTheOthersToo(t *testing.T) {

@@ -144,16 +144,6 @@ local function plan_write(cl)
   cl.plan = nil
 end
 
--- reserve_shut reports whether a class may take no slot: those kept for others are lent only while none of these is runnable.
-local function reserve_shut(q, c)
-  local g = reserve_taken(q.name, c)
-  if not g or not g.lends then return g ~= nil end
-  for i in pairs(g.classes) do
-    if i <= q.n and q.waiting[i] > 0 and plan_head(class_open(q, i)) then return true end
-  end
-  return false
-end
-
 -- queue_can_run returns the tenant that a class would serve, if any.
 local function queue_can_run(q, c)
   return q.waiting[c] > 0 and not reserve_shut(q, c) and plan_head(class_open(q, c))

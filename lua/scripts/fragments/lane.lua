@@ -25,6 +25,21 @@ local function class_open(q, c)
   return cl
 end
 
+-- class_runs returns how many tenants of a class are runnable.
+local function class_runs(cl)
+  return redis.call('ZCARD', cl.act) - (cl.plan and #cl.plan.gone or 0)
+end
+
+-- reserve_shut reports whether a class may take no slot: those kept for others are lent only while none of these is runnable.
+local function reserve_shut(q, c)
+  local g = reserve_taken(q.name, c)
+  if not g or not g.lends then return g ~= nil end
+  for i in pairs(g.classes) do
+    if i <= q.n and q.waiting[i] > 0 and class_runs(class_open(q, i)) > 0 then return true end
+  end
+  return false
+end
+
 -- waiting_add counts jobs that enter a lane, or leave it.
 local function waiting_add(cl, lane, n)
   cl.q.waiting[cl.c] = cl.q.waiting[cl.c] + n

@@ -63,21 +63,11 @@ local function tenants_weigh(q, c)
   return sum * n / #members
 end
 
--- reserve_shuts reports whether a class may take no slot, as fill.lua does in a fill.
-local function reserve_shuts(q, c)
-  local g = reserve_taken(q.name, c)
-  if not g or not g.lends then return g ~= nil end
-  for i in pairs(g.classes) do
-    if redis.call('EXISTS', call.prefix .. 'act:' .. i - 1 .. ':' .. q.name) == 1 then return true end
-  end
-  return false
-end
-
 -- queue_weigh tells of each class of a queue, by spaces, its weight in the pattern and what is runnable, by a colon; of a
 -- queue that is shut, that nothing is.
 local function queue_weigh(q, shut)
   local classes = {}
-  for c = 1, q.n do classes[c] = format('%d:%.17g', q.w[c], (shut or reserve_shuts(q, c)) and 0 or tenants_weigh(q, c)) end
+  for c = 1, q.n do classes[c] = format('%d:%.17g', q.w[c], (shut or reserve_shut(q, c)) and 0 or tenants_weigh(q, c)) end
   return table.concat(classes, ' ')
 end
 

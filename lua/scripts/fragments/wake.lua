@@ -152,8 +152,8 @@ local function share_left(pool, service)
   return math.max(1, floor(pool.slots * SHARE)) - hold_count(pool.id, service)
 end
 
--- others_run reports whether the pool has a runnable tenant that does not call the service alone. pool.others keeps what
--- was found until a move changes it.
+-- others_run reports whether the pool has a runnable tenant that does not call the service alone, and that may take a slot. pool.others
+-- keeps what was found until a move changes it.
 local function others_run(pool, service)
   if pool.others == service then return true end
   for i = 1, pool.n do
@@ -162,8 +162,7 @@ local function others_run(pool, service)
       local cl = class_open(q, c)
       local name = cl.cq .. ':' .. service
       local alone = tonumber(redis.call('HGET', keys.runs, name) or 0) + (call.runs[name] or 0)
-      local leaving = cl.plan and #cl.plan.gone or 0
-      if redis.call('ZCARD', cl.act) - leaving > alone and not (gates_any() and gate_closed('q:' .. q.name)) then
+      if class_runs(cl) > alone and not (gates_any() and (gate_closed('q:' .. q.name) or reserve_shut(q, c))) then
         pool.others = service
         return true
       end
