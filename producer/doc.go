@@ -11,8 +11,8 @@
 // Concurrent calls share an admit call, and no timer is involved: what waits while a call is under way goes with the next one, up
 // to store.MaxBatchJobs jobs and store.MaxBatchBytes of payload. Tenants take turns, and each one's jobs go in the order in which they
 // came. Jobs with a large payload have a line of their own. A pilot is the goroutine that makes the calls of a line; it begins with
-// the first ticket and ends when nobody waits. Another goes out beside it as soon as as many jobs wait as the last call carried: Redis then has the next
-// call when it is done with one, and calls become no smaller. A ticket is one caller's jobs on their way:
+// the first ticket and ends when nobody waits. Another goes out beside it as soon as as many jobs wait as are under way: Redis then has the next
+// call when it is done with one, and calls stay large. A ticket is one caller's jobs on their way:
 //
 //	        its turn            sent               answered
 //	queued ─────────▶ aboard ─────────▶ flying ──────────────▶ settled

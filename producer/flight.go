@@ -16,6 +16,8 @@ import (
 // under the line's lock.
 type flight struct {
 	tickets []*ticket
+	// jobs is how many its tickets had when it was boarded.
+	jobs int
 	// few is the room for the tickets of a flight that has not many.
 	few [4]*ticket
 	// sentFirst is when the first attempt was made that may have arrived; zero before.

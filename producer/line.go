@@ -105,9 +105,9 @@ type line struct {
 		// takes is how long a call lasts: it rises to that of a slow one at once, and falls by quarters. It is above most of
 		// the calls of late.
 		takes time.Duration
-		// tookOff is when the last call went out, and carried how many jobs it had.
+		// tookOff is when the last call went out, and aloft how many jobs those under way have.
 		tookOff time.Time
-		carried int
+		aloft   int
 		// failures counts the calls without an answer since the last that had one; back is closed when one has again.
 		failures int
 		back     chan struct{}
@@ -128,20 +128,25 @@ func (l *line) join(t *ticket, now time.Time) (first *ticket, start bool, err er
 		return nil, false, err
 	}
 	l.mu.waiting.push(t)
-	if l.mu.pilots == l.places || !l.anotherLocked(l.mu.pilots, now) {
+	if l.mu.pilots == l.places || !l.anotherLocked(now) {
 		return nil, false, nil
 	}
 	l.mu.pilots++
 	return nil, true, nil
 }
 
-// anotherLocked reports whether a call is to go out beside so many that are under way: as many jobs wait as the last one carried, so that calls become
-// no smaller, and one for each, or those under way are late. Redis then has the next call when it is done with one, in the place of waiting
-// until who had its answers sends again. While calls have no answer one pilot is enough to find out when they have.
-func (l *line) anotherLocked(others int, now time.Time) bool {
-	full := l.mu.waiting.jobs >= min(store.MaxBatchJobs, max(others, l.mu.carried)) || l.mu.waiting.bytes >= store.MaxBatchBytes
-	return l.mu.failures == 0 && (full || now.Sub(l.mu.tookOff) > l.mu.takes)
+// anotherLocked reports whether a call is to go out beside those that are under way: as many jobs wait as these have together, so that
+// calls are as few as keep Redis busy: it has the next when it is done with one, in the place of waiting until who had its answers sends again. Or
+// the last went out longer ago than calls take, or than a place's part of that, which with a Redis far away is time enough for all places.
+// While calls have no answer one pilot is enough to find out when they have.
+func (l *line) anotherLocked(now time.Time) bool {
+	full := l.mu.waiting.jobs >= min(store.MaxBatchJobs, l.mu.aloft) || l.mu.waiting.bytes >= store.MaxBatchBytes
+	late := min(l.mu.takes, max(minLate, l.mu.takes/time.Duration(l.places)))
+	return l.mu.failures == 0 && (full || now.Sub(l.mu.tookOff) > late)
 }
+
+// minLate is how long a call waits at least for more jobs beside those that are under way, if these take as long.
+const minLate = time.Millisecond
 
 // refuse returns why a job may not wait, where the line is crowded: most callers are turned away then, and that must cost little.
 func (l *line) refuse(job *admission.Job, left time.Duration) error {
@@ -230,7 +235,7 @@ func (l *line) board(first *ticket, now time.Time) *flight {
 	}
 	if first != nil {
 		take(first)
-	} else if l.mu.pilots > 1 && !l.anotherLocked(l.mu.pilots-1, now) {
+	} else if l.mu.pilots > 1 && !l.anotherLocked(now) {
 		l.mu.pilots--
 		return nil
 	}
@@ -249,6 +254,8 @@ func (l *line) board(first *ticket, now time.Time) *flight {
 		l.mu.pilots--
 		return nil
 	}
+	f.jobs = jobs
+	l.mu.aloft += jobs
 	return f
 }
 
@@ -257,7 +264,7 @@ func (l *line) board(first *ticket, now time.Time) *flight {
 func (l *line) takeOff(f *flight, now time.Time) (latest time.Time, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	stay, jobs := f.tickets[:0], 0
+	stay := f.tickets[:0]
 	for _, t := range f.tickets {
 		left := t.deadline.Sub(now)
 		switch {
@@ -271,14 +278,13 @@ func (l *line) takeOff(f *flight, now time.Time) (latest time.Time, ok bool) {
 		}
 		t.state = flying
 		stay = append(stay, t)
-		jobs += len(t.entries)
 		if t.deadline.After(latest) {
 			latest = t.deadline
 		}
 	}
 	clear(f.tickets[len(stay):])
 	f.tickets = stay
-	l.mu.tookOff, l.mu.carried = now, jobs
+	l.mu.tookOff = now
 	return latest, len(stay) > 0
 }
 
@@ -319,6 +325,7 @@ func (l *line) missed(f *flight, took time.Duration, err error) (back <-chan str
 func (l *line) land(f *flight, failure error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.mu.aloft -= f.jobs
 	for _, t := range f.tickets {
 		t.settleLocked(failure)
 	}

@@ -138,6 +138,49 @@ func TestALightTenantGoesWithTheNextCall(t *testing.T) {
 	}
 }
 
+// TestPlacesTakeTurnsWhereRedisIsFar: with fewer jobs than are under way another call goes out once a place's part of the time is over that a call
+// takes, a millisecond at least, but no call of less is waited for longer than it takes.
+func TestPlacesTakeTurnsWhereRedisIsFar(t *testing.T) {
+	t.Parallel()
+	for takes, after := range map[time.Duration]time.Duration{
+		80 * time.Millisecond: 10 * time.Millisecond, 4 * time.Millisecond: time.Millisecond, 300 * time.Microsecond: 300 * time.Microsecond,
+	} {
+		l, now := busyLine(t, 100, 1<<20)
+		l.places, l.mu.takes, l.mu.aloft = 8, takes, 50
+		for range 10 {
+			join(t, l, now, waitingTicket("flood", 1, 0))
+		}
+		if _, start, err := l.join(waitingTicket("light", 1, 0), now.Add(after)); start || err != nil {
+			t.Errorf("calls of %s: another goes out %s after the last: %t, %v", takes, after, start, err)
+		}
+		if _, start, err := l.join(waitingTicket("light", 1, 0), now.Add(after+1)); !start || err != nil {
+			t.Errorf("calls of %s: none goes out later than %s after the last: %v", takes, after, err)
+		}
+	}
+}
+
+// TestWhatHasLandedIsNotUnderWay: jobs of calls that have their answer, or could not be sent, do not keep others from going out.
+func TestWhatHasLandedIsNotUnderWay(t *testing.T) {
+	t.Parallel()
+	l, now := busyLine(t, 100, 1<<20)
+	l.places, l.mu.pilots, l.mu.takes = 2, 2, time.Minute
+	f := l.board(waitingTicket("big", 30, 0), now)
+	join(t, l, now, waitingTicket("next", 2, 0))
+	l.land(f, nil)
+	l.mu.aloft++ // of the other pilot's call
+	for range 2 {
+		next := l.board(nil, now)
+		if next == nil || next.jobs != 2 {
+			t.Fatalf("beside a job that is under way two do not go: %+v", next)
+		}
+		if _, ok := l.takeOff(next, now.Add(2*time.Hour)); ok {
+			t.Fatal("who has no time left takes off")
+		}
+		join(t, l, now, waitingTicket("again", 2, 0))
+		l.land(next, errTooLate)
+	}
+}
+
 // TestWhoHasNoTimeLeftIsNotSent, but for the last that waits: how long calls take is known from calls alone.
 func TestWhoHasNoTimeLeftIsNotSent(t *testing.T) {
 	t.Parallel()

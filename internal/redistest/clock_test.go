@@ -7,7 +7,7 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 )
 
-// TestAClockOfItsOwn: what Redis says of the time, and what it does by it, follow the clock at once.
+// TestAClockOfItsOwn: what Redis says of the time, and what it does by it, follow the clock.
 func TestAClockOfItsOwn(t *testing.T) {
 	t.Parallel()
 	clock := redistest.NewClock(t, -10*time.Minute)

@@ -42,9 +42,12 @@ local ENTERED, STRAIGHT, LATER, SPILLED, WAITS = '<Bdddd', 1, 2, 3, 4
 -- answer, which is `mf`: 0 for nil, 1 for 0, else the bytes.
 local MEMORY_EVERY, MEMORY_SHARED, MEMORY_FULL = 100000, 0.6, 0.9
 
--- memory_of_scripts is what the interpreter has, a megabyte or so that it gives back as it collects garbage: nobody's jobs. Redis counts it as used from 8 on.
+-- memory_of_scripts is what the interpreter has, a megabyte or so that it gives back as it collects garbage: nobody's jobs. Redis counts it as used from 8 on,
+-- and refuses for it, so it may take half of what is kept free.
 local SCRIPTS_COUNTED = (redis.REDIS_VERSION_NUM or 0) >= 0x80000
-local function memory_of_scripts(info) return SCRIPTS_COUNTED and tonumber(match(info, 'used_memory_vm_total:(%d+)') or 0) or 0 end
+local function memory_of_scripts(info, limit)
+  return SCRIPTS_COUNTED and math.min(tonumber(match(info, 'used_memory_vm_total:(%d+)') or 0), limit * (1 - MEMORY_FULL) / 2) or 0
+end
 
 local function memory_left()
   if not call.memory then
@@ -52,7 +55,7 @@ local function memory_left()
       local info = redis.pcall('INFO', 'memory')
       info = type(info) == 'string' and info or ''
       local limit = tonumber(match(info, 'maxmemory:(%d+)') or 0)
-      local used = tonumber(match(info, 'used_memory:(%d+)') or 0) - tonumber(match(info, 'not_counted_for_evict:(%d+)') or 0) - memory_of_scripts(info)
+      local used = tonumber(match(info, 'used_memory:(%d+)') or 0) - tonumber(match(info, 'not_counted_for_evict:(%d+)') or 0) - memory_of_scripts(info, limit)
       state_set('ma', call.now)
       state_set('mf', used > limit * MEMORY_SHARED and limit > 0 and math.max(1, floor(limit * MEMORY_FULL - used)) or 0)
     end

@@ -1,0 +1,60 @@
+package peers
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/internal/redistest"
+)
+
+// BenchmarkEnqueueByCallers: 1,000 tenants, and each caller asks for its next job to enter when it has the answer for the last: how many jobs
+// share a call, and how long an answer takes. asynq's calls are of one job each.
+func BenchmarkEnqueueByCallers(b *testing.B) {
+	for _, callers := range []int{1, 8, 64, 512} {
+		for _, q := range []struct {
+			name, call string
+			open       func(testing.TB, *redistest.Server) queue
+		}{{"headgate", "fcall", openHeadgate}, {"asynq", "evalsha", openAsynq}} {
+			b.Run(fmt.Sprintf("callers=%d/%s", callers, q.name), func(b *testing.B) {
+				for b.Loop() {
+					server := redistest.Start(b, redistest.Options{})
+					queue, jobs := q.open(b, server), 60_000*min(callers, 8)/8
+					answered := newWaits(jobs)
+					before, begin := callsOf(b, server, q.call), time.Now()
+					var wg sync.WaitGroup
+					for k := range callers {
+						wg.Go(func() {
+							for i := k; i < jobs; i += callers {
+								answered.send(i)
+								queue.enqueue(b, fmt.Sprintf("tenant-%d", i%1000), i)
+								answered.start(i)
+							}
+						})
+					}
+					wg.Wait()
+					b.ReportMetric(float64(jobs)/time.Since(begin).Seconds(), "jobs/s")
+					b.ReportMetric(float64(jobs)/(callsOf(b, server, q.call)-before), "jobs/call")
+					answered.report(b)
+				}
+			})
+		}
+	}
+}
+
+// callsOf returns how often a command of a server was called, by clients and scripts.
+func callsOf(tb testing.TB, server *redistest.Server, command string) float64 {
+	tb.Helper()
+	info, err := newClient(tb, server.Options()).InfoMap(tb.Context(), "commandstats").Result()
+	check(tb, err)
+	calls, _, _ := strings.Cut(strings.TrimPrefix(info["Commandstats"]["cmdstat_"+command], "calls="), ",")
+	if calls == "" {
+		return 0
+	}
+	n, err := strconv.ParseFloat(calls, 64)
+	check(tb, err)
+	return n
+}
