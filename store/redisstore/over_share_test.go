@@ -72,6 +72,34 @@ func TestWhoeverFloodsIsShedFirst(t *testing.T) {
 	is("who has been served, and waits no more, is over its share while others wait", enter(admission.PressureMedium, "costly", "new"), false, true)
 }
 
+// TestAJobOfThisCallCountsWhateverItsType: a tenant's second job of a call is over its share, by whatever limits its type has.
+func TestAJobOfThisCallCountsWhateverItsType(t *testing.T) {
+	t.Parallel()
+	y := newEdge(t)
+	check(t, y.store.PutPolicy(t.Context(), store.PolicyUpdate{Version: 1, Text: []byte("{}"), Window: time.Minute, Pressured: []string{"mail"}}))
+	_, err := y.store.Promote(t.Context(), "s1", time.Minute)
+	check(t, err)
+	_, err = y.store.Press(t.Context(), store.Press{
+		Owner: "s1", Version: 1, Queue: "mail", Pressure: admission.Pressure{Level: admission.PressureMedium, Score: 0.5}, Life: time.Minute,
+	})
+	check(t, err)
+	plenty := admission.PerSecond(100)
+	var jobs []store.Candidate
+	for i, limit := range []*admission.Limit{nil, &plenty, nil} {
+		j := mail("acme", strconv.Itoa(i))
+		jobs = append(jobs, store.Candidate{
+			Job: &j, Class: 1, Limits: &[admission.Levels]admission.Limit{}, TypeLimit: limit, ShedFrom: admission.PressureHigh, ShedOverFrom: admission.PressureMedium, Tier: "basic",
+		})
+	}
+	verdicts, err := y.store.Admit(t.Context(), 1, jobs)
+	check(t, err)
+	for i, v := range verdicts {
+		if (v.Reason == admission.ReasonShed) != (i > 0) {
+			t.Errorf("job %d: %+v", i, v)
+		}
+	}
+}
+
 // TestQueuesOfOneCallArePressedEachByItself: of two queues of a call one is so pressed that it refuses, and the other is not.
 func TestQueuesOfOneCallArePressedEachByItself(t *testing.T) {
 	t.Parallel()

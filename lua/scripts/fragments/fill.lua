@@ -378,12 +378,27 @@ local function record_stands_in(pick)
   return rec
 end
 
+-- picks_records returns the records of the picks, which have those keys: of jobs that this call wrote, what it wrote, where these are many.
+local function picks_records(job_keys)
+  local written = call.picks[1].record -- of the only pick of a call that wrote it
+  if written then return { written } end
+  written = call.written
+  if not written or 8 * #job_keys < #written then return redis.call('HMGET', keys.jobs, unpack(job_keys)) end
+  local known, records, lacking, at = {}, {}, {}, {}
+  for i = 1, #written, 2 do known[written[i]] = written[i + 1] end
+  for i, key in ipairs(job_keys) do
+    records[i] = known[key] or false
+    if not records[i] then lacking[#lacking + 1], at[#at + 1] = key, i end
+  end
+  for k, rec in ipairs(lacking[1] and redis.call('HMGET', keys.jobs, unpack(lacking)) or {}) do records[at[k]] = rec end
+  return records
+end
+
 local function picks_write()
   if #call.picks == 0 then return end
   local job_keys = {}
   for i = 1, #call.picks do job_keys[i] = call.picks[i].key end
-  local written = call.picks[1].record -- of the only pick of a call that wrote it
-  local records = written and { written } or redis.call('HMGET', keys.jobs, unpack(job_keys))
+  local records = picks_records(job_keys)
   local uncounted = gates_any() and caps_version() or ''
   for i = 1, #call.picks do
     local period = call.picks[i].period
@@ -439,6 +454,7 @@ local function fill(now)
       shelves_wake(now)
       fill_once(now)
     until not pools_idle(now) and next(call.pass_on) == nil and next(call.shelf_more) == nil
+    call.written = nil -- Jobs that come back have other records.
   until not spill_return(now)
   leave_write()
   depth_write()
@@ -453,4 +469,4 @@ local function fill(now)
   return call.more
 end
 
-function reset.fill() call.picks, call.dispatched, call.want = {}, {}, 1 end
+function reset.fill() call.picks, call.dispatched, call.want, call.written = {}, {}, 1, nil end

@@ -22,7 +22,6 @@ local JOBS = {}
 function reset.admit()
   call.jobs, call.job_keys, call.uniques, call.seen = {}, {}, {}, {}
   call.writes, call.admitted, call.answers, call.parkings, call.memory = {}, {}, {}, {}, false
-  call.let_in = false
 end
 
 -- record_stamp returns the record of a job with flags, seq, score and arrival filled in, 8 bytes each of the latter.
@@ -105,7 +104,7 @@ local function answered(word) return pressures_told({ word, unpack(call.answers)
 local function over_share(path)
   local q = queue_open(path.queue)
   local cl = class_open(q, path.class)
-  if call.let_in and call.let_in[path] or tenant_open(cl, path.tenant) then return true end
+  if cl.let_in and cl.let_in[path.tenant] or tenant_open(cl, path.tenant) then return true end
   local kept = redis.call('ZSCORE', cl.idle, path.tenant)
   return kept and score_of(kept) > q.V[path.class]
 end
@@ -411,8 +410,9 @@ local function enter(job, q, i, seq_number, arrival)
   local way = path.bypass and way_of(path, cost) or path
   charge(way, cost)
   if path.over then
-    call.let_in = call.let_in or {}
-    call.let_in[path] = true
+    local cl = class_open(q, path.class)
+    cl.let_in = cl.let_in or {}
+    cl.let_in[path.tenant] = true
   end
   if path.doomed and not (job.start or job.spilled) then q.entering = (q.entering or 0) + 1 end
   local least, left, burst = path_least(way)
@@ -495,6 +495,7 @@ function scripts.admit(KEYS, ARGV)
     uploads_drop()
     return answered('decided')
   end
+  call.written = call.writes
 
   buckets_write(call.now)
   local redriven = 0
