@@ -263,9 +263,6 @@ func (p *Partition) PutRecord(_ context.Context, e store.RecordEdit) (version in
 			m.records[e.Tenant] = store.TenantRecord{Tenant: e.Tenant, Version: version, Text: slices.Clone(e.Text)}
 		}
 		tiers, places := m.share(e.Tenant, e.Text), m.bind(e.Tenant, e.Text)
-		if tiers && e.Bounded || places {
-			m.recount()
-		}
 		m.bank.Forget(m.over(now))
 		m.bank.LimitsChanged(e.Tenant, buckets.Instant(m.filled), (2*e.LongestFill + recordSlack).Microseconds(), now)
 		m.recordEdit(now, &e, action, was.Version, version)
@@ -281,6 +278,9 @@ func (p *Partition) PutRecord(_ context.Context, e store.RecordEdit) (version in
 			m.recappedIn(c, inQueues, e.Text)
 			c.WakeFreed()
 			m.fill(c, now)
+		}
+		if tiers && e.Bounded || places {
+			m.recount()
 		}
 	})
 	return version, err
