@@ -38,7 +38,7 @@ type Config struct {
 	DedupWindow time.Duration
 	// InFlight is how many admit calls may be under way at a time, 1 to 16; zero means 8. Beside those that are under way another
 	// goes out only where it has as many jobs as these together, where it is full (64 jobs or 256 KiB), or where the last went out longer ago than
-	// calls took of late, divided by InFlight, and 1 ms, if calls take that long: a Redis far away is asked by all of them in turn. Jobs with
+	// calls took of late, divided by InFlight, at least 1 ms if they took as long, so that all of them take turns where Redis is far away. Jobs with
 	// more than 64 KiB of payload have half as many calls of their own, so that no other waits for them. In a deployment of
 	// several partitions this and the bounds below are of each.
 	InFlight int

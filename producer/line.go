@@ -137,7 +137,8 @@ func (l *line) join(t *ticket, now time.Time) (first *ticket, start bool, err er
 
 // anotherLocked reports whether a call is to go out beside those that are under way: as many jobs wait as these have together, so that
 // calls are as few as keep Redis busy: it has the next when it is done with one, in the place of waiting until who had its answers sends again. Or
-// the last went out longer ago than calls take, or than a place's part of that, which with a Redis far away is time enough for all places.
+// the last went out longer ago than calls take, divided by the places, but at least minLate if they take as long: so all places take turns where
+// Redis is far away.
 // While calls have no answer one pilot is enough to find out when they have.
 func (l *line) anotherLocked(now time.Time) bool {
 	full := l.mu.waiting.jobs >= min(store.MaxBatchJobs, l.mu.aloft) || l.mu.waiting.bytes >= store.MaxBatchBytes
@@ -145,7 +146,7 @@ func (l *line) anotherLocked(now time.Time) bool {
 	return l.mu.failures == 0 && (full || now.Sub(l.mu.tookOff) > late)
 }
 
-// minLate is how long a call waits at least for more jobs beside those that are under way, if these take as long.
+// minLate is the least time for which fewer jobs wait than are under way, where calls take as long.
 const minLate = time.Millisecond
 
 // refuse returns why a job may not wait, where the line is crowded: most callers are turned away then, and that must cost little.

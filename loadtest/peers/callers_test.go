@@ -45,6 +45,27 @@ func BenchmarkEnqueueByCallers(b *testing.B) {
 	}
 }
 
+// BenchmarkEnqueueFarAway: jobs that come one by one, and how long an answer takes of a Redis 1 and 30 ms away.
+func BenchmarkEnqueueFarAway(b *testing.B) {
+	for _, away := range []time.Duration{time.Millisecond, 30 * time.Millisecond} {
+		for _, rate := range []int{300, 2000, 8000} {
+			b.Run(fmt.Sprintf("away=%s/rate=%d", away, rate), func(b *testing.B) {
+				for b.Loop() {
+					enter := entrances[0].open(b, distant(b, redistest.Start(b, redistest.Options{}).Addr(), away))
+					jobs := 3 * rate
+					answered := newWaits(jobs)
+					pace(jobs, float64(rate), func(i int) {
+						answered.send(i)
+						check(b, enter(b.Context(), i))
+						answered.start(i)
+					})
+					answered.report(b)
+				}
+			})
+		}
+	}
+}
+
 // callsOf returns how often a command of a server was called, by clients and scripts.
 func callsOf(tb testing.TB, server *redistest.Server, command string) float64 {
 	tb.Helper()

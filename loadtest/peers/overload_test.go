@@ -81,9 +81,7 @@ func BenchmarkOverload(b *testing.B) {
 				for b.Loop() {
 					addr := redistest.Start(b, redistest.Options{}).Addr()
 					if of.away {
-						proxy := redistest.NewProxy(b, addr)
-						proxy.Decide(func(redistest.Command) redistest.Action { return redistest.Action{Delay: 30 * time.Millisecond} })
-						addr = proxy.Addr()
+						addr = distant(b, addr, 30*time.Millisecond)
 					}
 					enter := e.open(b, addr)
 					capacity := capacityOf(b, of.callers, enter)
@@ -102,6 +100,14 @@ func BenchmarkOverload(b *testing.B) {
 			})
 		}
 	}
+}
+
+// distant returns where a server answers so much later.
+func distant(b *testing.B, addr string, by time.Duration) string {
+	b.Helper()
+	proxy := redistest.NewProxy(b, addr)
+	proxy.Decide(func(redistest.Command) redistest.Action { return redistest.Action{Delay: by} })
+	return proxy.Addr()
 }
 
 // capacityOf is how many jobs a second so many callers have let in.

@@ -9,21 +9,35 @@ import (
 	"github.com/headgate/headgate/store"
 )
 
+// pressed is a store whose scheduler, s1, tells how much queues are pressed.
+type pressed struct{ *goneYard }
+
+func newPressed(t *testing.T, queues ...string) pressed {
+	t.Helper()
+	y := newEdge(t)
+	check(t, y.store.PutPolicy(t.Context(), store.PolicyUpdate{Version: 1, Text: []byte("{}"), Window: time.Minute, Pressured: queues}))
+	_, err := y.store.Promote(t.Context(), "s1", time.Minute)
+	check(t, err)
+	return pressed{y}
+}
+
+func (y pressed) press(queue string, level admission.PressureLevel) {
+	y.tb.Helper()
+	_, err := y.store.Press(y.tb.Context(), store.Press{
+		Owner: "s1", Version: 1, Queue: queue, Pressure: admission.Pressure{Level: level, Score: 0.5}, Life: time.Minute,
+	})
+	check(y.tb, err)
+}
+
 // TestWhoeverFloodsIsShedFirst: at the level at which tenants over their share are refused, those are whose jobs wait already, of this call too,
 // and those who have had more service than whoever waits; others are let in.
 func TestWhoeverFloodsIsShedFirst(t *testing.T) {
 	t.Parallel()
-	y := newEdge(t)
-	check(t, y.store.PutPolicy(t.Context(), store.PolicyUpdate{Version: 1, Text: []byte("{}"), Window: time.Minute, Pressured: []string{"mail"}}))
-	_, err := y.store.Promote(t.Context(), "s1", time.Minute)
-	check(t, err)
+	y := newPressed(t, "mail")
 	number := 0
 	enter := func(level admission.PressureLevel, tenants ...string) (in []bool) {
 		t.Helper()
-		_, err := y.store.Press(t.Context(), store.Press{
-			Owner: "s1", Version: 1, Queue: "mail", Pressure: admission.Pressure{Level: level, Score: 0.75}, Life: time.Minute,
-		})
-		check(t, err)
+		y.press("mail", level)
 		var jobs []store.Candidate
 		for _, tenant := range tenants {
 			number++
@@ -75,14 +89,8 @@ func TestWhoeverFloodsIsShedFirst(t *testing.T) {
 // TestAJobOfThisCallCountsWhateverItsType: a tenant's second job of a call is over its share, by whatever limits its type has.
 func TestAJobOfThisCallCountsWhateverItsType(t *testing.T) {
 	t.Parallel()
-	y := newEdge(t)
-	check(t, y.store.PutPolicy(t.Context(), store.PolicyUpdate{Version: 1, Text: []byte("{}"), Window: time.Minute, Pressured: []string{"mail"}}))
-	_, err := y.store.Promote(t.Context(), "s1", time.Minute)
-	check(t, err)
-	_, err = y.store.Press(t.Context(), store.Press{
-		Owner: "s1", Version: 1, Queue: "mail", Pressure: admission.Pressure{Level: admission.PressureMedium, Score: 0.5}, Life: time.Minute,
-	})
-	check(t, err)
+	y := newPressed(t, "mail")
+	y.press("mail", admission.PressureMedium)
 	plenty := admission.PerSecond(100)
 	var jobs []store.Candidate
 	for i, limit := range []*admission.Limit{nil, &plenty, nil} {
@@ -103,16 +111,10 @@ func TestAJobOfThisCallCountsWhateverItsType(t *testing.T) {
 // TestQueuesOfOneCallArePressedEachByItself: of two queues of a call one is so pressed that it refuses, and the other is not.
 func TestQueuesOfOneCallArePressedEachByItself(t *testing.T) {
 	t.Parallel()
-	y := newEdge(t)
 	levels := map[string]admission.PressureLevel{"mail": admission.PressureHigh, "sms": admission.PressureLow}
-	check(t, y.store.PutPolicy(t.Context(), store.PolicyUpdate{Version: 1, Text: []byte("{}"), Window: time.Minute, Pressured: []string{"mail", "sms"}}))
-	_, err := y.store.Promote(t.Context(), "s1", time.Minute)
-	check(t, err)
+	y := newPressed(t, "mail", "sms")
 	for queue, level := range levels {
-		_, err := y.store.Press(t.Context(), store.Press{
-			Owner: "s1", Version: 1, Queue: queue, Pressure: admission.Pressure{Level: level, Score: 0.5}, Life: time.Minute,
-		})
-		check(t, err)
+		y.press(queue, level)
 	}
 	var jobs []store.Candidate
 	for i, queue := range []string{"mail", "sms", "mail", "sms"} {
