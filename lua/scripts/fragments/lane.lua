@@ -30,19 +30,12 @@ local function class_runs(cl)
   return redis.call('ZCARD', cl.act) - (cl.plan and #cl.plan.gone or 0)
 end
 
--- class_busy reports whether a class has runnable tenants. One that the plan still has answers it, without a look at those behind.
-local function class_busy(cl)
-  local p = cl.plan
-  if not p then return redis.call('EXISTS', cl.act) == 1 end
-  return (p.line[p.h] or p.cand[p.i]) ~= nil or class_runs(cl) > 0
-end
-
 -- reserve_shut reports whether a class may take no slot: those kept for others are lent only while none of these is runnable.
 local function reserve_shut(q, c)
   local g = reserve_taken(q.name, c)
   if not g or not g.lends then return g ~= nil end
   for i in pairs(g.classes) do
-    if i <= q.n and q.waiting[i] > 0 and class_busy(class_open(q, i)) then return true end
+    if i <= q.n and q.waiting[i] > 0 and class_runs(class_open(q, i)) > 0 then return true end
   end
   return false
 end

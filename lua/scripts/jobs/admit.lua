@@ -250,7 +250,7 @@ local function straight(job)
   pattern_commit(q, job.path.class)
   q.dispatched, q.touched = 1, true
   hold_add(id, service_of(downstream), 1)
-  pick_new(pool, job.key, downstream, nil)
+  pick_new(pool, job.key, downstream, nil, job.stamped)
   return true
 end
 
