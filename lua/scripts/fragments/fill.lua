@@ -107,7 +107,7 @@ end
 local function plan_write(cl)
   local p = cl.plan
   if not p then return end
-  local V = cl.q.V[cl.c]
+  local V, left = cl.q.V[cl.c], class_busy(cl)
   local tags, out, kept, drained, modes = {}, {}, {}, {}, {}
   for x in pairs(p.served) do
     tags[#tags + 1] = number_text(x.tag)
@@ -131,7 +131,6 @@ local function plan_write(cl)
   if #out > 0 then redis.call('ZREM', cl.act, unpack(out)) end
   if #modes > 0 then redis.call('HSET', cl.ten, unpack(modes)) end
   if #drained > 0 then redis.call('HDEL', cl.ten, unpack(drained)) end
-  local left = p.line[p.h] or p.cand[p.i] or not p.all and redis.call('EXISTS', cl.act) == 1
   if not left then
     redis.call('UNLINK', cl.idle)
   else
@@ -235,17 +234,16 @@ local function gates_pass(pick, names)
   end
 end
 
--- PICKS are the picks of calls, in tables that outlast them to be written over: the pool, the job's key, its downstream, its class, and its record where
--- the call wrote that itself.
+-- PICKS are the picks of calls, in tables that outlast them to be written over: the pool, the job's key, its downstream, and its class.
 local PICKS = {}
-local function pick_new(pool, key, downstream, cl, record)
+local function pick_new(pool, key, downstream, cl)
   local n = #call.picks + 1
   local pick = PICKS[n]
   if not pick then
-    pick = { pool = pool, key = key, downstream = downstream, cl = cl, record = record, period = nil, counted = nil }
+    pick = { pool = pool, key = key, downstream = downstream, cl = cl, period = nil, counted = nil }
     PICKS[n] = pick
   end
-  pick.pool, pick.key, pick.downstream, pick.cl, pick.record, pick.period, pick.counted = pool, key, downstream, cl, record, nil, nil
+  pick.pool, pick.key, pick.downstream, pick.cl, pick.period, pick.counted = pool, key, downstream, cl, nil, nil
   call.picks[n] = pick
   return pick
 end
@@ -296,7 +294,7 @@ local function serve(pool, cl, x, now)
     x.tag = x.tag + cost_at(member, 9) / x.weight
     plan_leave(cl, x, mode)
   end
-  local pick = pick_new(pool, key, downstream, cl, nil)
+  local pick = pick_new(pool, key, downstream, cl)
   if gated then
     if stops[1] then gates_pass(pick, stops) end
     if x.gates[1] then gates_pass(pick, x.gates) end
@@ -313,12 +311,7 @@ end
 -- queue_busy reports whether a class has runnable tenants.
 local function queue_busy(q)
   for c = 1, q.n do
-    local cl = class_open(q, c)
-    local p = cl.plan
-    -- A tenant that the plan still has answers it, without a look at those behind.
-    if q.waiting[c] > 0 and (p and (p.line[p.h] or p.cand[p.i] or plan_head(cl)) or not p and redis.call('EXISTS', cl.act) == 1) then
-      return true
-    end
+    if q.waiting[c] > 0 and class_busy(class_open(q, c)) then return true end
   end
   return false
 end
@@ -380,9 +373,8 @@ end
 
 -- picks_records returns the records of the picks, which have those keys: of jobs that this call wrote, what it wrote, where these are many.
 local function picks_records(job_keys)
-  local written = call.picks[1].record -- of the only pick of a call that wrote it
-  if written then return { written } end
-  written = call.written
+  local written = call.written
+  if written and not job_keys[2] and written[1] == job_keys[1] then return { written[2] } end
   if not written or 8 * #job_keys < #written then return redis.call('HMGET', keys.jobs, unpack(job_keys)) end
   local known, records, lacking, at = {}, {}, {}, {}
   for i = 1, #written, 2 do known[written[i]] = written[i + 1] end

@@ -30,12 +30,19 @@ local function class_runs(cl)
   return redis.call('ZCARD', cl.act) - (cl.plan and #cl.plan.gone or 0)
 end
 
+-- class_busy reports whether a class has runnable tenants. Where the plan has one, or has all of them, nobody is asked.
+local function class_busy(cl)
+  local p = cl.plan
+  if p and (p.line[p.h] or p.cand[p.i]) then return true end
+  return not (p and p.all) and class_runs(cl) > 0
+end
+
 -- reserve_shut reports whether a class may take no slot: those kept for others are lent only while none of these is runnable.
 local function reserve_shut(q, c)
   local g = reserve_taken(q.name, c)
   if not g or not g.lends then return g ~= nil end
   for i in pairs(g.classes) do
-    if i <= q.n and q.waiting[i] > 0 and class_runs(class_open(q, i)) > 0 then return true end
+    if i <= q.n and q.waiting[i] > 0 and class_busy(class_open(q, i)) then return true end
   end
   return false
 end

@@ -618,15 +618,14 @@ local function decide(path, cost)
   if call.floor > 0 and path[OTHERS] and levels[path[0]] < cost + call.floor then return refusal_of(path, cost) end
 end
 
--- path_least returns the level on a path whose bucket holds least, the outermost of equals, the whole tokens there, and the burst; nil
--- where there is none.
+-- path_least returns the level on a path whose bucket holds least, the outermost of equals, and that bucket; nil where there is none.
 local function path_least(path)
   local levels, at, of, least = bucket_levels, nil, nil, math.huge
   for level = 0, call.levels do
     local b = path[level]
     if b and levels[b] < least then at, of, least = level, b, levels[b] end
   end
-  if at then return select(2, told_level(path, at)), floor(least / 1000000), bucket_bursts[of] / 1000000 end
+  return at, of
 end
 
 -- bucket_put has a bucket hold so much.

@@ -17,11 +17,12 @@
 --   stands before an admission that cost N older jobs; LEFT and BURST of a refusal in micro-tokens, WAIT_US -1 for unknown
 -- Never charges a job that it refuses, reads a client's clock, or writes before the first admitted job; where it admits none it
 --   may forget queues, and uploaded payloads, and notes that the clock was set back. A payload that is not there, as Redis was full, refuses its job with "memory".
--- JOBS are the jobs of calls, in tables that outlast them to be written over, as those of paths do.
-local JOBS = {}
+-- JOBS are the jobs of calls, in tables that outlast them to be written over, as those of paths do; REDRIVEN are those of dead letters that are let in, of which call.redriven
+-- says how many there are.
+local JOBS, REDRIVEN = {}, {}
 function reset.admit()
   call.jobs, call.job_keys, call.uniques, call.seen = {}, {}, {}, {}
-  call.writes, call.admitted, call.answers, call.parkings, call.memory = {}, {}, {}, {}, false
+  call.writes, call.admitted, call.redriven, call.answers, call.parkings, call.memory = {}, {}, 0, {}, {}, false
 end
 
 -- record_stamp returns the record of a job with flags, seq, score and arrival filled in, 8 bytes each of the latter.
@@ -87,12 +88,9 @@ end
 -- redrives_tell tells the audit of the dead letters that are on their way again.
 local function redrives_tell()
   local of, by = {}, nil
-  for _, i in ipairs(call.admitted) do
-    local job = call.jobs[i]
-    if job.redrive then
-      local name = 'q:' .. job.path.queue
-      of[name], by = (of[name] or 0) + 1, job.by
-    end
+  for i = 1, call.redriven do
+    local name = 'q:' .. REDRIVEN[i].path.queue
+    of[name], by = (of[name] or 0) + 1, REDRIVEN[i].by
   end
   for name, n in pairs(of) do audit_act(call.now, by_read(by), name, n) end
 end
@@ -250,7 +248,7 @@ local function straight(job)
   pattern_commit(q, job.path.class)
   q.dispatched, q.touched = 1, true
   hold_add(id, service_of(downstream), 1)
-  pick_new(pool, job.key, downstream, nil, job.stamped)
+  pick_new(pool, job.key, downstream, nil)
   return true
 end
 
@@ -258,9 +256,7 @@ end
 local function place()
   local admitted, jobs = call.admitted, call.jobs
   classes_open()
-  for _, i in ipairs(admitted) do
-    if jobs[i].redrive then letter_remove(jobs[i].key, jobs[i].live) end
-  end
+  for i = 1, call.redriven do letter_remove(REDRIVEN[i].key, REDRIVEN[i].live) end
   for _, i in ipairs(admitted) do
     if jobs[i].victims then drop_oldest(jobs[i]) end
   end
@@ -415,12 +411,17 @@ local function enter(job, q, i, seq_number, arrival)
     cl.let_in[path.tenant] = true
   end
   if path.doomed and not (job.start or job.spilled) then q.entering = (q.entering or 0) + 1 end
-  local least, left, burst = path_least(way)
-  job.left, job.burst, job.bypassed = least and left or 0, least and burst or 0, way ~= path
+  if path.kept then usage_note(path, call.now, 1, 0, job.cost, 0, 0) end
+  local _, b = path_least(way)
+  job.left, job.burst, job.bypassed = b and floor(bucket_levels[b] / 1000000) or 0, b and bucket_bursts[b] / 1000000 or 0, way ~= path
   call.seen[job.key] = true
   local score = score_set(job, q)
   if job.depth and not job.spilled then job.flags = job.flags + COUNTED end
-  if job.redrive and record_has(job.live, HISTORY) then job.flags = job.flags + HISTORY end
+  if job.redrive then
+    call.redriven = call.redriven + 1
+    REDRIVEN[call.redriven] = job
+    if record_has(job.live, HISTORY) then job.flags = job.flags + HISTORY end
+  end
   if job.unique then call.uniques[job.unique] = job.key end
   if job.parking then job.parking.waiting = job.parking.waiting + 1 end
   job.stamped = record_stamp(job, seq, score, arrival)
@@ -498,16 +499,10 @@ function scripts.admit(KEYS, ARGV)
   call.written = call.writes
 
   buckets_write(call.now)
-  local redriven = 0
-  for _, i in ipairs(call.admitted) do
-    local job = call.jobs[i]
-    if job.path.kept then usage_note(job.path, call.now, 1, 0, job.cost, 0, 0) end
-    if job.redrive then redriven = redriven + 1 end
-  end
   usage_write(call.now)
   uploads_drop()
   state_set('seq', last_seq)
-  state_add('accepted', #call.admitted - redriven)
+  state_add('accepted', #call.admitted - call.redriven)
 
   if not straight(call.jobs[call.admitted[1]]) then place() end
   return admitted_answer()

@@ -20,8 +20,10 @@ local STOCK, STOCK_SIZE = '<I2BI4I4I4', 15
 
 -- granted_line tells what the bucket on a path has that holds least; nil where there is none.
 local function granted_line(path)
-  local at, left, burst = path_least(path)
-  return at and format('granted %d %d %d', at, left, burst)
+  local at, b = path_least(path)
+  if not at then return nil end
+  local _, level = told_level(path, at)
+  return format('granted %d %d %d', level, floor(bucket_levels[b] / 1000000), bucket_bursts[b] / 1000000)
 end
 
 function scripts.grant(KEYS, ARGV)
