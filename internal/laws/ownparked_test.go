@@ -9,7 +9,8 @@ import (
 )
 
 // TestOwnParkedJobsCostNothing asserts that the jobs of a tenant which has others behind the gate of a downstream take as
-// many commands as those of one that has none: out of a backlog, and when each finds a free slot.
+// many commands as those of one that has none: out of a backlog, and when each finds a free slot, where a call reads
+// what else its tenants have in each class, in one command whether they run, in one their lanes, and its end whether any runs.
 func TestOwnParkedJobsCostNothing(t *testing.T) {
 	t.Parallel()
 	gate := store.DownstreamGate("api")
@@ -38,8 +39,8 @@ func TestOwnParkedJobsCostNothing(t *testing.T) {
 	if backlog[1] > backlog[0]*1.01 {
 		t.Errorf("%.2f commands a job out of a backlog beside own parked jobs, %.2f beside none", backlog[1], backlog[0])
 	}
-	if straight[1] > straight[0]*1.01 {
-		t.Errorf("%.2f commands a job straight through beside own parked jobs, %.2f beside none", straight[1], straight[0])
+	if most := straight[0] + float64(len(admission.DefaultClasses())+3)/crowdedSlots; straight[1] > most {
+		t.Errorf("%.2f commands a job straight through beside own parked jobs, want at most %.2f beside %.2f where there are none", straight[1], most, straight[0])
 	}
 }
 

@@ -2,7 +2,8 @@
 -- `refill_pools` and every pool of the queues in `refill`, up to MOVES moves in all. Order: the pool's
 -- queues, the queue's class pattern, the tenant with the lowest start tag, its lane with the lowest head.
 -- It plans in Lua and writes once: a class's plan holds its lowest tenants as read (`cand`, from `i`), those
--- that were served by their new tags (`line`, from `h`), and what to write.
+-- that were served by their new tags (`line`, from `h`), and what to write. A tenant of which nothing is written yet (arrivals) has no
+-- member there.
 
 -- tenants_gates returns the gates that there are before each of several tenants, nil where there are none before any. It
 -- reads them in one call.
@@ -63,13 +64,121 @@ local function plan_more(cl, p)
   end
 end
 
+local function plan_new(arrivals)
+  return { cand = {}, i = 1, loaded = 0, all = arrivals, unread = arrivals, line = {}, h = 1, served = {}, gone = {} }
+end
+
+-- arrivals: the jobs that a call lets into a class in which nobody is runnable. They are in its plan alone: x.arrived is the first of a tenant's, by the order of
+-- its lane, each has the one `after` it, x.latest is the last, x.size how many came, x.due the first deadline of all. Those that go to workers in the same call are
+-- never written to a lane, nor is that their tenant was runnable.
+
+-- arrivals_land writes some tenants that have arrived, with their jobs, as they stand.
+local function arrivals_land(cl, of)
+  local rows, tags = {}, {}
+  for i, x in ipairs(of) do
+    local lane, n, job = {}, 0, x.arrived
+    if byte(x.lane) == 100 then due_add(keys.due, x.due + 1, deadline_timer(cl, x.name, x.lane)) end
+    while job do
+      lane[n + 1], lane[n + 2] = format('%d', job.score), job.member
+      n, job = n + 2, job.after
+    end
+    redis.call('ZADD', lane_key(cl, x.name, x.lane), unpack(lane))
+    x.entry, x.size = u64(x.number), 0
+    x.member = x.entry .. x.name
+    rows[2 * i - 1], rows[2 * i] = x.name, tenant_text(x)
+    tags[2 * i - 1], tags[2 * i] = number_text(x.tag), x.member
+    cl.plan.served[x] = nil
+  end
+  redis.call('HSET', cl.ten, unpack(rows))
+  redis.call('ZADD', cl.act, unpack(tags))
+end
+
+-- arrivals_stay writes those that are not dispatched.
+local function arrivals_stay(cl)
+  local p, staying = cl.plan, {}
+  for i = p.i, #p.cand do
+    if not p.cand[i].member then staying[#staying + 1] = p.cand[i] end
+  end
+  for h = p.h, #p.line do
+    if not p.line[h].member then staying[#staying + 1] = p.line[h] end
+  end
+  if staying[1] then arrivals_land(cl, staying) end
+end
+
+-- arrivals_read reads what else it goes by which of a class's new tenants is served.
+local function arrivals_read(cl, p)
+  local names, gated, weighed = {}, gates_any(), state_num('nw') > 0
+  p.unread = false
+  if not p.cand[1] or not gated and not weighed then return end
+  for i, x in ipairs(p.cand) do names[i] = x.name end
+  local there = gated and tenants_gates(names, cl.q.name)
+  local weights = weighed and weights_of(cl.q.names[cl.c], names)
+  for i, x in ipairs(p.cand) do
+    x.gates, x.weight = there and there[i] or NO_GATES, weights and weights[i] or 1
+  end
+end
+
+-- tenant_arrives enters a tenant in a class: nobody has a tag above V where nobody is runnable.
+local function tenant_arrives(cl, tenant, x)
+  x.name, x.member, x.gates, x.tag, x.number, x.weight = tenant, nil, NO_GATES, cl.q.V[cl.c], state_add('seq', 1), 1
+  x.arrived = false
+  runs_add(cl, x.lane, 1)
+  cl.tenants[tenant] = x
+  cl.plan.cand[#cl.plan.cand + 1] = x
+  cl.q.touched = true
+end
+
+-- arrival_of returns the tenant of a job that may arrive in a class: one with nothing else there, or nothing but other lanes behind gates; nil for any other.
+local function arrival_of(cl, tenant, lane)
+  local x = cl.tenants[tenant]
+  if not x then
+    x = tenant_new('a', false, false, '', lane)
+    tenant_arrives(cl, tenant, x)
+  elseif x.size > 0 then
+    if x.lane == lane then return x end
+    arrivals_land(cl, { x })
+    return nil
+  elseif x.mode ~= 'b' or call.beside and redis.call('EXISTS', lane_key(cl, tenant, lane)) == 1 then
+    return nil
+  else
+    x.mode, x.beside, x.lane = 'a', '+', lane
+    tenant_arrives(cl, tenant, x)
+  end
+  return x
+end
+
+-- lane_arrive adds a job to the arrivals of its class and returns how many there are of its lane, nil where lane_place has to. What the call makes others wake
+-- for would not find it.
+local function lane_arrive(cl, tenant, job)
+  if not cl.plan then
+    if cl.q.waiting[cl.c] > 0 and not cl.q.quiet or next(call.pass_on) then return nil end
+    cl.plan = plan_new(true)
+  end
+  local x = arrival_of(cl, tenant, job.lane)
+  if not x then return nil end
+  local first = x.arrived
+  if not first or job.score >= x.latest.score then
+    if first then x.latest.after = job else x.arrived, x.due = job, job.score end
+    x.latest, job.after = job, false
+  else
+    local before, at = nil, first
+    while at.score <= job.score do before, at = at, at.after end
+    if before then before.after = job else x.arrived, x.due = job, job.score end
+    job.after = at
+  end
+  waiting_add(cl, job.lane, 1)
+  x.size = x.size + 1
+  return x.size
+end
+
 -- plan_head returns the tenant with the lowest tag, ties by the order of entering.
 local function plan_head(cl)
   local p = cl.plan
   if not p then
-    p = { cand = {}, i = 1, loaded = 0, all = false, line = {}, h = 1, served = {}, gone = {} }
+    p = plan_new(false)
     cl.plan = p
   end
+  if p.unread then arrivals_read(cl, p) end
   if p.i > #p.cand and not p.all then plan_more(cl, p) end
   local a, b = p.cand[p.i], p.line[p.h]
   if a and b then
@@ -107,6 +216,7 @@ end
 local function plan_write(cl)
   local p = cl.plan
   if not p then return end
+  arrivals_stay(cl)
   local V, left = cl.q.V[cl.c], class_busy(cl)
   local tags, out, kept, drained, modes = {}, {}, {}, {}, {}
   for x in pairs(p.served) do
@@ -114,17 +224,19 @@ local function plan_write(cl)
     tags[#tags + 1] = x.member
   end
   for _, x in ipairs(p.gone) do
-    out[#out + 1] = x.member
+    out[#out + 1] = x.member -- nil of one that came and went
     if x.tag > V then
       kept[#kept + 1] = number_text(x.tag)
       kept[#kept + 1] = x.name
     end
-    if x.mode then
+    if not x.mode then
+      if x.member then drained[#drained + 1] = x.name end
+      cl.tenants[x.name] = false
+    elseif x.member then
       modes[#modes + 1] = x.name
       modes[#modes + 1] = tenant_text(x)
     else
-      drained[#drained + 1] = x.name
-      cl.tenants[x.name] = false
+      x.size = 0 -- as it is stored
     end
   end
   if #tags > 0 then redis.call('ZADD', cl.act, unpack(tags)) end
@@ -132,7 +244,7 @@ local function plan_write(cl)
   if #modes > 0 then redis.call('HSET', cl.ten, unpack(modes)) end
   if #drained > 0 then redis.call('HDEL', cl.ten, unpack(drained)) end
   if not left then
-    redis.call('UNLINK', cl.idle)
+    if p.loaded > 0 then redis.call('UNLINK', cl.idle) end -- No tag is kept where nobody was runnable.
   else
     if #kept > 0 then redis.call('ZADD', cl.idle, unpack(kept)) end
     if #tags + #out > 0 then
@@ -167,6 +279,7 @@ end
 -- park_tenant parks x if a gate of its tenant is closed. Its open lanes leave their units to others.
 local function park_tenant(cl, x, now)
   if not waiter_park(cl, x.gates, x.tag, x.name, now) then return false end
+  if not x.member then arrivals_land(cl, { x }) end
   plan_leave(cl, x, 't')
   if x.lane ~= '*' then
     lane_vanished(x.lane)
@@ -185,6 +298,7 @@ local function park_lane(pool, cl, x, lane, stops, now)
     if not must_shelve(pool, service) then return false end
     gate_park('h:' .. service, cl.c - 1, cl.q.name, x.tag, x.name .. ':' .. lane)
   end
+  if not x.member then arrivals_land(cl, { x }) end
   local lanes = lanes_key(cl, x.name)
   local head = redis.call('ZRANGE', lane_key(cl, x.name, lane), 0, 0, 'WITHSCORES')
   redis.call('ZADD', lanes, format('%d', score_of(head[2]) + BLOCKED), lane)
@@ -218,6 +332,18 @@ local function lane_popped(cl, x, lane, key)
   end
   if byte(lane) == 100 then redis.call('ZREM', keys.due, deadline_timer(cl, x.name, lane)) end
   return mode
+end
+
+-- lane_pop takes the first job of a lane, and returns its member, its score, and what lane_popped says.
+local function lane_pop(cl, x, lane)
+  if not x.member then
+    local job = x.arrived
+    x.arrived = job.after
+    return job.member, job.score, x.arrived and 'a' or x.beside ~= '' and 'b'
+  end
+  local key = lane_key(cl, x.name, lane)
+  local popped = redis.call('ZPOPMIN', key)
+  return popped[1], popped[2], lane_popped(cl, x, lane, key)
 end
 
 -- gates_pass counts a pick under those of some gates that there are.
@@ -263,13 +389,10 @@ local function serve(pool, cl, x, now)
   local stops = gated and lane_gates(downstream) or NO_GATES
   if downstream ~= '' and park_lane(pool, cl, x, lane, stops, now) then return false end
   pool.others = nil
-  local of_lane = lane_key(cl, x.name, lane)
-  local popped = redis.call('ZPOPMIN', of_lane)
-  local member = popped[1]
+  local member, score, mode = lane_pop(cl, x, lane)
   local key = x.name .. ':' .. sub(member, 13)
   waiting_add(cl, lane, -1)
-  local mode = lane_popped(cl, x, lane, of_lane)
-  if byte(lane) == 100 and score_of(popped[2]) < now then
+  if byte(lane) == 100 and score_of(score) < now then
     local rec = redis.call('HGET', keys.jobs, key)
     if rec then
       old_remove(key, rec)
@@ -280,7 +403,7 @@ local function serve(pool, cl, x, now)
     if mode ~= 'a' then
       plan_leave(cl, x, mode)
       lane_vanished(lane)
-    elseif redis.call('EXISTS', of_lane) == 0 then
+    elseif redis.call('EXISTS', lane_key(cl, x.name, lane)) == 0 then
       lane_vanished(lane)
     end
     return false

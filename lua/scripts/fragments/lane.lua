@@ -25,16 +25,17 @@ local function class_open(q, c)
   return cl
 end
 
--- class_runs returns how many tenants of a class are runnable.
+-- class_runs returns how many tenants of a class are runnable. Where the plan has all of them, nobody is asked.
 local function class_runs(cl)
-  return redis.call('ZCARD', cl.act) - (cl.plan and #cl.plan.gone or 0)
+  local p = cl.plan
+  if p and p.all then return #p.cand - p.i + #p.line - p.h + 2 end
+  return redis.call('ZCARD', cl.act) - (p and #p.gone or 0)
 end
 
--- class_busy reports whether a class has runnable tenants. Where the plan has one, or has all of them, nobody is asked.
+-- class_busy reports whether a class has runnable tenants.
 local function class_busy(cl)
   local p = cl.plan
-  if p and (p.line[p.h] or p.cand[p.i]) then return true end
-  return not (p and p.all) and class_runs(cl) > 0
+  return p and (p.line[p.h] or p.cand[p.i]) and true or class_runs(cl) > 0
 end
 
 -- reserve_shut reports whether a class may take no slot: those kept for others are lent only while none of these is runnable.
@@ -111,11 +112,12 @@ local function tenant_new(mode, entry, stored, beside, lane)
   local x = WAITERS[n]
   call.parsed = n
   if not x then
-    x = { mode = mode, entry = entry, stored = stored, beside = beside, lane = lane, name = nil, member = nil, gates = nil, tag = nil, number = nil, weight = nil }
+    x = { mode = mode, entry = entry, stored = stored, beside = beside, lane = lane, name = nil, member = nil, gates = nil, tag = nil, number = nil, weight = nil,
+      arrived = false, latest = false, due = 0, size = 0 }
     if n <= WAITERS_KEPT then WAITERS[n] = x end
     return x
   end
-  x.mode, x.entry, x.stored, x.beside, x.lane = mode, entry, stored, beside, lane
+  x.mode, x.entry, x.stored, x.beside, x.lane, x.size = mode, entry, stored, beside, lane, 0
   return x
 end
 

@@ -22,7 +22,7 @@
 local JOBS, REDRIVEN = {}, {}
 function reset.admit()
   call.jobs, call.job_keys, call.uniques, call.seen = {}, {}, {}, {}
-  call.writes, call.admitted, call.redriven, call.answers, call.parkings, call.memory = {}, {}, 0, {}, {}, false
+  call.writes, call.admitted, call.redriven, call.answers, call.parkings, call.memory, call.beside = {}, {}, 0, {}, {}, false, false
 end
 
 -- record_stamp returns the record of a job with flags, seq, score and arrival filled in, 8 bytes each of the latter.
@@ -190,7 +190,7 @@ local function refused_end()
   state_write()
 end
 
--- classes_open opens the classes of the jobs that are let in, with what the tenants of several have in each.
+-- classes_open opens the classes of the jobs that are let in, with what the tenants of several have in each where jobs wait, and whether nobody is runnable in its queue.
 local function classes_open()
   local several, names = #call.admitted > 1, {}
   for _, i in ipairs(call.admitted) do
@@ -198,13 +198,25 @@ local function classes_open()
     local path = job.path
     local tenant, cl = path.tenant, class_open(queue_open(path.queue), path.class)
     job.cl = cl
-    if several and cl.tenants[tenant] == nil then
+    if several and cl.q.waiting[cl.c] > 0 and cl.tenants[tenant] == nil then
       cl.tenants[tenant] = false -- Nobody is asked for twice.
       local of = names[cl] or {}
       names[cl], of[#of + 1] = of, tenant
     end
   end
-  for cl, of in pairs(names) do tenants_load(cl, of) end
+  if not next(names) then return end
+  for cl, of in pairs(names) do
+    tenants_load(cl, of)
+    local q = cl.q
+    if q.quiet == nil then q.quiet = nobody_runs(q) end
+  end
+  local lanes = {}
+  for _, i in ipairs(call.admitted) do
+    local job = call.jobs[i]
+    local x = job.cl.q.quiet and job.cl.tenants[job.path.tenant]
+    if x and x.mode == 'b' then lanes[#lanes + 1] = lane_key(job.cl, job.path.tenant, job.lane) end
+  end
+  call.beside = lanes[1] and redis.call('EXISTS', unpack(lanes)) > 0
 end
 
 -- gates_apart reports whether no gate stands on a job's way. Where there are none but breakers and `ng` names them, that is
@@ -286,7 +298,8 @@ local function place()
       ahead_add(job, call.now)
     else
       if job.depth then old_add(job.key, job.stamped) end
-      job.position = lane_place(cl, job.path.tenant, job.lane, job.score, job.member)
+      local tenant = job.path.tenant
+      job.position = lane_arrive(cl, tenant, job) or lane_place(cl, tenant, job.lane, job.score, job.member)
       call.refill[q.name] = true
     end
   end
