@@ -63,20 +63,22 @@ func BenchmarkScripts(b *testing.B) {
 			report(b, s, n, stats)
 		})
 	}
-	b.Run("pass/batch=1", func(b *testing.B) {
-		s := benchStore(b)
-		pool := store.Pool{Queues: []store.QueueWeight{{Queue: "q", Weight: 1}}}
-		_, err := s.Register(b.Context(), "w", pool, 10, time.Hour)
-		check(b, err)
-		stats := usageOf(b, s)
-		n := 0
-		for b.Loop() {
-			benchAdmit(b, s, 0, limits, 1, n)
-			n++
-			benchDrain(b, s, pool, 1)
-		}
-		report(b, s, n, stats)
-	})
+	for _, batch := range []int{1, 64} {
+		b.Run(fmt.Sprintf("pass/batch=%d", batch), func(b *testing.B) {
+			s := benchStore(b)
+			pool := store.Pool{Queues: []store.QueueWeight{{Queue: "q", Weight: 1}}}
+			_, err := s.Register(b.Context(), "w", pool, 2*batch, time.Hour)
+			check(b, err)
+			stats := usageOf(b, s)
+			n := 0
+			for b.Loop() {
+				benchAdmit(b, s, 0, limits, batch, n)
+				n += batch
+				benchDrain(b, s, pool, batch)
+			}
+			report(b, s, n, stats)
+		})
+	}
 }
 
 // BenchmarkPressed reports what pressure and shedding cost an admission: the same policy without, and with them while nobody is refused.
