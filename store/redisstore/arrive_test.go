@@ -1,0 +1,104 @@
+package redisstore
+
+import (
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/store"
+)
+
+// arriveYard is a yard with a clock of its own, a pool w2 of eight slots for the queue sms beside that of mail, and a policy under which the tenant ann
+// has one job in mail, its latest, and the downstream api one a second, of which two are spent.
+func arriveYard(t *testing.T) (*yard, *redistest.Clock) {
+	t.Helper()
+	clock := redistest.NewClock(t, 0)
+	y := newYardOn(t, redistest.Start(t, redistest.Options{Clock: clock}).Client(t), "")
+	check(t, y.store.PutPolicy(t.Context(), store.PolicyUpdate{
+		Version: 1, Text: []byte("{}"), Window: time.Minute,
+		Caps:      []store.Cap{{Gate: "s:api", Rate: admission.PerSecond(1).WithBurst(2)}},
+		Overflows: []store.TenantOverflow{{Tenant: "ann", Queue: "mail", Overflow: store.Overflow{Policy: store.DropOldest, MaxJobs: 1}}},
+	}))
+	y.register(1)
+	_, err := y.store.Register(t.Context(), "w2", smsPool, 8, time.Minute)
+	check(t, err)
+	y.admitAt(1, arriving("eve", "sms", "api", "spends-one"), arriving("eve", "sms", "api", "spends-the-other"))
+	if n := y.started(); n != 2 {
+		t.Fatalf("%d jobs run, want 2", n)
+	}
+	return y, clock
+}
+
+var smsPool = store.Pool{Queues: []store.QueueWeight{{Queue: "sms", Weight: 1}}}
+
+func arriving(tenant, queue, downstream, id string) admission.Job {
+	j := mail(tenant, id)
+	j.Queue, j.Downstream = queue, downstream
+	return j
+}
+
+// started returns how many jobs w2 is given.
+func (y *yard) started() int {
+	y.tb.Helper()
+	leases, err := y.store.Read(y.tb.Context(), "w2", smsPool.ID(), 8, -1, false)
+	check(y.tb, err)
+	return len(leases)
+}
+
+// TestWhoWakesFindsWhoCameTogether: an older job is dropped for a newer one, so that what it might have taken of a rate goes to a tenant that waits for it, of
+// which another job comes in the same call: both go to workers.
+func TestWhoWakesFindsWhoCameTogether(t *testing.T) {
+	t.Parallel()
+	y, clock := arriveYard(t)
+	y.admitAt(1, arriving("bob", "sms", "api", "waits-for-one"))
+	y.admitAt(1, arriving("zed", "mail", "", "has-the-slot"))
+	y.admitAt(1, arriving("ann", "mail", "api", "older"))
+	clock.Step(t, 2*time.Second)
+	y.admitAt(1, arriving("ann", "mail", "api", "newer"), arriving("bob", "sms", "", "goes-at-once"))
+	if n := y.started(); n != 2 {
+		t.Errorf("%d jobs began, want that which waited for the rate and that which came", n)
+	}
+}
+
+// TestWhoWentIsFoundByWhatWakes: a job's dispatch wakes another of a tenant whose jobs of the same call have gone to workers already.
+func TestWhoWentIsFoundByWhatWakes(t *testing.T) {
+	t.Parallel()
+	y, clock := arriveYard(t)
+	y.admitAt(1, arriving("bob", "sms", "api", "waits-for-one"))
+	clock.Step(t, 2*time.Second)
+	y.admitAt(1, arriving("bob", "sms", "", "goes-at-once"), arriving("kim", "sms", "api", "wakes-who-waits"))
+	if n := y.started(); n != 3 {
+		t.Errorf("%d jobs began, want 3", n)
+	}
+}
+
+// TestAJobThatComesStandsBehindItsOwn: jobs that come together do so beside those of their tenants that stand behind gates, and in the lanes of these behind them.
+func TestAJobThatComesStandsBehindItsOwn(t *testing.T) {
+	t.Parallel()
+	y, clock := arriveYard(t)
+	y.admitAt(1, arriving("ann", "sms", "api", "first"))
+	var jobs []store.Candidate
+	for _, j := range []admission.Job{arriving("ann", "sms", "api", "second"), arriving("bob", "sms", "", "goes-at-once"), arriving("ann", "sms", "", "goes-too")} {
+		jobs = append(jobs, store.Candidate{Job: &j, Class: 1, Limits: &[admission.Levels]admission.Limit{}})
+	}
+	verdicts, err := y.store.Admit(t.Context(), 1, jobs)
+	check(t, err)
+	for i, want := range []int{2, 0, 0} {
+		if verdicts[i].Position != want {
+			t.Errorf("job %d is at position %d, want %d: %+v", i, verdicts[i].Position, want, verdicts[i])
+		}
+	}
+	if n := y.started(); n != 2 {
+		t.Errorf("%d jobs began, want 2", n)
+	}
+	for _, id := range []string{"first", "second"} {
+		clock.Step(t, time.Second)
+		y.promoteAll()
+		leases, err := y.store.Read(t.Context(), "w2", smsPool.ID(), 8, -1, false)
+		check(t, err)
+		if len(leases) != 1 || leases[0].Job.ID != id {
+			t.Fatalf("%d jobs began, want %s alone", len(leases), id)
+		}
+	}
+}
