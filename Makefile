@@ -82,7 +82,7 @@ ROUNDS ?= 5
 ROUNDS_FILE := $(CURDIR)/bin/bench/rounds.txt
 # What targets need: benchmarks that are a run each, and those that count operations. asynq takes minutes to take a dead
 # worker's job back, so its recovery is in the first round only.
-RUNS := Overload|Away|Check$$|LightTenant|EnqueueToHandler|Enqueue$$|EnqueueBatch|Drain$$|DrainByTenants|Memory|BucketMemory|Fairness|WholeWay|Masters
+RUNS := Overload|Away|Check$$|LightTenant|EnqueueToHandler|Enqueue$$|EnqueueBatch|Drain$$|DrainByTenants|Memory|BucketMemory|Fairness|WholeWay|KeptUp|Masters
 
 .PHONY: bench
 bench: deps ## Measure the targets beside the peers in ROUNDS interleaved rounds, five unless told otherwise, some six minutes each; prints two tables.

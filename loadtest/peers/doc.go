@@ -16,6 +16,7 @@
 //	Drain             jobs a second through a worker whose handler does nothing; asynq, one queue, no tenants
 //	DrainByTenants    the same of few tenants and of many; asynq, a queue a tenant
 //	WholeWay          seconds of Redis' processor and commands a job from its admission to its end; asynq, and a stream with a consumer group
+//	KeptUp            the same where workers keep up; such a stream
 //	WhenOn            microseconds of Redis a job with pressure, shedding and adaptive limits, beside the same policy without
 //	Memory            bytes of Redis a waiting job; asynq
 //	BucketMemory      bytes of Redis a bucket; redis_rate

@@ -76,6 +76,8 @@ var targets = []target{
 	{name: "T15", measure: "the same, asynq's ÷ a bare stream's", ours: figure{"WholeWay/asynq", "redis-s/1M"}, to: figure{"WholeWay/stream", "redis-s/1M"}},
 	{name: "T15", measure: "the same, commands a job ÷ a bare stream's, those in scripts included", ours: figure{"WholeWay/headgate", "commands/job"}, to: figure{"WholeWay/stream", "commands/job"}, bound: atMost(3)},
 	{name: "T15", measure: "the same, asynq's ÷ a bare stream's", ours: figure{"WholeWay/asynq", "commands/job"}, to: figure{"WholeWay/stream", "commands/job"}},
+	{name: "T15", measure: "a job's whole way where workers keep up, s of Redis' processor a million ÷ a bare stream's", ours: figure{"KeptUp/headgate", "redis-s/1M"}, to: figure{"KeptUp/stream", "redis-s/1M"}, bound: atMost(3)},
+	{name: "T15", measure: "the same, commands a job ÷ a bare stream's", ours: figure{"KeptUp/headgate", "commands/job"}, to: figure{"KeptUp/stream", "commands/job"}, bound: atMost(3)},
 	{name: "T16", measure: "Enqueue asked for 10 × its capacity, Redis 30 ms away, let in ÷ capacity", ours: figure{"Overload/headgate-30ms", "of-capacity"}, peer: figure{"Overload/asynq-30ms", "of-capacity"}, bound: atLeast(0.9)},
 	{name: "T16", measure: "the same, slowest answer after the time-out of 2 s, ms", ours: figure{"Overload/headgate-30ms", "late-ms"}, peer: figure{"Overload/asynq-30ms", "late-ms"}, bound: atMost(50)},
 	{name: "T16", measure: "the same with Redis on the machine of the callers, let in ÷ capacity", ours: figure{"Overload/headgate", "of-capacity"}, peer: figure{"Overload/asynq", "of-capacity"}, bound: atLeast(0.9)},
