@@ -141,8 +141,9 @@ bench-turns: deps ## Compare commit OLD with this one by ROUNDS rounds of both i
 	@$(GO) run $(BENCHSTAT) -ignore pkg old=$(dir $(ROUNDS_FILE))old.txt new=$(dir $(ROUNDS_FILE))new.txt
 
 .PHONY: bench-keep
-bench-keep: ## Take the rounds of the last `make bench` as those to be committed and compared with.
+bench-keep: ## Take the rounds of the last `make bench` as those to be committed and compared with, and write the tables of README and docs/perf/comparison.md.
 	cp $(ROUNDS_FILE) $(KEPT_FILE)
+	$(GO) test -C $(PEERS) ./targets -run TestTheTables -update
 
 .PHONY: benchmarks
 benchmarks: deps ## Run all benchmarks.

@@ -25,9 +25,10 @@ func run(args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("targets", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	limitsAlone := flags.Bool("limits", false, "print the table of the algorithms of limits alone")
+	summary := flags.Bool("short", false, "print the table of the README")
 	asJSON := flags.Bool("json", false, "print one JSON array instead of the table")
 	flags.Usage = func() {
-		fmt.Fprint(stderr, "usage: targets [-json | -limits] FILE...\n\nPrints which targets are reached by the benchmarks whose output the files hold.\n\n"+
+		fmt.Fprint(stderr, "usage: targets [-json | -limits | -short] FILE...\n\nPrints which targets are reached by the benchmarks whose output the files hold.\n\n"+
 			"example: targets bin/bench/rounds.txt\n\n")
 		flags.PrintDefaults()
 	}
@@ -44,6 +45,9 @@ func run(args []string, stdout, stderr io.Writer) error {
 	}
 	if *limitsAlone {
 		return writeLimits(stdout, found)
+	}
+	if *summary {
+		return writeShort(stdout, found)
 	}
 	rows := judge(targets, found)
 	if *asJSON {
