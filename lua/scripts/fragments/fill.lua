@@ -65,7 +65,7 @@ local function plan_more(cl, p)
 end
 
 local function plan_new(arrivals)
-  return { cand = {}, i = 1, loaded = 0, all = arrivals, unread = arrivals, line = {}, h = 1, served = {}, gone = {} }
+  return { cand = {}, i = 1, loaded = 0, all = arrivals, arrivals = arrivals, unread = arrivals, line = {}, h = 1, served = {}, gone = {} }
 end
 
 -- arrivals: the jobs that a call lets into a class in which nobody is runnable. They are in its plan alone: x.arrived is the first of a tenant's, by the order of
@@ -147,8 +147,8 @@ local function arrival_of(cl, tenant, lane)
   return x
 end
 
--- lane_arrive adds a job to the arrivals of its class and returns how many there are of its lane, nil where lane_place has to. What the call makes others wake
--- for would not find it.
+-- lane_arrive adds a job to the arrivals of its class and returns how many there are of its lane, nil where lane_place has to: also where the call wakes others,
+-- who find of their tenants what is written alone.
 local function lane_arrive(cl, tenant, job)
   if not cl.plan then
     if cl.q.waiting[cl.c] > 0 and not cl.q.quiet or next(call.pass_on) then return nil end
@@ -216,7 +216,7 @@ end
 local function plan_write(cl)
   local p = cl.plan
   if not p then return end
-  arrivals_stay(cl)
+  if p.arrivals then arrivals_stay(cl) end
   local V, left = cl.q.V[cl.c], class_busy(cl)
   local tags, out, kept, drained, modes = {}, {}, {}, {}, {}
   for x in pairs(p.served) do
