@@ -59,7 +59,7 @@ func (r *Room) Begin(now int64) *Pass {
 	return c
 }
 
-// Place adds a job to its lane. It returns the number of jobs in the lane.
+// Place adds a job to its lane. It returns its position there, from 1.
 func (c *Pass) Place(j *Job) int {
 	q := c.room.queue(j.Queue)
 	c.room.use(q)
@@ -88,7 +88,7 @@ func (c *Pass) Place(j *Job) int {
 		c.enter(cl, t)
 	}
 	cl.recount(t)
-	return l.jobs.Len()
+	return l.jobs.Rank(j) + 1
 }
 
 // count counts jobs that enter a lane, or leave it.

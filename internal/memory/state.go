@@ -344,7 +344,7 @@ func (m *model) fill(c *fairqueue.Pass, now int64) {
 	m.more = c.More
 }
 
-// enlane puts a job into its lane and returns how many jobs there are.
+// enlane puts a job into its lane and returns its position there.
 func (m *model) enlane(c *fairqueue.Pass, j *modelJob) int {
 	j.where = inLane
 	if j.counted {

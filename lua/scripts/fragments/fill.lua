@@ -147,7 +147,7 @@ local function arrival_of(cl, tenant, lane)
   return x
 end
 
--- lane_arrive adds a job to the arrivals of its class and returns how many there are of its lane, nil where lane_place has to: also where the call wakes others,
+-- lane_arrive adds a job to the arrivals of its class and returns its position in its lane, nil where lane_place has to: also where the call wakes others,
 -- who find of their tenants what is written alone.
 local function lane_arrive(cl, tenant, job)
   if not cl.plan then
@@ -156,19 +156,20 @@ local function lane_arrive(cl, tenant, job)
   end
   local x = arrival_of(cl, tenant, job.lane)
   if not x then return nil end
-  local first = x.arrived
+  local first, position = x.arrived, x.size + 1
+  x.size = position
   if not first or job.score >= x.latest.score then
     if first then x.latest.after = job else x.arrived, x.due = job, job.score end
     x.latest, job.after = job, false
   else
     local before, at = nil, first
-    while at.score <= job.score do before, at = at, at.after end
+    position = 1
+    while at.score <= job.score do before, at, position = at, at.after, position + 1 end
     if before then before.after = job else x.arrived, x.due = job, job.score end
     job.after = at
   end
   waiting_add(cl, job.lane, 1)
-  x.size = x.size + 1
-  return x.size
+  return position
 end
 
 -- plan_head returns the tenant with the lowest tag, ties by the order of entering.

@@ -219,21 +219,22 @@ local function job_expire(q, key, rec, now)
 end
 
 -- lane_place adds a job to its lane, and its tenant to the runnable set where nothing stands against it. It
--- returns the number of jobs in the lane.
+-- returns the job's position in the lane. What its tenant has is asked for the head alone: what comes behind another changes nothing of it.
 local function lane_place(cl, tenant, lane, score, member)
-  local key, dated, x = lane_key(cl, tenant, lane), byte(lane) == 100, tenant_open(cl, tenant)
+  local key = lane_key(cl, tenant, lane)
   if score ~= cl.placed_at then cl.placed_at, cl.placed_text = score, format('%d', score) end
   redis.call('ZADD', key, cl.placed_text, member)
-  local size = redis.call('ZCARD', key)
+  local rank = redis.call('ZRANK', key, member)
   waiting_add(cl, lane, 1)
   cl.q.touched = true
-  local first = size == 1 or (dated or x.lane ~= lane) and redis.call('ZRANK', key, member) == 0
-  if first and dated then due_add(keys.due, score + 1, deadline_timer(cl, tenant, lane)) end
+  if rank > 0 then return rank + 1 end
+  local x = tenant_open(cl, tenant)
+  if byte(lane) == 100 then due_add(keys.due, score + 1, deadline_timer(cl, tenant, lane)) end
   if not x then
     tenant_enter(cl, tenant, tenant_new(nil, nil, nil, '', lane))
-  elseif first and x.lane ~= lane then
+  elseif x.lane ~= lane then
     local lanes = lanes_key(cl, tenant)
-    if size > 1 then
+    if redis.call('ZCARD', key) > 1 then
       local blocked = score_of(redis.call('ZSCORE', lanes, lane)) >= BLOCKED
       redis.call('ZADD', lanes, format('%d', blocked and score + BLOCKED or score), lane)
     elseif x.lane ~= '*' then
@@ -246,7 +247,7 @@ local function lane_place(cl, tenant, lane, score, member)
       lane_counted(cl, tenant, true)
     end
   end
-  return size
+  return 1
 end
 
 -- shrink: jobs leave a lane other than by dispatch.

@@ -190,26 +190,28 @@ local function refused_end()
   state_write()
 end
 
--- classes_open opens the classes of the jobs that are let in, with what the tenants of several have in each where jobs wait, and whether nobody is runnable in its queue.
+-- queue_quiet reports whether nobody is runnable in a queue in which jobs wait.
+local function queue_quiet(q)
+  if q.quiet == nil then q.quiet = nobody_runs(q) end
+  return q.quiet
+end
+
+-- classes_open opens the classes of the jobs that are let in. Of several it asks whether nobody is runnable in a queue where jobs wait, and what their tenants have there.
 local function classes_open()
-  local several, names = #call.admitted > 1, {}
+  local several, gated, names = #call.admitted > 1, gates_any(), {}
   for _, i in ipairs(call.admitted) do
     local job = call.jobs[i]
     local path = job.path
     local tenant, cl = path.tenant, class_open(queue_open(path.queue), path.class)
     job.cl = cl
-    if several and cl.q.waiting[cl.c] > 0 and cl.tenants[tenant] == nil then
+    if several and gated and cl.q.waiting[cl.c] > 0 and queue_quiet(cl.q) and cl.tenants[tenant] == nil then
       cl.tenants[tenant] = false -- Nobody is asked for twice.
       local of = names[cl] or {}
       names[cl], of[#of + 1] = of, tenant
     end
   end
   if not next(names) then return end
-  for cl, of in pairs(names) do
-    tenants_load(cl, of)
-    local q = cl.q
-    if q.quiet == nil then q.quiet = nobody_runs(q) end
-  end
+  for cl, of in pairs(names) do tenants_load(cl, of) end
   local lanes = {}
   for _, i in ipairs(call.admitted) do
     local job = call.jobs[i]
