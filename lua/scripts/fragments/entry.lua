@@ -202,8 +202,9 @@ local function entry_release(pool_id, key, rec, plain)
   end
 end
 
--- job_return puts a job back where it stood, same seq and same score. A job past its deadline expires.
-local function job_return(key, rec, now)
+-- job_return puts a job back where it stood, same seq and same score, or has `join` do so, which is given what a job has of that. A job past its deadline
+-- expires.
+local function job_return(key, rec, now, join)
   if not rec then return leave_plain(key, 'record_gone') end
   local tenant, id = key_split(key)
   local r = record_read(rec)
@@ -212,7 +213,12 @@ local function job_return(key, rec, now)
     job_expire(q, key, rec, now)
   else
     old_add(key, rec)
-    lane_place(class_open(q, r.class + 1), tenant, r.lane, r.score, r.order .. id)
+    local cl, member = class_open(q, r.class + 1), r.order .. id
+    if join then
+      join(cl, tenant, { lane = r.lane, score = r.score, member = member, after = false })
+    else
+      lane_place(cl, tenant, r.lane, r.score, member)
+    end
   end
 end
 

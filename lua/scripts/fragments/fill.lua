@@ -125,7 +125,7 @@ local function tenant_arrives(cl, tenant, x)
   runs_add(cl, x.lane, 1)
   cl.tenants[tenant] = x
   cl.plan.cand[#cl.plan.cand + 1] = x
-  cl.q.touched = true
+  cl.q.touched, call.refill[cl.q.name] = true, true
 end
 
 -- arrival_of returns the tenant of a job that may arrive in a class: one with nothing else there, or nothing but other lanes behind gates; nil for any other.
@@ -170,6 +170,11 @@ local function lane_arrive(cl, tenant, job)
   end
   waiting_add(cl, job.lane, 1)
   return position
+end
+
+-- lane_join adds a job to its lane, or to the arrivals, and returns its position.
+local function lane_join(cl, tenant, job)
+  return lane_arrive(cl, tenant, job) or lane_place(cl, tenant, job.lane, job.score, job.member)
 end
 
 -- plan_head returns the tenant with the lowest tag, ties by the order of entering.
@@ -254,6 +259,13 @@ local function plan_write(cl)
     end
   end
   cl.plan = nil
+end
+
+-- plans_write writes the plans of all classes: also before a fill, where a call does something between that and what arrives.
+local function plans_write()
+  for _, q in pairs(call.queues) do
+    for _, cl in pairs(q.classes) do plan_write(cl) end
+  end
 end
 
 -- queue_can_run returns the tenant that a class would serve, if any.
@@ -551,9 +563,7 @@ local function fill_once(now)
       if q and q.touched then q.busy = full and queue_busy(q) end
     end
   end
-  for _, q in pairs(call.queues) do
-    for _, cl in pairs(q.classes) do plan_write(cl) end
-  end
+  plans_write()
   picks_write()
   call.picks = {}
 end
@@ -585,4 +595,4 @@ local function fill(now)
   return call.more
 end
 
-function reset.fill() call.picks, call.dispatched, call.want, call.written = {}, {}, 1, nil end
+function reset.fill() call.picks, call.dispatched, call.want, call.written, call.beside = {}, {}, 1, nil, false end

@@ -22,7 +22,7 @@
 local JOBS, REDRIVEN = {}, {}
 function reset.admit()
   call.jobs, call.job_keys, call.uniques, call.seen = {}, {}, {}, {}
-  call.writes, call.admitted, call.redriven, call.answers, call.parkings, call.memory, call.beside = {}, {}, 0, {}, {}, false, false
+  call.writes, call.admitted, call.redriven, call.answers, call.parkings, call.memory = {}, {}, 0, {}, {}, false
 end
 
 -- record_stamp returns the record of a job with flags, seq, score and arrival filled in, 8 bytes each of the latter.
@@ -300,8 +300,7 @@ local function place()
       ahead_add(job, call.now)
     else
       if job.depth then old_add(job.key, job.stamped) end
-      local tenant = job.path.tenant
-      job.position = lane_arrive(cl, tenant, job) or lane_place(cl, tenant, job.lane, job.score, job.member)
+      job.position = lane_join(cl, job.path.tenant, job)
       call.refill[q.name] = true
     end
   end

@@ -17,8 +17,12 @@ local function later_promote()
   if #due == 0 then return end
   call.moves = call.moves - #due
   redis.call('ZREM', keys.later, unpack(due))
-  local records = redis.call('HMGET', keys.jobs, unpack(due))
-  for i, key in ipairs(due) do job_return(key, records[i], call.now) end
+  local records, found = redis.call('HMGET', keys.jobs, unpack(due)), {}
+  for i, key in ipairs(due) do
+    if records[i] then found[#found + 1], found[#found + 2] = key, records[i] end
+    job_return(key, records[i], call.now, lane_join)
+  end
+  call.written = found
 end
 
 function scripts.promote(KEYS, ARGV)
@@ -45,6 +49,10 @@ function scripts.promote(KEYS, ARGV)
   later_promote()
   -- Fills and gates that ran out of moves go on at once: their timers stand ahead only for the case that nobody calls.
   local timers = redis.call('ZRANGEBYSCORE', keys.due, '-inf', format('%d', time_us + CONTINUE_AFTER), 'WITHSCORES', 'LIMIT', 0, MOVES)
+  if timers[1] or next(call.freed) or next(call.shelf_freed) then
+    plans_write()
+    call.written = nil
+  end
   for i = 1, #timers, 2 do
     if call.moves == 0 then break end
     local kind = sub(timers[i], 1, 1)
