@@ -38,8 +38,9 @@ local function plan_share(cl)
   for c = 1, q.n do
     if c ~= cl.c and q.waiting[c] > 0 then others = others + q.w[c] end
   end
-  if others == 0 then return call.want end
-  return math.min(call.want, math.ceil(call.want * w / (w + others)) + w)
+  local want = math.min(call.want, call.moves)
+  if others == 0 then return want end
+  return math.min(want, math.ceil(want * w / (w + others)) + w)
 end
 
 local function plan_more(cl, p)
@@ -276,7 +277,7 @@ end
 -- pool_can_run returns the class that a queue would serve, if any, and its tenant.
 local function pool_can_run(p, i)
   local q = queue_open(p.queues[i])
-  if gate_kinds().q and gate_closed('q:' .. q.name) then return false end
+  if gates_any() and gate_kinds().q and gate_closed('q:' .. q.name) then return false end
   return pattern_next(q, queue_can_run)
 end
 
@@ -398,7 +399,7 @@ local function serve(pool, cl, x, now)
   end
   local lane = x.lane
   if lane == '*' then lane = redis.call('ZRANGE', lanes_key(cl, x.name), 0, 0)[1] end
-  local downstream = sub(lane, 2)
+  local downstream = #lane > 1 and sub(lane, 2) or ''
   local stops = gated and lane_gates(downstream) or NO_GATES
   if downstream ~= '' and park_lane(pool, cl, x, lane, stops, now) then return false end
   pool.others = nil
@@ -437,9 +438,11 @@ local function serve(pool, cl, x, now)
     if gate_kinds().q then gates_pass(pick, { 'q:' .. q.name }) end
     if reserve_before(q.name, cl.c) then gates_pass(pick, { 'o:' .. q.name }) end
   end
-  local service = service_of(downstream)
-  hold_add(pool.id, service, 1)
-  shelf_passed(pool, service)
+  if downstream ~= '' then
+    local service = service_of(downstream)
+    hold_add(pool.id, service, 1)
+    shelf_passed(pool, service)
+  end
   q.dispatched = q.dispatched + 1
   return true
 end
@@ -476,7 +479,7 @@ local function fill_pool(pool, now)
   local room = pool.slots - (pool.entries or redis.call('XLEN', pool.key))
   pool.entries = nil
   while room > 0 do
-    call.want = math.min(room, call.moves)
+    call.want = room
     local i, c, x = pool_next(pool)
     if not i then
       pool.room = room
@@ -523,29 +526,28 @@ local function picks_records(job_keys)
 end
 
 local function picks_write()
-  if #call.picks == 0 then return end
-  local job_keys = {}
-  for i = 1, #call.picks do job_keys[i] = call.picks[i].key end
+  local picks, job_keys = call.picks, {}
+  if #picks == 0 then return end
+  for i, pick in ipairs(picks) do job_keys[i] = pick.key end
   local records = picks_records(job_keys)
   local uncounted = gates_any() and caps_version() or ''
-  for i = 1, #call.picks do
-    local period = call.picks[i].period
-    records[i] = records[i] or record_stands_in(call.picks[i])
+  for i, pick in ipairs(picks) do
+    local key, period, stream, rec = pick.key, pick.period, pick.pool.key, records[i] or record_stands_in(pick)
     if period then
-      redis.call('HSET', keys.marks, job_keys[i], format('%s|%d|%s', period, state_num('bt'), service_of(call.picks[i].downstream)))
+      redis.call('HSET', keys.marks, key, format('%s|%d|%s', period, state_num('bt'), service_of(pick.downstream)))
       state_add('nm', 1)
-      redis.call('XADD', call.picks[i].pool.key, '*', 'j', job_keys[i], 'r', records[i], 'p', period)
-    elseif uncounted ~= '' and not call.picks[i].counted then
-      redis.call('XADD', call.picks[i].pool.key, '*', 'j', job_keys[i], 'r', records[i], 'u', uncounted)
+      redis.call('XADD', stream, '*', 'j', key, 'r', rec, 'p', period)
+    elseif uncounted ~= '' and not pick.counted then
+      redis.call('XADD', stream, '*', 'j', key, 'r', rec, 'u', uncounted)
     else
-      redis.call('XADD', call.picks[i].pool.key, '*', 'j', job_keys[i], 'r', records[i])
+      redis.call('XADD', stream, '*', 'j', key, 'r', rec)
     end
-    local flags = byte(records[i], 2)
+    local flags = byte(rec, 2)
     if flags >= COUNTED then -- else it has none of these
-      old_remove(job_keys[i], records[i])
-      if has_flag(flags, UNIQUE_START) and not has_flag(flags, UNIQUE_END) then unique_release(job_keys[i]) end
+      old_remove(key, rec)
+      if has_flag(flags, UNIQUE_START) and not has_flag(flags, UNIQUE_END) then unique_release(key) end
     end
-    call.dispatched[#call.dispatched + 1] = job_keys[i]
+    call.dispatched[#call.dispatched + 1] = key
   end
 end
 
