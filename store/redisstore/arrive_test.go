@@ -1,6 +1,8 @@
 package redisstore
 
 import (
+	"fmt"
+	"strconv"
 	"testing"
 	"time"
 
@@ -100,5 +102,38 @@ func TestAJobThatComesStandsBehindItsOwn(t *testing.T) {
 		if len(leases) != 1 || leases[0].Job.ID != id {
 			t.Fatalf("%d jobs began, want %s alone", len(leases), id)
 		}
+	}
+}
+
+// TestALoneJobStandsBehindItsOwnWhoseGateIsGone: one call wakes 64 of those that wait behind a gate which is taken away. A job that comes when these run, before
+// the timer that wakes the others, stands behind that of its tenant.
+func TestALoneJobStandsBehindItsOwnWhoseGateIsGone(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	const tenants = 70
+	y.register(2 * tenants)
+	gate := store.Gate{Name: store.DownstreamGate("api")}
+	for _, g := range []store.Gate{gate, {Name: store.DownstreamGate("elsewhere"), Limit: 5}} {
+		_, _, err := y.store.SetGate(t.Context(), g)
+		check(t, err)
+	}
+	of := func(n int) string { return fmt.Sprintf("tenant-%02d", n) }
+	for n := range tenants {
+		y.admit(arriving(of(n), "mail", "api", "first"))
+	}
+	gate.Limit = store.Unlimited
+	_, _, err := y.store.SetGate(t.Context(), gate)
+	check(t, err)
+	for n := range 2 { // Each call sends 64 at most.
+		y.admit(arriving("other", "mail", "", strconv.Itoa(n)))
+	}
+	if n := y.ready(); n != 66 {
+		t.Fatalf("%d jobs are ready, want those 64 and 2 of another tenant", n)
+	}
+	last := arriving(of(tenants-1), "mail", "api", "second")
+	verdicts, err := y.store.Admit(t.Context(), 0, []store.Candidate{{Job: &last, Class: 1, Limits: &[admission.Levels]admission.Limit{}}})
+	check(t, err)
+	if v := verdicts[0]; v.Place != admission.PlaceWaiting || v.Position != 2 {
+		t.Errorf("it is at position %d, %s, want the second that waits", v.Position, v.Place)
 	}
 }
