@@ -137,3 +137,25 @@ func TestALoneJobStandsBehindItsOwnWhoseGateIsGone(t *testing.T) {
 		t.Errorf("it is at position %d, %s, want the second that waits", v.Position, v.Place)
 	}
 }
+
+// TestJobsOfOneDeadlineStandInTheirOrder: two jobs of one deadline whose time comes in the reverse of the order in which they were let in go to workers in that.
+func TestJobsOfOneDeadlineStandInTheirOrder(t *testing.T) {
+	t.Parallel()
+	y, clock := arriveYard(t)
+	ids := []string{"first", "second"}
+	for i, id := range ids {
+		j := arriving("ann", "sms", "", id)
+		j.Deadline = time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
+		j.Delay = time.Duration(len(ids)-i) * 100 * time.Millisecond
+		y.admitAt(1, j)
+	}
+	clock.Step(t, time.Second)
+	y.promoteAll()
+	leases, err := y.store.Read(t.Context(), "w2", smsPool.ID(), 8, -1, false)
+	check(t, err)
+	for i, l := range leases {
+		if len(leases) != len(ids) || l.Job.ID != ids[i] {
+			t.Fatalf("job %d of %d is %s, want %v", i, len(leases), l.Job.ID, ids)
+		}
+	}
+}

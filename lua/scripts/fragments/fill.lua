@@ -122,7 +122,7 @@ end
 -- tenant_arrives enters a tenant in a class: nobody has a tag above V where nobody is runnable.
 local function tenant_arrives(cl, tenant, x)
   x.name, x.member, x.gates, x.tag, x.number, x.weight = tenant, nil, NO_GATES, cl.q.V[cl.c], state_add('seq', 1), 1
-  x.arrived = false
+  x.arrived, x.latest = false, false
   runs_add(cl, x.lane, 1)
   cl.tenants[tenant] = x
   cl.plan.cand[#cl.plan.cand + 1] = x
@@ -148,6 +148,11 @@ local function arrival_of(cl, tenant, lane)
   return x
 end
 
+-- goes_before reports whether a job stands before another one in a lane: by score, and of those alike by seq, with which members begin.
+local function goes_before(job, other)
+  return job.score < other.score or job.score == other.score and number_at(job.member, 1) < number_at(other.member, 1)
+end
+
 -- lane_arrive adds a job to the arrivals of its class and returns its position in its lane, nil where lane_place has to: also where the call wakes others,
 -- who find of their tenants what is written alone.
 local function lane_arrive(cl, tenant, job)
@@ -157,18 +162,15 @@ local function lane_arrive(cl, tenant, job)
   end
   local x = arrival_of(cl, tenant, job.lane)
   if not x then return nil end
-  local first, position = x.arrived, x.size + 1
+  local before, at, position = x.latest, false, x.size + 1
   x.size = position
-  if not first or job.score >= x.latest.score then
-    if first then x.latest.after = job else x.arrived, x.due = job, job.score end
-    x.latest, job.after = job, false
-  else
-    local before, at = nil, first
-    position = 1
-    while at.score <= job.score do before, at, position = at, at.after, position + 1 end
-    if before then before.after = job else x.arrived, x.due = job, job.score end
-    job.after = at
+  if before and goes_before(job, before) then
+    before, at, position = false, x.arrived, 1
+    while goes_before(at, job) do before, at, position = at, at.after, position + 1 end
   end
+  if not before then x.arrived, x.due = job, job.score else before.after = job end
+  if not at then x.latest = job end
+  job.after = at
   waiting_add(cl, job.lane, 1)
   return position
 end
