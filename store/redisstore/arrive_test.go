@@ -159,3 +159,22 @@ func TestJobsOfOneDeadlineStandInTheirOrder(t *testing.T) {
 		}
 	}
 }
+
+// TestPositionsAmongThoseThatComeTogether: each of the jobs that one call lets in is told its place among those before it, by their deadlines.
+func TestPositionsAmongThoseThatComeTogether(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	var jobs []store.Candidate
+	for i, year := range []int{2103, 2101, 2102, 2101} {
+		j := mail("ann", strconv.Itoa(i))
+		j.Deadline = time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC)
+		jobs = append(jobs, store.Candidate{Job: &j, Class: 1, Limits: &[admission.Levels]admission.Limit{}})
+	}
+	verdicts, err := y.store.Admit(t.Context(), 0, jobs)
+	check(t, err)
+	for i, want := range []int{1, 1, 2, 2} {
+		if verdicts[i].Position != want {
+			t.Errorf("job %d is at position %d, want %d", i, verdicts[i].Position, want)
+		}
+	}
+}
