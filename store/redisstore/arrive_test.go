@@ -48,30 +48,34 @@ func (y *yard) started() int {
 	return len(leases)
 }
 
-// TestWhoWakesFindsWhoCameTogether: an older job is dropped for a newer one, so that what it might have taken of a rate goes to a tenant that waits for it, of
-// which another job comes in the same call: both go to workers.
+// TestWhoWakesFindsWhoCameTogether: what a call does wakes a job that waits for a rate, of a tenant of which another job comes in the same call: all go to workers.
 func TestWhoWakesFindsWhoCameTogether(t *testing.T) {
 	t.Parallel()
-	y, clock := arriveYard(t)
-	y.admitAt(1, arriving("bob", "sms", "api", "waits-for-one"))
-	y.admitAt(1, arriving("zed", "mail", "", "has-the-slot"))
-	y.admitAt(1, arriving("ann", "mail", "api", "older"))
-	clock.Step(t, 2*time.Second)
-	y.admitAt(1, arriving("ann", "mail", "api", "newer"), arriving("bob", "sms", "", "goes-at-once"))
-	if n := y.started(); n != 2 {
-		t.Errorf("%d jobs began, want that which waited for the rate and that which came", n)
-	}
-}
-
-// TestWhoWentIsFoundByWhatWakes: a job's dispatch wakes another of a tenant whose jobs of the same call have gone to workers already.
-func TestWhoWentIsFoundByWhatWakes(t *testing.T) {
-	t.Parallel()
-	y, clock := arriveYard(t)
-	y.admitAt(1, arriving("bob", "sms", "api", "waits-for-one"))
-	clock.Step(t, 2*time.Second)
-	y.admitAt(1, arriving("bob", "sms", "", "goes-at-once"), arriving("kim", "sms", "api", "wakes-who-waits"))
-	if n := y.started(); n != 3 {
-		t.Errorf("%d jobs began, want 3", n)
+	for name, c := range map[string]struct {
+		before, together []admission.Job
+		began            int
+	}{
+		"an older job is dropped for a newer one": {
+			[]admission.Job{arriving("zed", "mail", "", "has-the-slot"), arriving("ann", "mail", "api", "older")},
+			[]admission.Job{arriving("ann", "mail", "api", "newer"), arriving("bob", "sms", "", "goes-at-once")},
+			2,
+		},
+		"another's job goes to a worker": {
+			nil, []admission.Job{arriving("bob", "sms", "", "goes-at-once"), arriving("kim", "sms", "api", "wakes-who-waits")}, 3,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			y, clock := arriveYard(t)
+			for _, j := range append([]admission.Job{arriving("bob", "sms", "api", "waits-for-one")}, c.before...) {
+				y.admitAt(1, j)
+			}
+			clock.Step(t, 2*time.Second)
+			y.admitAt(1, c.together...)
+			if n := y.started(); n != c.began {
+				t.Errorf("%d jobs began, want %d", n, c.began)
+			}
+		})
 	}
 }
 

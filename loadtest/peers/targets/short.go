@@ -1,35 +1,36 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
 )
 
-// short is a row of the README's table: figures by words, and the target that the last of its cells judges.
+// short is a row of the README's table: what a target is about in the words of who does not know its name. Formats are of the target's figures, ours and what
+// stands beside it, and then of further ones.
 type short struct {
-	words        string
-	ours, beside string   // formats of one figure each, but for what has none
-	of           []figure // those of ours, then those of beside
-	target       string   // the measure of the target, "" for one that is said in words
-	bound        string
+	words, measure string
+	ours, beside   string
+	further        []figure
+	bound          string // where that of the target is not plain enough
 }
 
 var shorts = []short{
-	{"exact checks of four limits, 64 callers", "%s/s", "redis_rate, one limit: %s/s", []figure{{"Check/callers=64/headgate", "checks/s"}, {"Check/callers=64/redis_rate", "checks/s"}}, "exact 4-level checks/s, 64 goroutines ÷ redis_rate's one level", "≥ 1.8"},
-	{"the same, one caller, p50", "%s ms", "%s ms", []figure{{"Check/callers=1/headgate", "p50-ms"}, {"Check/callers=1/redis_rate", "p50-ms"}}, "the same of 1 goroutine, p50 ms", "≤ 1.2"},
-	{"checks of one process, most of them leased", "%s/s, p99 %s µs", "", []figure{{"Zipf/callers=16", "checks/s"}, {"Zipf/callers=16", "p99-us"}}, "", "≥ 1,000,000/s, ≤ 1 ms"},
-	{"Enqueue through four limits, 64 producers", "%s jobs/s", "asynq, which checks none: %s", []figure{{"Enqueue/producers=64/headgate", "jobs/s"}, {"Enqueue/producers=64/asynq", "jobs/s"}}, "Enqueue, 64 producers, jobs/s ÷ asynq's", "≥ 1"},
-	{"the same, one producer", "%s jobs/s", "%s", []figure{{"Enqueue/producers=1/headgate", "jobs/s"}, {"Enqueue/producers=1/asynq", "jobs/s"}}, "Enqueue, 1 producer, jobs/s ÷ asynq's", "≥ 0.8"},
-	{"EnqueueBatch of 64, one producer", "%s jobs/s", "%s", []figure{{"EnqueueBatch/headgate", "jobs/s"}, {"Enqueue/producers=1/asynq", "jobs/s"}}, "EnqueueBatch(64), 1 producer, jobs/s ÷ asynq's 1 producer", "≥ 5"},
-	{"drain, 1,000 tenants in three classes", "%s jobs/s", "asynq, one queue: %s", []figure{{"Drain/headgate", "jobs/s"}, {"Drain/asynq", "jobs/s"}}, "drain, 1,000 tenants × 3 classes, jobs/s ÷ asynq's one queue", "≥ 4.5"},
-	{"drain of 10,000 tenants; of 10", "%s jobs/s", "%s", []figure{{"DrainByTenants/tenants=10000/headgate", "jobs/s"}, {"DrainByTenants/tenants=10/headgate", "jobs/s"}}, "drain rate with 10,000 tenants ÷ with 10", "≥ 0.85"},
-	{"asynq, a queue a tenant, of 1,000; of 10", "%s jobs/s", "%s", []figure{{"DrainByTenants/tenants=1000/asynq-queues", "jobs/s"}, {"DrainByTenants/tenants=10/asynq-queues", "jobs/s"}}, "asynq, a queue a tenant: with 1,000 ÷ with 10", ""},
-	{"Enqueue to handler at 200 jobs/s, p50", "%s ms", "asynq: %s ms", []figure{{"EnqueueToHandler/rate=200/headgate", "p50-ms"}, {"EnqueueToHandler/rate=200/asynq", "p50-ms"}}, "Enqueue to handler, 200 jobs/s, p50 ms", "≤ 0.45 ms"},
-	{"Redis' time for a million jobs, all in, then all out", "%s s", "asynq: %s s; a bare stream: %s s", []figure{{"WholeWay/headgate", "redis-s/1M"}, {"WholeWay/asynq", "redis-s/1M"}, {"WholeWay/stream", "redis-s/1M"}}, "a job's whole way, s of Redis' processor a million ÷ a bare stream's", "≤ 3"},
-	{"the same where workers keep up", "%s s", "a bare stream: %s s", []figure{{"KeptUp/headgate", "redis-s/1M"}, {"KeptUp/stream", "redis-s/1M"}}, "a job's whole way where workers keep up, s of Redis' processor a million ÷ a bare stream's", "≤ 3"},
-	{"memory of a bucket", "%s B", "redis_rate: %s B", []figure{{"BucketMemory/headgate", "B/bucket"}, {"BucketMemory/redis_rate", "B/bucket"}}, "a bucket, B", "≤ 48 B"},
+	{words: "exact checks of four limits, 64 callers", measure: "exact 4-level checks/s, 64 goroutines ÷ redis_rate's one level", ours: "%s/s", beside: "redis_rate, one limit: %s/s"},
+	{words: "the same, one caller, p50", measure: "the same of 1 goroutine, p50 ms", ours: "%s ms", beside: "%s ms"},
+	{words: "checks of one process, most of them leased", measure: "checks/s of one process, 16 callers, 10,000 tenants, 1M scopes, Zipf", ours: "%s/s, p99 %s µs", further: []figure{{"Zipf/callers=16", "p99-us"}}, bound: "≥ 1,000,000/s, ≤ 1 ms"},
+	{words: "Enqueue through four limits, 64 producers", measure: "Enqueue, 64 producers, jobs/s ÷ asynq's", ours: "%s jobs/s", beside: "asynq, which checks none: %s"},
+	{words: "the same, one producer", measure: "Enqueue, 1 producer, jobs/s ÷ asynq's", ours: "%s jobs/s", beside: "%s"},
+	{words: "EnqueueBatch of 64, one producer", measure: "EnqueueBatch(64), 1 producer, jobs/s ÷ asynq's 1 producer", ours: "%s jobs/s", beside: "%s"},
+	{words: "drain, 1,000 tenants in three classes", measure: "drain, 1,000 tenants × 3 classes, jobs/s ÷ asynq's one queue", ours: "%s jobs/s", beside: "asynq, one queue: %s"},
+	{words: "drain of 10,000 tenants; of 10", measure: "drain rate with 10,000 tenants ÷ with 10", ours: "%s jobs/s", beside: "%s"},
+	{words: "asynq, a queue a tenant, of 1,000; of 10", measure: "asynq, a queue a tenant: with 1,000 ÷ with 10", ours: "%s jobs/s", beside: "%s"},
+	{words: "Enqueue to handler at 200 jobs/s, p50", measure: "Enqueue to handler, 200 jobs/s, p50 ms", ours: "%s ms", beside: "asynq: %s ms"},
+	{words: "Redis' time for a million jobs, all in, then all out", measure: "a job's whole way, s of Redis' processor a million ÷ a bare stream's", ours: "%s s", beside: "a bare stream: %s s; asynq: %s s", further: []figure{{"WholeWay/asynq", "redis-s/1M"}}},
+	{words: "the same where workers keep up", measure: "a job's whole way where workers keep up, s of Redis' processor a million ÷ a bare stream's", ours: "%s s", beside: "a bare stream: %s s"},
+	{words: "memory of a bucket, B", measure: "a bucket, B", ours: "%s", beside: "redis_rate: %s"},
 }
 
 // writeShort prints the README's table.
@@ -38,28 +39,29 @@ func writeShort(to io.Writer, found measured) error {
 	text.WriteString("| | Headgate | beside it | ratio, target |\n| --- | --- | --- | --- |\n")
 	rows := judge(targets, found)
 	for _, s := range shorts {
-		figures := make([]any, len(s.of))
-		for i, f := range s.of {
-			if len(found[f]) == 0 {
-				return fmt.Errorf("%s of %s was not measured", f.unit, f.benchmark)
-			}
-			figures[i] = thousands(spreadOf(found[f]).Median)
+		at := slices.IndexFunc(rows, func(r row) bool { return r.Measure == s.measure })
+		if at < 0 || rows[at].Ours == nil {
+			return fmt.Errorf("%q was not measured", s.measure)
+		}
+		figures := []any{thousands(rows[at].Ours)}
+		if rows[at].Peer != nil {
+			figures = append(figures, thousands(rows[at].Peer))
+		}
+		for _, f := range s.further {
+			figures = append(figures, thousands(spreadOf(found[f])))
 		}
 		n := strings.Count(s.ours, "%s")
 		ours, beside := fmt.Sprintf(s.ours, figures[:n]...), fmt.Sprintf(s.beside, figures[n:]...)
-		last := s.bound
-		if i := slices.IndexFunc(rows, func(r row) bool { return r.Measure == s.target }); i >= 0 {
-			last = rows[i].short(s.bound)
-		}
-		fmt.Fprintf(&text, "| %s | %s | %s | %s |\n", s.words, ours, beside, last)
+		fmt.Fprintf(&text, "| %s | %s | %s | %s |\n", s.words, ours, beside, rows[at].short(s.bound))
 	}
 	_, err := io.WriteString(to, text.String())
 	return err
 }
 
-// short returns the ratio and the bound, bold where that is missed.
+// short returns the ratio and a bound, the target's where none is given, bold where that is missed.
 func (r row) short(bound string) string {
 	var parts []string
+	bound = cmp.Or(bound, r.Bound)
 	missed := r.Reached != nil && !*r.Reached
 	if r.Ratio != nil {
 		ratio := number(r.Ratio.Median)
@@ -77,10 +79,13 @@ func (r row) short(bound string) string {
 	return strings.Join(parts, ", ")
 }
 
-// thousands is number with commas.
-func thousands(x float64) string {
-	text := number(x)
-	for at := len(text) - 3; x >= 1000 && at > 0; at -= 3 {
+// thousands is the median with commas.
+func thousands(s *spread) string {
+	if s == nil {
+		return "-"
+	}
+	text := number(s.Median)
+	for at := len(text) - 3; s.Median >= 1000 && at > 0; at -= 3 {
 		text = text[:at] + "," + text[at:]
 	}
 	return text
