@@ -2,8 +2,6 @@ package peers
 
 import (
 	"fmt"
-	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -69,13 +67,18 @@ func BenchmarkEnqueueFarAway(b *testing.B) {
 // callsOf returns how often a command of a server was called, by clients and scripts.
 func callsOf(tb testing.TB, server *redistest.Server, command string) float64 {
 	tb.Helper()
+	calls, _ := commandOf(tb, server, command)
+	return calls
+}
+
+// commandOf returns how many calls of a command a server has had, and its microseconds in them.
+func commandOf(tb testing.TB, server *redistest.Server, command string) (calls, micros float64) {
+	tb.Helper()
 	info, err := newClient(tb, server.Options()).InfoMap(tb.Context(), "commandstats").Result()
 	check(tb, err)
-	calls, _, _ := strings.Cut(strings.TrimPrefix(info["Commandstats"]["cmdstat_"+command], "calls="), ",")
-	if calls == "" {
-		return 0
+	if line := info["Commandstats"]["cmdstat_"+command]; line != "" {
+		_, err = fmt.Sscanf(line, "calls=%g,usec=%g,", &calls, &micros)
+		check(tb, err)
 	}
-	n, err := strconv.ParseFloat(calls, 64)
-	check(tb, err)
-	return n
+	return calls, micros
 }

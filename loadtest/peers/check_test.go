@@ -14,6 +14,7 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
 )
 
 // BenchmarkCheck: exact checks that pass, of 1,000 tenants, without a job: four levels here, one with redis_rate.
@@ -34,7 +35,12 @@ func BenchmarkCheck(b *testing.B) {
 
 func newChecks(b *testing.B) func(ctx context.Context, tenant string) error {
 	b.Helper()
-	store := openHeadgate(b, redistest.Start(b, redistest.Options{})).(*headgateQueue).store
+	return checksOf(b, openHeadgate(b, redistest.Start(b, redistest.Options{})).(*headgateQueue).store)
+}
+
+// checksOf returns a check of four levels of a deployment.
+func checksOf(b *testing.B, s store.Deployment) func(ctx context.Context, tenant string) error {
+	b.Helper()
 	plenty := admission.PerSecond(100_000_000)
 	limits := policy.Unlimited()
 	limits.Global = plenty
@@ -44,7 +50,7 @@ func newChecks(b *testing.B) func(ctx context.Context, tenant string) error {
 		queue := admission.Scope(fmt.Sprintf("tenant-%d:bench", n))
 		limits.QueueLimits[queue], limits.PriorityLimits[queue+":high"] = plenty, plenty
 	}
-	l, err := limiter.New(store, limiter.Config{Policy: &limits, Exact: true, Timeout: 5 * time.Second})
+	l, err := limiter.New(s, limiter.Config{Policy: &limits, Exact: true, Timeout: 5 * time.Second})
 	check(b, err)
 	b.Cleanup(func() { check(b, l.Close(context.WithoutCancel(b.Context()))) })
 	return func(ctx context.Context, tenant string) error {
