@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -152,15 +151,7 @@ func atAPace(b *testing.B, l *Limiter, r Request, checks int) (leased int) {
 }
 
 // scriptMicros is what scripts have taken of Redis' time.
-func scriptMicros(tb testing.TB, client *redis.Client) (micros float64) {
+func scriptMicros(tb testing.TB, client *redis.Client) float64 {
 	tb.Helper()
-	info, err := client.InfoMap(tb.Context(), "commandstats").Result()
-	check(tb, err)
-	for part := range strings.SplitSeq(info["Commandstats"]["cmdstat_fcall"], ",") {
-		if text, found := strings.CutPrefix(part, "usec="); found {
-			micros, err = strconv.ParseFloat(text, 64)
-			check(tb, err)
-		}
-	}
-	return micros
+	return redistest.CommandStats(tb, client)["fcall"].Micros
 }

@@ -2,7 +2,6 @@ package scheduler_test
 
 import (
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -191,16 +190,9 @@ func TestNothingIsReadForASignalThatNobodyNames(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	calls := func(command string) int {
+	calls := func(command string) int64 {
 		t.Helper()
-		stats, err := client.Info(t.Context(), "commandstats").Result()
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, rest, _ := strings.Cut(stats, "cmdstat_"+command+":calls=")
-		text, _, _ := strings.Cut(rest, ",")
-		n, _ := strconv.Atoi(text)
-		return n
+		return redistest.CommandStats(t, client)[command].Calls
 	}
 	put(policy.Adaptive{Of: "downstream smtp", Min: 2, Interval: 200 * time.Millisecond})
 	run(t, s, scheduler.Config{TimerLease: handOver})

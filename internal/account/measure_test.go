@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store/redisstore"
 )
 
@@ -102,14 +103,9 @@ func quickest(all []float64) (mean float64) {
 // began anew.
 func (s *site) inside() (micros float64) {
 	s.Helper()
-	info, err := s.aside.Info(s.Context(), "commandstats").Result()
-	s.check(err)
-	for line := range strings.Lines(info) {
-		name, stats, _ := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":")
-		_, stats, _ = strings.Cut(stats, "usec=")
-		var used float64
-		if n, _ := fmt.Sscanf(stats, "%f", &used); n == 1 && name != "fcall" && name != "config|resetstat" {
-			micros += used
+	for name, stat := range redistest.CommandStats(s.T, s.aside) {
+		if name != "fcall" && name != "config|resetstat" {
+			micros += stat.Micros
 		}
 	}
 	return micros

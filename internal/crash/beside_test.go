@@ -9,6 +9,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/worker"
 )
@@ -231,25 +232,9 @@ func (u usage) since(before usage) usage {
 
 func (u usage) times(x float64) usage { return usage{u.micros * x, u.commands * x} }
 
-// used reads it. The time of the CPU is that of the thread that runs commands, with its reads and writes of sockets: unlike
-// the durations of commandstats, it does not grow while other processes have the processor.
-func (o *outage) used() (u usage) {
+// used reads it.
+func (o *outage) used() usage {
 	o.Helper()
-	info, err := o.client.Info(o.Context(), "cpu", "commandstats").Result()
-	o.check(err)
-	for line := range strings.Lines(info) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
-		switch {
-		case name == "used_cpu_sys_main_thread" || name == "used_cpu_user_main_thread":
-			seconds, err := strconv.ParseFloat(value, 64)
-			o.check(err)
-			u.micros += seconds * 1e6
-		case strings.HasPrefix(name, "cmdstat_"):
-			calls, _, _ := strings.Cut(strings.TrimPrefix(value, "calls="), ",")
-			n, err := strconv.ParseFloat(calls, 64)
-			o.check(err)
-			u.commands += n
-		}
-	}
-	return u
+	took := redistest.Processor(o.TB, o.client)
+	return usage{float64(took.Microseconds()), float64(redistest.CommandCalls(o.TB, o.client))}
 }

@@ -302,25 +302,16 @@ func (f *full) makeRoom() {
 
 func (f *full) used() (bytes int) {
 	f.Helper()
-	return f.info("memory", "used_memory:")
+	text, err := f.client.Info(f.Context(), "memory").Result()
+	f.check(err)
+	_, text, _ = strings.Cut(text, "used_memory:")
+	_, err = fmt.Sscan(text, &bytes)
+	f.check(err)
+	return bytes
 }
 
 // rejected counts the writes of admit that Redis has refused: nobody else here sends HSET.
-func (f *full) rejected() int {
+func (f *full) rejected() int64 {
 	f.Helper()
-	return f.info("commandstats", "rejected_calls=")
-}
-
-// info returns the number after a name, 0 where there is none; of commands that of HSET.
-func (f *full) info(section, name string) (n int) {
-	f.Helper()
-	text, err := f.client.Info(f.Context(), section).Result()
-	f.check(err)
-	if section == "commandstats" {
-		_, text, _ = strings.Cut(text, "cmdstat_hset:")
-		text, _, _ = strings.Cut(text, "\n")
-	}
-	_, text, _ = strings.Cut(text, name)
-	_, _ = fmt.Sscan(strings.NewReplacer(",", " ", "\r", " ").Replace(text), &n) // An absent one stays 0.
-	return n
+	return redistest.CommandStats(f.T, f.client)["hset"].Rejected
 }

@@ -3,7 +3,6 @@ package laws_test
 import (
 	"slices"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -253,22 +252,8 @@ func (u usage) less(since usage, n int) usage {
 	return usage{(u.micros - since.micros) / float64(n), (u.commands - since.commands) / float64(n)}
 }
 
-func (s *beside) used() (u usage) {
+func (s *beside) used() usage {
 	s.tb.Helper()
-	info, err := s.client.Info(s.tb.Context(), "cpu", "commandstats").Result()
-	s.check(err)
-	for line := range strings.Lines(info) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
-		number, _, _ := strings.Cut(strings.TrimPrefix(value, "calls="), ",")
-		n, err := strconv.ParseFloat(number, 64)
-		switch {
-		case name == "used_cpu_sys_main_thread" || name == "used_cpu_user_main_thread":
-			s.check(err)
-			u.micros += n * 1e6
-		case strings.HasPrefix(name, "cmdstat_"):
-			s.check(err)
-			u.commands += n
-		}
-	}
-	return u
+	took := redistest.Processor(s.tb, s.client)
+	return usage{float64(took.Microseconds()), float64(redistest.CommandCalls(s.tb, s.client))}
 }

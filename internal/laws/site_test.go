@@ -204,20 +204,7 @@ func (s *site) key(name string) string { return redisstore.Keys(s.store).Base() 
 // commands returns how many commands this server has done, those of scripts included. Only on a server of one's own.
 func (s *site) commands() int64 {
 	s.Helper()
-	info, err := s.client.Info(s.Context(), "commandstats").Result()
-	s.check(err)
-	total := int64(0)
-	for line := range strings.Lines(info) {
-		name, stats, ok := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":calls=")
-		if !ok || name == "info" {
-			continue
-		}
-		count, _, _ := strings.Cut(stats, ",")
-		n, err := strconv.ParseInt(count, 10, 64)
-		s.check(err)
-		total += n
-	}
-	return total
+	return redistest.CommandCalls(s.T, s.client, "info")
 }
 
 // dispatch is an entry of a ready stream.

@@ -10,6 +10,7 @@
 //	failover   StartFailover(t, ...)  a master, its replica and three Sentinels
 //	clock      NewClock(t, offset)    a time of day for servers of one's own, which the test steps
 //	proxy      NewProxy(t, addr)      cuts a connection before a command or before its reply
+//	spent      CommandStats(t, c)     what a server has had of each command; Processor(t, c) of time
 //
 // A machine without redis-server fails these tests; only -short leaves them out. No server survives its test
 // process, however that ends (see package child).

@@ -22,7 +22,8 @@ func BenchmarkEnqueueByCallers(b *testing.B) {
 					server := redistest.Start(b, redistest.Options{})
 					queue, jobs := q.open(b, server), 60_000*min(callers, 8)/8
 					answered := newWaits(jobs)
-					before, begin := callsOf(b, server, q.call), time.Now()
+					client := server.Client(b)
+					before, begin := redistest.CommandStats(b, client)[q.call].Calls, time.Now()
 					var wg sync.WaitGroup
 					for k := range callers {
 						wg.Go(func() {
@@ -35,7 +36,7 @@ func BenchmarkEnqueueByCallers(b *testing.B) {
 					}
 					wg.Wait()
 					b.ReportMetric(float64(jobs)/time.Since(begin).Seconds(), "jobs/s")
-					b.ReportMetric(float64(jobs)/(callsOf(b, server, q.call)-before), "jobs/call")
+					b.ReportMetric(float64(jobs)/float64(redistest.CommandStats(b, client)[q.call].Calls-before), "jobs/call")
 					answered.report(b)
 				}
 			})
@@ -62,23 +63,4 @@ func BenchmarkEnqueueFarAway(b *testing.B) {
 			})
 		}
 	}
-}
-
-// callsOf returns how often a command of a server was called, by clients and scripts.
-func callsOf(tb testing.TB, server *redistest.Server, command string) float64 {
-	tb.Helper()
-	calls, _ := commandOf(tb, server, command)
-	return calls
-}
-
-// commandOf returns how many calls of a command a server has had, and its microseconds in them.
-func commandOf(tb testing.TB, server *redistest.Server, command string) (calls, micros float64) {
-	tb.Helper()
-	info, err := newClient(tb, server.Options()).InfoMap(tb.Context(), "commandstats").Result()
-	check(tb, err)
-	if line := info["Commandstats"]["cmdstat_"+command]; line != "" {
-		_, err = fmt.Sscanf(line, "calls=%g,usec=%g,", &calls, &micros)
-		check(tb, err)
-	}
-	return calls, micros
 }

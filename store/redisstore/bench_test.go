@@ -168,19 +168,16 @@ type usage struct{ us, in, out float64 }
 
 func usageOf(b *testing.B, s *Partition) (u usage) {
 	b.Helper()
-	for _, section := range []string{"commandstats", "stats"} {
-		info, err := redisconn.Client(s.conn).Info(b.Context(), section).Result()
-		check(b, err)
-		for line := range strings.Lines(info) {
-			for _, name := range []string{"fcall", "eval", "evalsha", "xreadgroup"} {
-				var calls, used float64
-				if n, _ := fmt.Sscanf(line, "cmdstat_"+name+":calls=%f,usec=%f", &calls, &used); n == 2 {
-					u.us += used
-				}
-			}
-			_, _ = fmt.Sscanf(line, "total_net_input_bytes:%f", &u.in)
-			_, _ = fmt.Sscanf(line, "total_net_output_bytes:%f", &u.out)
-		}
+	client := redisconn.Client(s.conn)
+	stats := redistest.CommandStats(b, client)
+	for _, name := range []string{"fcall", "eval", "evalsha", "xreadgroup"} {
+		u.us += stats[name].Micros
+	}
+	info, err := client.Info(b.Context(), "stats").Result()
+	check(b, err)
+	for line := range strings.Lines(info) {
+		_, _ = fmt.Sscanf(line, "total_net_input_bytes:%f", &u.in)
+		_, _ = fmt.Sscanf(line, "total_net_output_bytes:%f", &u.out)
 	}
 	return u
 }

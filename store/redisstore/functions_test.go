@@ -1,7 +1,6 @@
 package redisstore
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,17 +22,6 @@ func newYardOn(t *testing.T, client *redis.Client, prefix string) *yard {
 	s, err := openOnly(t.Context(), client, Config{Prefix: prefix})
 	check(t, err)
 	return &yard{tb: t, store: s, client: client, tokens: map[string]string{}}
-}
-
-// calls returns how often Redis has had a command.
-func calls(t *testing.T, client *redis.Client, name string) (n int) {
-	t.Helper()
-	info, err := client.Info(t.Context(), "commandstats").Result()
-	check(t, err)
-	for line := range strings.Lines(info) {
-		_, _ = fmt.Sscanf(line, "cmdstat_"+name+":calls=%d", &n)
-	}
-	return n
 }
 
 // TestScriptsAreFunctions, where Redis has functions, and texts where this user may not call or load one.
@@ -63,7 +51,8 @@ func TestScriptsAreFunctions(t *testing.T) {
 			y.admit(mail("acme", "a"), mail("acme", "b"))
 			y.read(2)
 			y.finish("a", store.Finish{Outcome: store.Complete})
-			functions, texts := calls(t, root, "fcall"), calls(t, root, "evalsha")
+			stats := redistest.CommandStats(t, root)
+			functions, texts := stats["fcall"].Calls, stats["evalsha"].Calls
 			if c.asTexts && texts < 3 || !c.asTexts && (functions < 3 || texts > 0) {
 				t.Errorf("%d functions and %d texts were called", functions, texts)
 			}

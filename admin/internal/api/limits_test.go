@@ -25,15 +25,7 @@ func TestADecisionsPolicyIsReadOnceForAll(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reads := func() (n int) {
-		text, err := client.Info(t.Context(), "commandstats").Result()
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, rest, _ := strings.Cut(text, "cmdstat_get:calls=")
-		_, _ = fmt.Sscan(strings.SplitN(rest, ",", 2)[0], &n)
-		return n
-	}
+	reads := func() int64 { return redistest.CommandStats(t, client)["get"].Calls }
 	l := &limits{store: s}
 	const rounds, callers = 20, 100
 	for range rounds {

@@ -1,11 +1,9 @@
 package gauge
 
 import (
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/internal/redisconn"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/redisstore"
@@ -19,12 +17,7 @@ func TestForecastsAreMadeOnceAPoint(t *testing.T) {
 	must(t, err)
 	_, err = s.Partitions()[0].Register(t.Context(), "w", store.Pool{Queues: []store.QueueWeight{{Queue: "mail", Weight: 1}}}, 1, time.Minute)
 	must(t, err)
-	calls := func() int64 {
-		info, err := client.InfoMap(t.Context(), "commandstats").Result()
-		must(t, err)
-		calls, _, _ := strings.Cut(strings.TrimPrefix(info["Commandstats"]["cmdstat_hmget"], "calls="), ",")
-		return redisconn.Whole(calls)
-	}
+	calls := func() int64 { return redistest.CommandStats(t, client)["hmget"].Calls }
 	watched := store.Counters{Anomalies: map[string]int64{"surge": 0}}
 	var o outlook
 	read := func(c store.Counters, at time.Time) int64 {
