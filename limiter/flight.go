@@ -3,6 +3,7 @@ package limiter
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/headgate/headgate/admission"
@@ -18,6 +19,24 @@ const (
 	// heardLife is how long what a beat was told of the limits is good: without another one nothing is spent on lease.
 	heardLife = time.Second
 )
+
+// flights are those that have landed, to be flown again.
+var flights = sync.Pool{New: func() any { return new(flight) }}
+
+// reset empties a flight, but for the room that it has.
+func (f *flight) reset() {
+	clear(f.grant.Questions)
+	clear(f.asked)
+	clear(f.leased)
+	clear(f.owed)
+	*f = flight{grant: store.Grant{Questions: f.grant.Questions[:0], Accounts: f.grant.Accounts[:0]}, asked: f.asked[:0], leased: f.leased[:0], owed: f.owed[:0]}
+}
+
+// recycle gives a flight back that has landed.
+func (f *flight) recycle() {
+	f.reset()
+	flights.Put(f)
+}
 
 // flight is one call to Redis. Only its pilot touches it.
 type flight struct {
@@ -58,19 +77,24 @@ func (l *Limiter) serve(ctx context.Context, tickets []*ticket) {
 		if t.cost == 0 {
 			t.way.fetched()
 			l.hearing.Store(false)
+			l.line.recycle(t)
+			continue
 		}
-		close(t.done)
+		t.done <- struct{}{}
 	}
 }
 
 // fly makes the call. Where the policy or a tenant's record has changed nothing was done: it is read anew and the call repeated, once.
 func (l *Limiter) fly(ctx context.Context, tickets []*ticket) error {
+	f := flights.Get().(*flight)
+	defer f.recycle()
 	for again := false; ; again = true {
 		inForce, err := l.current(ctx)
 		if err != nil {
 			return err
 		}
-		f := l.board(inForce, tickets)
+		f.reset()
+		l.board(f, inForce, tickets)
 		if len(f.grant.Questions) == 0 {
 			return nil
 		}
@@ -92,10 +116,10 @@ func (l *Limiter) fly(ctx context.Context, tickets []*ticket) error {
 }
 
 // board makes a call of the tickets: their questions, the leases that they are to fill, and what is owed.
-func (l *Limiter) board(inForce *policy.Compiled, tickets []*ticket) *flight {
-	f := &flight{grant: store.Grant{Version: inForce.Version(), Member: l.member, Lease: leaseLife}, sent: l.clock.now(), cuts: l.cuts.Load()}
+func (l *Limiter) board(f *flight, inForce *policy.Compiled, tickets []*ticket) {
+	f.grant.Version, f.grant.Member, f.grant.Lease = inForce.Version(), l.member, leaseLife
+	f.sent, f.cuts = l.clock.now(), l.cuts.Load()
 	stocks := l.stocks(f.sent)
-	f.grant.Questions = make([]store.Question, 0, len(tickets))
 	if due := l.beatAt.Load(); int64(f.sent) >= due && l.beatAt.CompareAndSwap(due, int64(f.sent.Add(beatEvery))) {
 		f.grant.Beat = beatLife
 		if inForce.HasRecords() {
@@ -121,7 +145,6 @@ func (l *Limiter) board(inForce *policy.Compiled, tickets []*ticket) *flight {
 		f.grant.Questions = append(f.grant.Questions, w.question(t.cost))
 	}
 	l.blind.collect(f, inForce)
-	return f
 }
 
 // want adds the accounts of the way's scopes that need more tokens, as the next question's. Stocks are divided among so many limiters, zero for none.
@@ -172,7 +195,7 @@ func (l *Limiter) land(f *flight, granted store.Granted, err error) {
 	}
 	l.counts.calls.Add(1)
 	for i, t := range f.asked {
-		verdict := &granted.Verdicts[i]
+		verdict := granted.Verdicts[i]
 		t.verdict = t.boarded.verdictOf(verdict, t.tell)
 		took := admission.Tokens(0)
 		if t.verdict.Admitted {

@@ -40,8 +40,8 @@ func TestACheckTimesOutBeforeItsWayIsKnown(t *testing.T) {
 		for l.line.waiting() == 0 {
 			<-time.After(time.Microsecond)
 		}
-		boarded = l.line.board(l.pace()) // none where a slow machine has let the caller go before
-		l.board(inForce, boarded)
+		boarded = l.line.board(l.pace(), nil) // none where a slow machine has let the caller go before
+		l.board(new(flight), inForce, boarded)
 		asked.Wait()
 	}
 	if len(boarded) != 1 || boarded[0].boarded == nil || boarded[0].err != nil {
@@ -66,13 +66,13 @@ func TestWhoWaitsGoesBeforeWhatIsFetched(t *testing.T) {
 		return n
 	}
 	const checks = store.MaxBatchJobs/2 + 1
-	if first := l.board(pace{}); waiting(first) != checks || len(first) != store.MaxBatchJobs {
+	if first := l.board(pace{}, nil); waiting(first) != checks || len(first) != store.MaxBatchJobs {
 		t.Errorf("of the first %d that go %d wait, want %d", len(first), waiting(first), checks)
 	}
-	if second := l.board(pace{}); waiting(second) != 0 || len(second) != checks+1 {
+	if second := l.board(pace{}, nil); waiting(second) != 0 || len(second) != checks+1 {
 		t.Errorf("%d go then, %d of them wait; want %d that are fetched", len(second), waiting(second), checks+1)
 	}
-	if last := l.board(pace{}); len(last) != 0 {
+	if last := l.board(pace{}, nil); len(last) != 0 {
 		t.Errorf("%d go a second time", len(last))
 	}
 }
@@ -92,7 +92,7 @@ func TestAnotherCallTakesAsMany(t *testing.T) {
 				t.Fatalf("call %d: after %d more joined there is a pilot: %v", call, i+1, pilot)
 			}
 		}
-		if took := len(l.board(pace{})); took != len(joining) {
+		if took := len(l.board(pace{}, nil)); took != len(joining) {
 			t.Fatalf("call %d takes %d, want %d", call, took, len(joining))
 		}
 	}
@@ -103,7 +103,7 @@ func TestAnotherCallTakesAsMany(t *testing.T) {
 	}
 	join(1)
 	for i, want := range []int{store.MaxBatchJobs, 0, 0, 0, 1, 0} { // Beside others none flies for one, and the last takes it.
-		if took := len(l.board(pace{})); took != want {
+		if took := len(l.board(pace{}, nil)); took != want {
 			t.Fatalf("after landing, call %d takes %d, want %d", i, took, want)
 		}
 	}
@@ -115,7 +115,7 @@ func TestAnotherCallTakesAsMany(t *testing.T) {
 		for range 3 {
 			l.join(&ticket{cost: 1}, pace{})
 		}
-		l.board(pace{})
+		l.board(pace{}, nil)
 		if pilot, _ := l.join(&ticket{cost: 1}, pace{}); pilot {
 			t.Errorf("%s: a call of one beside one of three", name)
 		}

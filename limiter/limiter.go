@@ -128,7 +128,7 @@ func (l *Limiter) Check(ctx context.Context, r Request) (v Verdict, err error) {
 			return Verdict{}, err
 		}
 		if w == nil {
-			return l.ask(ctx, newTicket(r.route(), nil, r.Cost).telling(r.Remaining))
+			return l.ask(ctx, l.line.ticket(r.route(), nil, r.Cost).telling(r.Remaining))
 		}
 	}
 	now := l.clock.now()
@@ -137,7 +137,7 @@ func (l *Limiter) Check(ctx context.Context, r Request) (v Verdict, err error) {
 	l.try(w, now, r.Cost, &at, &a)
 	switch {
 	case a.outcome == asking:
-		return l.ask(ctx, newTicket(w.asked, w, r.Cost).telling(r.Remaining))
+		return l.ask(ctx, l.line.ticket(w.asked, w, r.Cost).telling(r.Remaining))
 	case a.outcome == denied:
 		if l.counts.byDenial != nil {
 			l.counts.byDenial.Add(1)

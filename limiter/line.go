@@ -16,7 +16,8 @@ import (
 	"github.com/headgate/headgate/store"
 )
 
-// ticket is one check on its way to Redis. Its pilot writes the answer before it closes done.
+// ticket is one check on its way to Redis. Its pilot writes the answer before it sends to done, and knows it no more after that: whoever has
+// received from done recycles it. One that nobody waits for (cost zero) the pilot recycles, and one whose caller has left nobody does.
 type ticket struct {
 	route route
 	// way is what the caller knew of the route; where it is nil or of an old policy the pilot looks it up.
@@ -29,16 +30,14 @@ type ticket struct {
 	boarded *way
 	// left says that the caller has gone.
 	left atomic.Bool
-	done chan struct{}
+	// done has room for the one answer; timer is stopped but while the caller waits.
+	done  chan struct{}
+	timer *time.Timer
 
 	verdict Verdict
 	err     error
 	// away says that Redis gave no answer.
 	away bool
-}
-
-func newTicket(at route, w *way, cost admission.Tokens) *ticket {
-	return &ticket{route: at, way: w, cost: cost, done: make(chan struct{})}
 }
 
 func (t *ticket) telling(remaining bool) *ticket {
@@ -49,6 +48,8 @@ func (t *ticket) telling(remaining bool) *ticket {
 // line is where tickets wait while all places of calls are taken. What waits while a call is under way goes with the next.
 type line struct {
 	places int
+	// used are tickets that were recycled.
+	used sync.Pool
 	// flying are the pilots.
 	flying sync.WaitGroup
 
@@ -62,6 +63,24 @@ type line struct {
 		tookOff breaker.Instant
 		closed  bool
 	}
+}
+
+// ticket returns one, a used one where there is any.
+func (l *line) ticket(at route, w *way, cost admission.Tokens) *ticket {
+	t, ok := l.used.Get().(*ticket)
+	if !ok {
+		t = &ticket{done: make(chan struct{}, 1), timer: time.NewTimer(time.Hour)}
+		t.timer.Stop()
+	}
+	t.route, t.way, t.cost = at, w, cost
+	return t
+}
+
+// recycle takes a ticket back that nobody knows any more.
+func (l *line) recycle(t *ticket) {
+	t.timer.Stop()
+	*t = ticket{done: t.done, timer: t.timer}
+	l.used.Put(t)
 }
 
 // pace is by what it is told whether another call goes out beside others.
@@ -104,13 +123,14 @@ func (l *line) anotherLocked(others int, at pace) bool {
 	return tickets > 0 && (at.open || at.now.Sub(l.mu.tookOff) > lateAfter || tickets >= min(store.MaxBatchJobs, max(others, l.mu.carried)))
 }
 
-// board returns the next tickets, at most as many as a call takes; none when the pilot is not needed any more.
-func (l *line) board(at pace) []*ticket {
+// board returns the next tickets, at most as many as a call takes, in a slice of which the pilot needs no more what it has; none when the pilot is not
+// needed any more.
+func (l *line) board(at pace, tickets []*ticket) []*ticket {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var tickets []*ticket
+	tickets = tickets[:0]
 	if l.mu.pilots == 1 || l.anotherLocked(l.mu.pilots-1, at) {
-		tickets = boarding(nil, &l.mu.waiting)
+		tickets = boarding(tickets, &l.mu.waiting)
 		tickets = boarding(tickets, &l.mu.fetching)
 	}
 	if len(tickets) == 0 {
@@ -122,18 +142,19 @@ func (l *line) board(at pace) []*ticket {
 	return tickets
 }
 
+// keptQueue is for how many tickets the room of a queue is kept where nobody is in it.
+const keptQueue = 1024
+
 // boarding adds the next of a queue, while there is room in a call.
 func boarding(tickets []*ticket, queue *[]*ticket) []*ticket {
-	for len(tickets) < store.MaxBatchJobs && len(*queue) > 0 {
-		t := (*queue)[0]
-		(*queue)[0] = nil
-		*queue = (*queue)[1:]
-		if !t.left.Load() {
+	next := 0
+	for ; len(tickets) < store.MaxBatchJobs && next < len(*queue); next++ {
+		if t := (*queue)[next]; !t.left.Load() {
 			tickets = append(tickets, t)
 		}
 	}
-	if len(*queue) == 0 {
-		*queue = nil // The array does not grow for ever.
+	if *queue = slices.Delete(*queue, 0, next); len(*queue) == 0 && cap(*queue) > keptQueue {
+		*queue = nil
 	}
 	return tickets
 }
@@ -156,6 +177,7 @@ func (l *line) isClosed() bool {
 func (l *Limiter) ask(ctx context.Context, t *ticket) (Verdict, error) {
 	now := l.clock.now()
 	if int64(now) < l.shut.Load() {
+		defer l.line.recycle(t)
 		return l.answerBlind(ctx, t, t.way, now), nil
 	}
 	if ctx.Err() != nil { // Nobody hears the answer: nothing is charged for it.
@@ -164,10 +186,10 @@ func (l *Limiter) ask(ctx context.Context, t *ticket) (Verdict, error) {
 	if err := l.send(ctx, t); err != nil {
 		return Verdict{}, err
 	}
-	timer := time.NewTimer(l.config.Timeout)
-	defer timer.Stop()
+	t.timer.Reset(l.config.Timeout)
 	select {
 	case <-t.done:
+		defer l.line.recycle(t)
 		if t.away {
 			return l.answerBlind(ctx, t, cmp.Or(t.boarded, t.way), l.clock.now()), nil
 		}
@@ -176,10 +198,11 @@ func (l *Limiter) ask(ctx context.Context, t *ticket) (Verdict, error) {
 			l.noteVerdict(ctx, t.boarded, &t.verdict, t.cost)
 		}
 		return t.verdict, t.err
-	case <-timer.C:
+	case <-t.timer.C:
 		t.left.Store(true)
 		return l.answerBlind(ctx, t, t.way, l.clock.now()), nil
 	case <-ctx.Done():
+		t.timer.Stop()
 		t.left.Store(true)
 		return Verdict{}, context.Cause(ctx)
 	}
@@ -187,7 +210,7 @@ func (l *Limiter) ask(ctx context.Context, t *ticket) (Verdict, error) {
 
 // fetch asks for more tokens of a way, and nobody waits for them.
 func (l *Limiter) fetch(ctx context.Context, w *way) {
-	if int64(l.clock.now()) < l.shut.Load() || l.send(ctx, newTicket(w.asked, w, 0)) != nil {
+	if int64(l.clock.now()) < l.shut.Load() || l.send(ctx, l.line.ticket(w.asked, w, 0)) != nil {
 		w.fetched()
 		l.hearing.Store(false)
 	}
@@ -217,9 +240,9 @@ func (l *Limiter) send(ctx context.Context, t *ticket) error {
 
 // pilot makes calls until nobody waits, or too few do for a call beside the others'. The line's WaitGroup counts it.
 func (l *Limiter) pilot(ctx context.Context) {
+	var tickets []*ticket
 	for {
-		tickets := l.line.board(l.pace())
-		if len(tickets) == 0 {
+		if tickets = l.line.board(l.pace(), tickets); len(tickets) == 0 {
 			return
 		}
 		l.serve(ctx, tickets)

@@ -225,8 +225,8 @@ type Granted struct {
 	Edited     int64
 	Renewed    []string
 	AllRenewed bool
-	// Verdicts answer the questions that cost something, in order.
-	Verdicts []admission.Verdict
+	// Verdicts answer the questions that cost something, in order. They are not to be changed: those that have nothing to tell may be one.
+	Verdicts []*admission.Verdict
 	// Leases answer the accounts, in order.
 	Leases []Leased
 }

@@ -124,8 +124,8 @@ func TestGrantTakesWhatBucketsTake(t *testing.T) {
 		granted, err := l.Grant(t.Context(), &store.Grant{Member: "one", Lease: time.Minute, Questions: []store.Question{q}})
 		check(t, err)
 		want := set.Take(buckets.Instant(now), 0, buckets.AppendPath(nil, q.Limits, "a", "", ""), q.Cost)
-		if granted.Verdicts[0] != want {
-			t.Fatalf("call %d: %+v, want %+v", i, granted.Verdicts[0], want)
+		if *granted.Verdicts[0] != want {
+			t.Fatalf("call %d: %+v, want %+v", i, *granted.Verdicts[0], want)
 		}
 	}
 }

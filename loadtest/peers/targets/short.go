@@ -64,7 +64,7 @@ func (r row) short(bound string) string {
 	bound = cmp.Or(bound, r.Bound)
 	missed := r.Reached != nil && !*r.Reached
 	if r.Ratio != nil {
-		ratio := number(r.Ratio.Median)
+		ratio := r.Ratio.text
 		if missed {
 			ratio = "**" + ratio + "**"
 		}
@@ -84,7 +84,7 @@ func thousands(s *spread) string {
 	if s == nil {
 		return "-"
 	}
-	text := number(s.Median)
+	text := s.text
 	for at := len(text) - 3; s.Median >= 1000 && at > 0; at -= 3 {
 		text = text[:at] + "," + text[at:]
 	}

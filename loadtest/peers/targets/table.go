@@ -27,6 +27,18 @@ func (b bound) holds(value float64) bool {
 	return value <= b.value
 }
 
+// judge reports whether a median is within the bound, and has one that is not printed with as many digits as tell.
+func (b bound) judge(s *spread) bool {
+	reached := b.holds(s.Median)
+	for digits := 4; digits < 17; digits++ {
+		if printed, err := strconv.ParseFloat(s.text, 64); err != nil || b.holds(printed) == reached {
+			break
+		}
+		s.text = strconv.FormatFloat(s.Median, 'g', digits, 64)
+	}
+	return reached
+}
+
 func (b bound) String() string {
 	return b.sign + " " + strconv.FormatFloat(b.value, 'g', -1, 64)
 }
@@ -95,6 +107,8 @@ type spread struct {
 	Median float64 `json:"median"`
 	Least  float64 `json:"least"`
 	Most   float64 `json:"most"`
+	// text is the median as it is printed.
+	text string
 }
 
 func spreadOf(values []float64) *spread {
@@ -103,7 +117,8 @@ func spreadOf(values []float64) *spread {
 	}
 	values = slices.Sorted(slices.Values(values))
 	n := len(values)
-	return &spread{Median: (values[(n-1)/2] + values[n/2]) / 2, Least: values[0], Most: values[n-1]}
+	median := (values[(n-1)/2] + values[n/2]) / 2
+	return &spread{Median: median, Least: values[0], Most: values[n-1], text: number(median)}
 }
 
 func (s *spread) String() string {
@@ -111,9 +126,9 @@ func (s *spread) String() string {
 		return "-"
 	}
 	if s.Least == s.Most {
-		return number(s.Median)
+		return s.text
 	}
-	return fmt.Sprintf("%s (%s-%s)", number(s.Median), number(s.Least), number(s.Most))
+	return fmt.Sprintf("%s (%s-%s)", s.text, number(s.Least), number(s.Most))
 }
 
 // number prints three significant digits, and more only of what has more before the point.
@@ -159,7 +174,7 @@ func judge(targets []target, found measured) []row {
 		if t.bound != (bound{}) {
 			r.Bound = t.bound.String()
 			if judged != nil {
-				reached := t.bound.holds(judged.Median)
+				reached := t.bound.judge(judged)
 				r.Reached = &reached
 			}
 		}

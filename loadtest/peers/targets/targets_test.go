@@ -60,6 +60,17 @@ func TestTargetsAreJudgedByMediansOfRounds(t *testing.T) {
 	}
 }
 
+// TestAMissIsSeen: what misses a bound by less than is printed is printed with more.
+func TestAMissIsSeen(t *testing.T) {
+	t.Parallel()
+	for of, want := range map[string]string{"17966": "| 1.797 | ≥ 1.8 | **missed** |", "17999.9": "| 1.79999 | ≥ 1.8 | **missed** |", "18000": "| 1.8 | ≥ 1.8 | reached |", "18040": "| 1.8 | ≥ 1.8 | reached |"} {
+		text, err := runOn(t, "BenchmarkCheck/callers=64/headgate-2 1 "+of+" checks/s\nBenchmarkCheck/callers=64/redis_rate-2 1 10000 checks/s\n")
+		if err != nil || !strings.Contains(text, want) {
+			t.Errorf("%s: %v, want %q in\n%s", of, err, want, text)
+		}
+	}
+}
+
 func TestLimitsAreATableOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	const measured = "BenchmarkLimits/speed/sliding-window/fiber-2 1 7000 checks/s 39 redis-us/check\n" +

@@ -53,7 +53,7 @@ func (l *Leases) Grant(charge *Charge, over int64, g *store.Grant) (granted stor
 		delete(l.of, admission.Scope(scope))
 	}
 	v := &granting{Charge: charge, l: l, g: g}
-	granted = store.Granted{Members: v.beat(), Verdicts: make([]admission.Verdict, 0, len(g.Questions)), Leases: make([]store.Leased, len(g.Accounts))}
+	granted = store.Granted{Members: v.beat(), Verdicts: make([]*admission.Verdict, 0, len(g.Questions)), Leases: make([]store.Leased, len(g.Accounts))}
 	if g.Beat != 0 {
 		granted.Changed = int64(charge.changed)
 	}
@@ -83,7 +83,7 @@ func (l *Leases) Grant(charge *Charge, over int64, g *store.Grant) (granted stor
 				verdict.Scope = Named(verdict.Scope)
 			}
 			v.changed = v.changed || verdict.Decision == admission.Admitted // Also where no limit stands on its way.
-			granted.Verdicts = append(granted.Verdicts, verdict)
+			granted.Verdicts = append(granted.Verdicts, &verdict)
 		}
 	}
 	for i := range g.Accounts {

@@ -75,6 +75,10 @@ func tellings(g *store.Grant) string {
 	return string(told)
 }
 
+// granting is the verdict on all that are admitted and told no more.
+var granting = admission.Verdict{Decision: admission.Admitted}
+
+// parseGranted reads an answer.
 func parseGranted(reply []string, g *store.Grant) (store.Granted, error) {
 	leases := 0
 	for i := range g.Accounts {
@@ -89,7 +93,7 @@ func parseGranted(reply []string, g *store.Grant) (store.Granted, error) {
 	if err != nil {
 		return store.Granted{}, fmt.Errorf("read live limiters %q: %w", reply[1], errors.Join(err, redisconn.ErrUnknownReply))
 	}
-	granted.Verdicts, granted.Leases = make([]admission.Verdict, 0, len(g.Questions)), make([]store.Leased, len(g.Accounts))
+	granted.Verdicts, granted.Leases = make([]*admission.Verdict, 0, len(g.Questions)), make([]store.Leased, len(g.Accounts))
 	lines := reply[2:]
 	for i := range g.Questions {
 		q := &g.Questions[i]
@@ -99,11 +103,13 @@ func parseGranted(reply []string, g *store.Grant) (store.Granted, error) {
 		if len(lines) <= leases {
 			return store.Granted{}, fmt.Errorf("grant: reply has %d lines: %w", len(reply), redisconn.ErrUnknownReply)
 		}
-		verdict := admission.Verdict{Decision: admission.Admitted}
+		verdict := &granting
 		if lines[0] != "" {
-			if verdict, err = codec.ParseVerdict(lines[0], &admission.Job{Tenant: q.Tenant, Queue: q.Queue, Priority: q.Class}); err != nil {
+			told, err := codec.ParseVerdict(lines[0], &admission.Job{Tenant: q.Tenant, Queue: q.Queue, Priority: q.Class})
+			if err != nil {
 				return store.Granted{}, err
 			}
+			verdict = &told
 		}
 		granted.Verdicts, lines = append(granted.Verdicts, verdict), lines[1:]
 	}
