@@ -21,7 +21,14 @@ const (
 )
 
 // flights are those that have landed, to be flown again.
-var flights = sync.Pool{New: func() any { return new(flight) }}
+var flights sync.Pool
+
+func newFlight() *flight {
+	if f, ok := flights.Get().(*flight); ok {
+		return f
+	}
+	return &flight{}
+}
 
 // reset empties a flight, but for the room that it has.
 func (f *flight) reset() {
@@ -86,7 +93,7 @@ func (l *Limiter) serve(ctx context.Context, tickets []*ticket) {
 
 // fly makes the call. Where the policy or a tenant's record has changed nothing was done: it is read anew and the call repeated, once.
 func (l *Limiter) fly(ctx context.Context, tickets []*ticket) error {
-	f := flights.Get().(*flight)
+	f := newFlight()
 	defer f.recycle()
 	for again := false; ; again = true {
 		inForce, err := l.current(ctx)

@@ -47,6 +47,11 @@ func TestACheckTimesOutBeforeItsWayIsKnown(t *testing.T) {
 	if len(boarded) != 1 || boarded[0].boarded == nil || boarded[0].err != nil {
 		t.Errorf("the pilot has %d tickets", len(boarded))
 	}
+	for range 100 {
+		if l.line.ticket(route{}, nil, 1) == boarded[0] {
+			t.Fatal("a ticket that a pilot still has is used again")
+		}
+	}
 }
 
 // TestWhoWaitsGoesBeforeWhatIsFetched: a call takes those whose callers wait, and what is fetched where they leave room.

@@ -111,7 +111,7 @@ func assertIdle(t *testing.T, p *Producer) {
 			defer l.mu.Unlock()
 			return l.mu.pilots == 0
 		})
-		if l.mu.waiting.of != nil || l.mu.waiting.next != nil || l.mu.waiting.sums != (sums{}) {
+		if len(l.mu.waiting.of) > 0 || l.mu.waiting.next != nil || l.mu.waiting.sums != (sums{}) {
 			t.Errorf("%+v waits after the last call", l.mu.waiting.sums)
 		}
 	}

@@ -140,12 +140,14 @@ func pause(back <-chan struct{}, d time.Duration) {
 // attempt makes one admit call for the jobs of the flight. Where the policy, or the record of a tenant, has changed since it was read, nothing
 // was done: it is read anew and the call repeated, up to maxStale times.
 func (p *Producer) attempt(ctx context.Context, f *flight) error {
+	r := rooms.Get().(*room) //nolint:forcetypeassert // It has no others.
+	defer r.recycle()
 	for stale := 0; ; stale++ {
 		snapshot, err := p.limits.current(ctx)
 		if err != nil {
 			return err
 		}
-		entries, candidates := f.candidates(snapshot)
+		entries, candidates := f.candidates(snapshot, r)
 		if len(entries) == 0 {
 			return nil
 		}

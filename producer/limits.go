@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -226,13 +228,13 @@ func (e *entry) cost() admission.Tokens { return cmp.Or(e.cut, e.job.Cost) }
 
 // candidates returns the flight's jobs as the store takes them, with the limits of one snapshot. An entry that
 // the snapshot does not allow gets its error instead.
-func (f *flight) candidates(snapshot *policy.Compiled) ([]*entry, []store.Candidate) {
+func (f *flight) candidates(snapshot *policy.Compiled, r *room) ([]*entry, []store.Candidate) {
 	n := 0
 	for _, t := range f.tickets {
 		n += len(t.entries)
 	}
-	entries, candidates := make([]*entry, 0, n), make([]store.Candidate, 0, n)
-	all := make([][admission.Levels]admission.Limit, n)
+	r.limits = slices.Grow(r.limits[:0], n)[:n]
+	entries, candidates, all := r.entries[:0], r.candidates[:0], r.limits
 	for _, t := range f.tickets {
 		for i := range t.entries {
 			e := &t.entries[i]
@@ -251,5 +253,23 @@ func (f *flight) candidates(snapshot *policy.Compiled) ([]*entry, []store.Candid
 			candidates = append(candidates, store.Candidate{Job: &e.job, Class: class, Limits: own, TypeLimit: ofType, ShedFrom: from, ShedOverFrom: over, Tier: tier, Usage: snapshot.UsageTenants(), Doomed: snapshot.DoomedPercent(e.job.Queue), Record: record})
 		}
 	}
+	r.entries, r.candidates = entries, candidates
 	return entries, candidates
+}
+
+// room is what one call's candidates take. It is used again by others.
+type room struct {
+	entries    []*entry
+	candidates []store.Candidate
+	limits     [][admission.Levels]admission.Limit
+}
+
+var rooms = sync.Pool{New: func() any { return &room{} }}
+
+// recycle gives back a room of which nothing is needed any more.
+func (r *room) recycle() {
+	clear(r.entries)
+	clear(r.candidates)
+	clear(r.limits)
+	rooms.Put(r)
 }

@@ -26,14 +26,16 @@ type entry struct {
 // ticket is the jobs that one caller sends together: they board together or not at all.
 type ticket struct {
 	entries []entry
+	// one is the room for a job that is sent alone.
+	one [1]entry
 	// bytes is the sum of the payloads.
 	bytes int
 	// ctx is the caller's, for its values: its end does not end the flight. deadline is when the caller goes at the latest.
 	ctx      context.Context //nolint:containedctx // A ticket is a request to another goroutine.
 	deadline time.Time
-	// done is closed when the ticket is settled.
+	// done has room for what is sent when the ticket is settled, and then nobody but its caller knows it.
 	done chan struct{}
-	// failure is why the ticket's jobs have no verdicts. It is written before done is closed.
+	// failure is why the ticket's jobs have no verdicts. It is written before done is sent to.
 	failure error
 
 	// What follows is guarded by the line's lock.
@@ -64,14 +66,38 @@ const (
 
 // newTicket returns that of a call whose time-out ends at end.
 func newTicket(ctx context.Context, end time.Time, entries []entry) *ticket {
-	t := &ticket{entries: entries, ctx: ctx, deadline: end, done: make(chan struct{})}
+	t := &ticket{done: make(chan struct{}, 1)}
+	t.begin(ctx, end, entries)
+	return t
+}
+
+// ticket is newTicket of one job, used again where one was recycled.
+func (l *line) ticket(ctx context.Context, end time.Time, job *admission.Job) *ticket {
+	t, ok := l.used.Get().(*ticket)
+	if !ok {
+		t = &ticket{done: make(chan struct{}, 1)}
+	}
+	t.one[0].job = *job
+	t.begin(ctx, end, t.one[:])
+	return t
+}
+
+// recycle takes a ticket back whose caller was answered. One whose caller has left may be of a flight still.
+func (l *line) recycle(t *ticket) {
+	if !t.left {
+		*t = ticket{done: t.done}
+		l.used.Put(t)
+	}
+}
+
+func (t *ticket) begin(ctx context.Context, end time.Time, entries []entry) {
+	t.entries, t.ctx, t.deadline = entries, ctx, end
 	if own, ok := ctx.Deadline(); ok && own.Before(end) {
 		t.deadline = own
 	}
 	for i := range entries {
 		t.bytes += len(entries[i].job.Payload)
 	}
-	return t
 }
 
 // tenant is the one whose turn the ticket takes: a batch of several takes that of its first.
@@ -81,7 +107,7 @@ func (t *ticket) tenant() string { return t.entries[0].job.Tenant }
 func (t *ticket) settleLocked(failure error) {
 	if t.state != settled {
 		t.state, t.failure, t.flight = settled, failure, nil
-		close(t.done)
+		t.done <- struct{}{}
 	}
 }
 
@@ -94,6 +120,8 @@ type line struct {
 	// patience is the longest that a call is taken to last, half of the producer's time-out: nobody who has just come is told
 	// that there is no time left, so however slow calls have been, they are tried.
 	patience time.Duration
+	// used are tickets that were recycled.
+	used sync.Pool
 	// crowd is nil unless somebody was turned away of late: then it is worth to ask before making a ticket.
 	crowd atomic.Pointer[crowd]
 

@@ -333,3 +333,23 @@ func TestTurningAwayCostsLittle(t *testing.T) {
 		t.Error("a line that has moved is still said to be crowded")
 	}
 }
+
+// TestWhoHasLeftLeavesTheTicket: one that a flight may have is not used again, for another job's answer would come by it.
+func TestWhoHasLeftLeavesTheTicket(t *testing.T) {
+	t.Parallel()
+	l := &line{places: 1, jobs: 100, bytes: 1 << 20}
+	j := testJob("a")
+	left := l.ticket(t.Context(), time.Now().Add(time.Minute), &j)
+	if _, start, err := l.join(left, time.Now()); err != nil || !start {
+		t.Fatal(start, err)
+	}
+	if err := l.leave(left, context.Canceled); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	l.recycle(left)
+	for range 100 {
+		if l.ticket(t.Context(), time.Now().Add(time.Minute), &j) == left {
+			t.Fatal("a ticket that a pilot still has is used again")
+		}
+	}
+}

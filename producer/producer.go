@@ -139,11 +139,13 @@ func (p *Producer) enqueue(ctx context.Context, job admission.Job, fresh bool) (
 
 // send sends a job that is prepared.
 func (p *Producer) send(ctx context.Context, job admission.Job) (admission.Verdict, error) {
-	if err := p.of(job.Tenant).lineOf(len(job.Payload)).refuse(&job, p.config.Timeout); err != nil {
+	l := p.of(job.Tenant).lineOf(len(job.Payload))
+	if err := l.refuse(&job, p.config.Timeout); err != nil {
 		return admission.Verdict{ID: job.ID}, err
 	}
 	end := time.Now().Add(p.config.Timeout)
-	t := newTicket(ctx, end, []entry{{job: job}})
+	t := l.ticket(ctx, end, &job)
+	defer l.recycle(t)
 	e := &t.entries[0]
 	if err := p.check(ctx, end, t.entries); err != nil {
 		return admission.Verdict{ID: job.ID}, fmt.Errorf("enqueue job %s: %w", job.ID, err)

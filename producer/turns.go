@@ -8,7 +8,13 @@ type turns struct {
 	// next is whose turn it is, in a ring of the tenants that wait; nil when nobody does.
 	next *waiting
 	sums
+	// spare are those of tenants that wait no more, linked by after, spares how many, and most how many tenants have waited at a time.
+	spare        *waiting
+	spares, most int
 }
+
+// keptTenants is for how many tenants room is kept that do not wait.
+const keptTenants = 1024
 
 // waiting is the tickets of one tenant. It is dropped with its last ticket.
 type waiting struct {
@@ -31,11 +37,13 @@ func (s *sums) add(t *ticket, sign int) {
 func (q *turns) push(t *ticket) {
 	w := q.of[t.tenant()]
 	if w == nil {
-		w = &waiting{tenant: t.tenant()}
+		w = q.newWaiting()
+		w.tenant = t.tenant()
 		if q.of == nil {
 			q.of = make(map[string]*waiting)
 		}
 		q.of[w.tenant] = w
+		q.most = max(q.most, len(q.of))
 		if q.next == nil {
 			w.before, w.after, q.next = w, w, w
 		} else {
@@ -52,6 +60,18 @@ func (q *turns) push(t *ticket) {
 	w.last = t
 	w.add(t, 1)
 	q.add(t, 1)
+}
+
+// newWaiting returns one of nobody.
+func (q *turns) newWaiting() *waiting {
+	w := q.spare
+	if w == nil {
+		return &waiting{}
+	}
+	q.spare = w.after
+	q.spares--
+	w.after = nil
+	return w
 }
 
 // head is the ticket whose turn it is, nil when nobody waits.
@@ -94,8 +114,17 @@ func (q *turns) remove(t *ticket) {
 	if q.next == w {
 		q.next = w.after
 	}
-	if len(q.of) == 0 {
-		q.of, q.next = nil, nil // A map does not shrink by itself.
+	if q.spares < keptTenants {
+		*w = waiting{after: q.spare}
+		q.spare = w
+		q.spares++
+	}
+	if len(q.of) > 0 {
+		return
+	}
+	q.next = nil
+	if q.most > keptTenants { // A map does not shrink by itself.
+		q.of, q.most = nil, 0
 	}
 }
 

@@ -17,7 +17,7 @@ func waitingTicket(tenant string, jobs, payload int) *ticket {
 	for i := range entries {
 		entries[i].job = admission.Job{Tenant: tenant, Payload: make([]byte, payload)}
 	}
-	return &ticket{entries: entries, bytes: jobs * payload, deadline: time.Now().Add(time.Hour), done: make(chan struct{})}
+	return &ticket{entries: entries, bytes: jobs * payload, deadline: time.Now().Add(time.Hour), done: make(chan struct{}, 1)}
 }
 
 // TestTenantsTakeTurns walks at random through tickets that come, go in turn and leave, beside lists that are searched.

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -29,6 +30,8 @@ type finisher struct {
 	work      fleet.Nudge
 	classes   *fleet.Classes
 	slots     *inhand.Slots
+	// room is that of the last call's finishes.
+	room []store.Finish
 	// worker is the name of the latest registration, for the jobs' histories.
 	worker atomic.Pointer[string]
 
@@ -63,7 +66,7 @@ func newFinisher(store store.Partition, pool string, logger zerolog.Logger, watc
 
 // submit takes the end of a lease, which holds a slot if slotted. The caller waits for done, which is closed whatever happens.
 func (f *finisher) submit(lease *store.Lease, a answer, slotted bool) *ending {
-	e := &ending{slotted: slotted, finish: finishOf(*lease, a), class: lease.Class, jobType: lease.Job.Type, last: lease.Attempts+1 >= lease.Job.MaxAttempts, ended: store.EndedLost, done: make(chan struct{})}
+	e := &ending{slotted: slotted, finish: finishOf(lease, a), class: lease.Class, jobType: lease.Job.Type, last: lease.Attempts+1 >= lease.Job.MaxAttempts, ended: store.EndedLost, done: make(chan struct{})}
 	f.mu.Lock()
 	stopped := f.mu.stopped
 	if !stopped {
@@ -125,7 +128,9 @@ func (f *finisher) stop() {
 
 // send sends a batch as often as need be, and settles it.
 func (f *finisher) send(ctx context.Context, batch []*ending) {
-	finishes, stale := make([]store.Finish, len(batch)), 0
+	finishes, stale := slices.Grow(f.room[:0], len(batch))[:len(batch)], 0
+	f.room = finishes
+	defer clear(finishes)
 	f.fill(finishes, batch)
 	f.leave(batch)
 	trouble := f.watch.Trouble("finish", fleet.FirstPause, fleet.LastPause)

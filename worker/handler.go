@@ -57,11 +57,11 @@ func Register[A any](w *Worker, jobType string, handler func(ctx context.Context
 		return
 	}
 	w.handlers[jobType] = func(ctx context.Context, raw Job[[]byte]) error {
-		job := Job[A]{Job: raw.Job, Attempt: raw.Attempt, Suspect: raw.Suspect, Lost: raw.Lost, Admitted: raw.Admitted}
-		if err := decode(raw.Payload, &job.Args); err != nil {
+		var args A
+		if err := decode(raw.Payload, &args); err != nil {
 			return &payloadError{err}
 		}
-		return handler(ctx, job)
+		return handler(ctx, Job[A]{Job: raw.Job, Args: args, Attempt: raw.Attempt, Suspect: raw.Suspect, Lost: raw.Lost, Admitted: raw.Admitted})
 	}
 }
 

@@ -75,7 +75,8 @@ type tooLate struct{ drained, shut []store.Lease }
 // that a history may have others still.
 func (s *session) accept(ctx, jobs context.Context, leases []store.Lease, free int) (late tooLate, more bool) {
 	shut, started := s.w.guard != nil && s.w.slots.IsShut(), false
-	for _, lease := range leases {
+	for i := range leases {
+		lease := &leases[i]
 		if ctx.Err() != nil {
 			s.held.Close()
 		}
@@ -87,7 +88,7 @@ func (s *session) accept(ctx, jobs context.Context, leases []store.Lease, free i
 			free, more = free-1, true
 			if shut {
 				if s.held.Claim(lease.Token) { // Else a drain has it.
-					late.shut = append(late.shut, lease)
+					late.shut = append(late.shut, *lease)
 				}
 				continue
 			}
@@ -97,7 +98,7 @@ func (s *session) accept(ctx, jobs context.Context, leases []store.Lease, free i
 			go s.handle(jobs, lease) // Run waits for it by its slot.
 			started = true
 		case inhand.TooLate:
-			late.drained = append(late.drained, lease)
+			late.drained = append(late.drained, *lease)
 		case inhand.Known:
 		}
 	}
@@ -117,9 +118,9 @@ func (s *session) handBack(jobs context.Context) {
 		s.logger.Warn().Err(err).Msg("history not read at shutdown, left to reclaim")
 	}
 	var late []store.Lease
-	for _, lease := range leases {
-		if s.held.Add(lease) == inhand.TooLate {
-			late = append(late, lease)
+	for i := range leases {
+		if s.held.Add(&leases[i]) == inhand.TooLate {
+			late = append(late, leases[i])
 		}
 	}
 	s.held.EndHistory()

@@ -33,7 +33,7 @@ type answer struct {
 }
 
 // handle takes a job from its start to the end that Redis takes note of. It holds a slot meanwhile, and leaves it when the finisher tells Redis.
-func (s *session) handle(jobs context.Context, lease store.Lease) {
+func (s *session) handle(jobs context.Context, lease *store.Lease) {
 	left := false
 	defer func() { s.w.giveSlot(left) }()
 	defer s.held.Remove(lease.Token)
@@ -52,7 +52,7 @@ func (s *session) handle(jobs context.Context, lease store.Lease) {
 			ended.call(event)
 			return // A drain has handed it back, and says so.
 		}
-		e := s.w.finisher.submit(&lease, a, true)
+		e := s.w.finisher.submit(lease, a, true)
 		<-e.done
 		left = e.left
 		event.Outcome = outcomeOf(e.ended)
@@ -80,7 +80,7 @@ func (w *Worker) giveSlot(left bool) {
 }
 
 // decide runs the job unless something stands against it. It fills in the event's times.
-func (s *session) decide(ctx context.Context, lease store.Lease, event *Event) answer {
+func (s *session) decide(ctx context.Context, lease *store.Lease, event *Event) answer {
 	job := &lease.Job
 	if lease.Err != nil {
 		reason := ReasonUnreadable
@@ -116,11 +116,13 @@ func (s *session) decide(ctx context.Context, lease store.Lease, event *Event) a
 	}
 	defer call.ReturnProbe(ctx)
 	defer call.Ignored() // Does nothing after a verdict.
-	defer context.AfterFunc(ctx, func() {
-		if _, ok := cancelledBy(ctx); ok {
-			call.Ignored() // Also where the handler takes its time: what it does now is not the downstream's.
-		}
-	})()
+	if call != nil {
+		defer context.AfterFunc(ctx, func() {
+			if _, ok := cancelledBy(ctx); ok {
+				call.Ignored() // Also where the handler takes its time: what it does now is not the downstream's.
+			}
+		})()
+	}
 	if lease.Suspect {
 		if err := s.noteStart(ctx, lease); errors.Is(err, store.ErrBeside) {
 			return answer{outcome: store.Release, delay: returnDelay(), reason: ReasonSuspect}
@@ -142,14 +144,14 @@ func (w *Worker) tooLateFor(job *admission.Job) bool {
 // noteStart tells Redis that the handler of a suspect, a job that was lost with a worker before, begins: if this worker
 // is lost too, it counts against the job, or parts it from those that it began with. Other jobs in hand then count nothing, and pay
 // nothing for the note. store.ErrBeside means that suspects run here beside which it is not to begin.
-func (s *session) noteStart(ctx context.Context, lease store.Lease) error {
+func (s *session) noteStart(ctx context.Context, lease *store.Lease) error {
 	ctx, cancel := context.WithTimeout(ctx, fleet.CallTimeout)
 	defer cancel()
 	return s.w.store.Started(ctx, s.w.pool.ID(), s.name, lease.Token, admission.Key{Tenant: lease.Job.Tenant, ID: lease.Job.ID})
 }
 
 // run runs the handler and makes an answer of its.
-func (s *session) run(ctx context.Context, handler Handler, lease store.Lease, call *fleet.GuardedCall, event *Event) answer {
+func (s *session) run(ctx context.Context, handler Handler, lease *store.Lease, call *fleet.GuardedCall, event *Event) answer {
 	if s.w.config.Observer.Started != nil {
 		s.w.config.Observer.Started(*event)
 	}
@@ -174,28 +176,33 @@ func (s *session) run(ctx context.Context, handler Handler, lease store.Lease, c
 
 // call runs the handler until it returns, panics or exits. soon says that a time-out of the job's own ended it, too soon to say
 // anything about its downstream.
-func (s *session) call(ctx context.Context, handler Handler, lease store.Lease, call *fleet.GuardedCall) (soon bool, err error) {
+func (s *session) call(ctx context.Context, handler Handler, lease *store.Lease, call *fleet.GuardedCall) (soon bool, err error) {
 	cut := s.timeout(&lease.Job, call)
 	ctx, cancel := context.WithTimeoutCause(ctx, cut.after, cut)
 	defer cancel()
-	job := Job[[]byte]{
-		Job: lease.Job, Args: lease.Job.Payload, Attempt: lease.Attempts + 1, Lost: lease.Lost, Suspect: lease.Suspect,
-		Admitted: lease.Arrival,
-	}
-	job.Priority = s.w.classes.Name(job.Queue, lease.Class)
 	answered := make(chan error, 1)
 	go func() { // A handler may end its goroutine, and this one has things left to do.
 		err := errExited
 		defer func() { answered <- err }()
-		err = callback.Try(func() error { return handler(ctx, job) })
+		err = callback.Try(func() error { return handler(ctx, s.jobOf(lease)) })
 	}()
 	err = cut.explain(ctx, <-answered)
 	soon = cut.after == lease.Job.Timeout && cut.after < call.Patience() && context.Cause(ctx) == error(cut) //nolint:errorlint // this very one
 	return soon, err
 }
 
+// jobOf returns what a handler is given.
+func (s *session) jobOf(lease *store.Lease) Job[[]byte] {
+	job := Job[[]byte]{
+		Job: lease.Job, Args: lease.Job.Payload, Attempt: lease.Attempts + 1, Lost: lease.Lost, Suspect: lease.Suspect,
+		Admitted: lease.Arrival,
+	}
+	job.Priority = s.w.classes.Name(job.Queue, lease.Class)
+	return job
+}
+
 // judge turns the handler's error into an answer, and tells the downstream's breaker, unless the call was cut too soon.
-func (s *session) judge(ctx context.Context, lease store.Lease, call *fleet.GuardedCall, soon bool, err error) answer {
+func (s *session) judge(ctx context.Context, lease *store.Lease, call *fleet.GuardedCall, soon bool, err error) answer {
 	snooze, snoozed := errors.AsType[*snoozeError](err)
 	retry, _ := errors.AsType[*retryError](err)
 	drained := ctx.Err() != nil && !is[*callback.PanicError](err)
@@ -233,7 +240,7 @@ func (s *session) judge(ctx context.Context, lease store.Lease, call *fleet.Guar
 	return answer{outcome: store.Retry, delay: s.w.config.backoff(&lease.Job, lease.Attempts+1, s.w.classes.LeastBackoff(lease.Job.Queue)), err: err}
 }
 
-func finishOf(lease store.Lease, a answer) store.Finish {
+func finishOf(lease *store.Lease, a answer) store.Finish {
 	f := lease.Finish(a.outcome)
 	f.Delay, f.Ran, f.Result, f.KeepResult, f.Spent = min(a.delay, admission.MaxDelay), a.ran, a.result, a.keep, a.spent
 	switch a.outcome {
@@ -255,7 +262,7 @@ func finishOf(lease store.Lease, a answer) store.Finish {
 	return f
 }
 
-func (s *session) event(lease store.Lease) Event {
+func (s *session) event(lease *store.Lease) Event {
 	job := &lease.Job
 	return Event{
 		Key: admission.Key{Tenant: job.Tenant, ID: job.ID}, Queue: job.Queue, Type: job.Type, Downstream: job.Downstream,

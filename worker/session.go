@@ -170,7 +170,7 @@ func (s *session) release(jobs []store.Lease, reason string) {
 		endings[i] = s.w.finisher.submit(&jobs[i], answer{outcome: store.Release}, false)
 	}
 	for i, e := range endings {
-		event := s.event(jobs[i])
+		event := s.event(&jobs[i])
 		event.Outcome, event.Reason = Lost, reason
 		select {
 		case <-e.done:

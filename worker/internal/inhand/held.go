@@ -28,7 +28,7 @@ type Held struct {
 }
 
 type heldJob struct {
-	lease   store.Lease
+	lease   *store.Lease
 	claimed bool
 	// cancel ends the ctx of the job's handler; nil until that has one.
 	cancel context.CancelCauseFunc
@@ -51,8 +51,8 @@ const (
 	TooLate          // nothing is added any more
 )
 
-// Add takes a lease in, unless it is known.
-func (h *Held) Add(lease store.Lease) Addition {
+// Add takes a lease in, unless it is known. Nobody may change it then.
+func (h *Held) Add(lease *store.Lease) Addition {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
@@ -135,7 +135,7 @@ func (h *Held) ClaimRest() []store.Lease {
 	for _, job := range h.mu.jobs {
 		if !job.claimed {
 			job.claimed = true
-			rest = append(rest, job.lease)
+			rest = append(rest, *job.lease)
 		}
 	}
 	slices.SortFunc(rest, func(a, b store.Lease) int { return strings.Compare(a.Token, b.Token) })

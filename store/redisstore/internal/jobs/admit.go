@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redisconn"
@@ -105,17 +106,26 @@ func redriveText(c *store.Candidate) string {
 	return codec.InterventionText(c.By, store.AuditRedrive)
 }
 
+// pathKey names a path. With a limit of its type queue is "QUEUE:TYPE".
+type pathKey struct {
+	tenant, queue string
+	class         int
+}
+
+// knownPaths are maps that were used to tell paths apart.
+var knownPaths = sync.Pool{New: func() any { return map[pathKey]int{} }}
+
 // jobPaths returns the distinct paths of jobs, and the number of each job's, from 1.
 func jobPaths(jobs []store.Candidate) (paths []codec.Path, of []int) {
-	type key struct {
-		tenant, queue string // With a limit of its type queue is "QUEUE:TYPE".
-		class         int
-	}
-	known := make(map[key]int, len(jobs))
-	of = make([]int, len(jobs))
+	known := knownPaths.Get().(map[pathKey]int) //nolint:forcetypeassert // It has no others.
+	defer func() {
+		clear(known)
+		knownPaths.Put(known)
+	}()
+	paths, of = make([]codec.Path, 0, len(jobs)), make([]int, len(jobs))
 	for i := range jobs {
 		c := &jobs[i]
-		k := key{c.Job.Tenant, c.Job.Queue, c.Class}
+		k := pathKey{c.Job.Tenant, c.Job.Queue, c.Class}
 		if c.TypeLimit != nil {
 			k.queue += ":" + c.Job.Type
 		}

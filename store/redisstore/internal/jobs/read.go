@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -41,6 +42,7 @@ func (s *Jobs) Read(ctx context.Context, worker, pool string, count int, block t
 	}
 	var leases []store.Lease
 	for _, stream := range streams {
+		leases = slices.Grow(leases, len(stream.Messages))
 		for _, m := range stream.Messages {
 			if len(m.Values) == 0 {
 				continue // removed while it was still listed as held
