@@ -12,7 +12,8 @@ import (
 )
 
 // Partition is what one partition of a deployment does: the jobs of its tenants and all that decides on them. Each method is one
-// decision, whole or not at all, and may be called by several goroutines. It is either in Redis (package redisstore) or in memory.
+// decision, whole or not at all, and may be called by several goroutines. It keeps nothing of what it is given: candidates, questions and ends
+// are used again. It is either in Redis (package redisstore) or in memory.
 type Partition interface {
 	Common
 
