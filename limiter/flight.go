@@ -21,14 +21,7 @@ const (
 )
 
 // flights are those that have landed, to be flown again.
-var flights sync.Pool
-
-func newFlight() *flight {
-	if f, ok := flights.Get().(*flight); ok {
-		return f
-	}
-	return &flight{}
-}
+var flights = sync.Pool{New: func() any { return &flight{} }}
 
 // reset empties a flight, but for the room that it has.
 func (f *flight) reset() {
@@ -93,14 +86,13 @@ func (l *Limiter) serve(ctx context.Context, tickets []*ticket) {
 
 // fly makes the call. Where the policy or a tenant's record has changed nothing was done: it is read anew and the call repeated, once.
 func (l *Limiter) fly(ctx context.Context, tickets []*ticket) error {
-	f := newFlight()
+	f := flights.Get().(*flight) //nolint:forcetypeassert // It has no others.
 	defer f.recycle()
 	for again := false; ; again = true {
 		inForce, err := l.current(ctx)
 		if err != nil {
 			return err
 		}
-		f.reset()
 		l.board(f, inForce, tickets)
 		if len(f.grant.Questions) == 0 {
 			return nil
@@ -111,6 +103,7 @@ func (l *Limiter) fly(ctx context.Context, tickets []*ticket) error {
 			if err := l.renew(ctx, inForce, err); err != nil {
 				return err
 			}
+			f.reset()
 			continue
 		}
 		for _, t := range tickets {

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/redistest"
@@ -16,7 +18,7 @@ import (
 func (l *line) waiting() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.mu.waiting)
+	return l.mu.waiting.len()
 }
 
 // TestACheckTimesOutBeforeItsWayIsKnown: a pilot finds the way of a check whose caller knew none, while the caller gives up. The
@@ -80,6 +82,40 @@ func TestWhoWaitsGoesBeforeWhatIsFetched(t *testing.T) {
 	if last := l.board(pace{}, nil); len(last) != 0 {
 		t.Errorf("%d go a second time", len(last))
 	}
+}
+
+// TestAQueueIsInOrder beside a list of those that wait, however they come and go, without those that have left; its room does not grow with how many
+// have passed.
+func TestAQueueIsInOrder(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		var q queue
+		var want []*ticket
+		for range 200 {
+			for range rapid.IntRange(0, 100).Draw(rt, "come") {
+				one := &ticket{}
+				q.push(one)
+				want = append(want, one)
+			}
+			if len(want) > 0 && rapid.Bool().Draw(rt, "leaves") {
+				i := rapid.IntRange(0, len(want)-1).Draw(rt, "who")
+				want[i].left.Store(true)
+				// It stands in the queue until its turn comes.
+			}
+			for _, got := range q.board(nil) {
+				for want[0].left.Load() {
+					want = want[1:]
+				}
+				if got != want[0] {
+					rt.Fatal("another one boards")
+				}
+				want = want[1:]
+			}
+			if len(q.tickets) > 2*q.len()+1 {
+				rt.Fatalf("room for %d, and %d wait", len(q.tickets), q.len())
+			}
+		}
+	})
 }
 
 // TestAnotherCallTakesAsMany: a second call goes out at once beside one of a single check, a further one with as many as the last one carried and one for

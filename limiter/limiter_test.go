@@ -106,7 +106,7 @@ func TestManyCallersShareCalls(t *testing.T) {
 	}
 	for waiting := 0; waiting < 2*store.MaxBatchJobs; <-time.After(time.Millisecond) {
 		l.line.mu.Lock()
-		waiting = len(l.line.mu.waiting)
+		waiting = l.line.mu.waiting.len()
 		l.line.mu.Unlock()
 	}
 	close(hold)

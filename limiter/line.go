@@ -45,6 +45,35 @@ func (t *ticket) telling(remaining bool) *ticket {
 	return t
 }
 
+// queue is tickets in the order in which they came. Its zero value is empty.
+type queue struct {
+	// tickets begin with so many that have boarded.
+	tickets []*ticket
+	boarded int
+}
+
+func (q *queue) len() int { return len(q.tickets) - q.boarded }
+
+func (q *queue) push(t *ticket) { q.tickets = append(q.tickets, t) }
+
+// keptQueue is for how many tickets the room of a queue is kept where nobody is in it.
+const keptQueue = 1024
+
+// board adds the next of the queue whose callers have not left, while there is room in a call.
+func (q *queue) board(tickets []*ticket) []*ticket {
+	for ; len(tickets) < store.MaxBatchJobs && q.len() > 0; q.boarded++ {
+		if t := q.tickets[q.boarded]; !t.left.Load() {
+			tickets = append(tickets, t)
+		}
+	}
+	if q.len() == 0 && cap(q.tickets) > keptQueue {
+		*q = queue{}
+	} else if q.boarded >= q.len() { // So that each is moved once, however many wait.
+		q.tickets, q.boarded = slices.Delete(q.tickets, 0, q.boarded), 0
+	}
+	return tickets
+}
+
 // line is where tickets wait while all places of calls are taken. What waits while a call is under way goes with the next.
 type line struct {
 	places int
@@ -56,7 +85,7 @@ type line struct {
 	mu struct {
 		sync.Mutex
 		// waiting are those whose callers wait; fetching go where these leave room.
-		waiting, fetching []*ticket
+		waiting, fetching queue
 		pilots            int
 		// carried is how many tickets the last call took, tookOff when it went out.
 		carried int
@@ -100,9 +129,9 @@ func (l *line) join(t *ticket, at pace) (pilot, ok bool) {
 		return false, false
 	}
 	if t.cost > 0 {
-		l.mu.waiting = append(l.mu.waiting, t)
+		l.mu.waiting.push(t)
 	} else {
-		l.mu.fetching = append(l.mu.fetching, t)
+		l.mu.fetching.push(t)
 	}
 	if l.mu.pilots >= l.places || l.mu.pilots > 0 && !l.anotherLocked(l.mu.pilots, at) {
 		return false, true
@@ -119,7 +148,7 @@ const lateAfter = time.Millisecond
 // become no smaller, and one for each, or the last one is late. So Redis has the next call when it is done with one, in the place of waiting until
 // who had its answers asks again.
 func (l *line) anotherLocked(others int, at pace) bool {
-	tickets := len(l.mu.waiting) + len(l.mu.fetching)
+	tickets := l.mu.waiting.len() + l.mu.fetching.len()
 	return tickets > 0 && (at.open || at.now.Sub(l.mu.tookOff) > lateAfter || tickets >= min(store.MaxBatchJobs, max(others, l.mu.carried)))
 }
 
@@ -130,8 +159,8 @@ func (l *line) board(at pace, tickets []*ticket) []*ticket {
 	defer l.mu.Unlock()
 	tickets = tickets[:0]
 	if l.mu.pilots == 1 || l.anotherLocked(l.mu.pilots-1, at) {
-		tickets = boarding(tickets, &l.mu.waiting)
-		tickets = boarding(tickets, &l.mu.fetching)
+		tickets = l.mu.waiting.board(tickets)
+		tickets = l.mu.fetching.board(tickets)
 	}
 	if len(tickets) == 0 {
 		l.mu.pilots--
@@ -139,23 +168,6 @@ func (l *line) board(at pace, tickets []*ticket) []*ticket {
 		return nil
 	}
 	l.mu.carried, l.mu.tookOff = len(tickets), at.now
-	return tickets
-}
-
-// keptQueue is for how many tickets the room of a queue is kept where nobody is in it.
-const keptQueue = 1024
-
-// boarding adds the next of a queue, while there is room in a call.
-func boarding(tickets []*ticket, queue *[]*ticket) []*ticket {
-	next := 0
-	for ; len(tickets) < store.MaxBatchJobs && next < len(*queue); next++ {
-		if t := (*queue)[next]; !t.left.Load() {
-			tickets = append(tickets, t)
-		}
-	}
-	if *queue = slices.Delete(*queue, 0, next); len(*queue) == 0 && cap(*queue) > keptQueue {
-		*queue = nil
-	}
 	return tickets
 }
 

@@ -1,5 +1,7 @@
 package producer
 
+import "sync"
+
 // turns is the tickets that wait, by tenant: the tenants take turns, a ticket each, and those of one tenant go in the order in
 // which they came. Every operation looks at one ticket and one tenant, however many there are. The zero turns is empty; the
 // line's lock guards it.
@@ -8,12 +10,11 @@ type turns struct {
 	// next is whose turn it is, in a ring of the tenants that wait; nil when nobody does.
 	next *waiting
 	sums
-	// spare are those of tenants that wait no more, linked by after, spares how many, and most how many tenants have waited at a time.
-	spare        *waiting
-	spares, most int
+	// most is how many tenants have waited at a time.
+	most int
 }
 
-// keptTenants is for how many tenants room is kept that do not wait.
+// keptTenants is for how many tenants the room of the map is kept while nobody waits.
 const keptTenants = 1024
 
 // waiting is the tickets of one tenant. It is dropped with its last ticket.
@@ -23,6 +24,9 @@ type waiting struct {
 	before, after *waiting
 	sums
 }
+
+// unused are those of tenants that wait no more.
+var unused = sync.Pool{New: func() any { return &waiting{} }}
 
 // sums is what waits.
 type sums struct{ tickets, jobs, bytes int }
@@ -37,7 +41,7 @@ func (s *sums) add(t *ticket, sign int) {
 func (q *turns) push(t *ticket) {
 	w := q.of[t.tenant()]
 	if w == nil {
-		w = q.newWaiting()
+		w = unused.Get().(*waiting) //nolint:forcetypeassert // It has no others.
 		w.tenant = t.tenant()
 		if q.of == nil {
 			q.of = make(map[string]*waiting)
@@ -60,18 +64,6 @@ func (q *turns) push(t *ticket) {
 	w.last = t
 	w.add(t, 1)
 	q.add(t, 1)
-}
-
-// newWaiting returns one of nobody.
-func (q *turns) newWaiting() *waiting {
-	w := q.spare
-	if w == nil {
-		return &waiting{}
-	}
-	q.spare = w.after
-	q.spares--
-	w.after = nil
-	return w
 }
 
 // head is the ticket whose turn it is, nil when nobody waits.
@@ -114,11 +106,8 @@ func (q *turns) remove(t *ticket) {
 	if q.next == w {
 		q.next = w.after
 	}
-	if q.spares < keptTenants {
-		*w = waiting{after: q.spare}
-		q.spare = w
-		q.spares++
-	}
+	*w = waiting{}
+	unused.Put(w)
 	if len(q.of) > 0 {
 		return
 	}

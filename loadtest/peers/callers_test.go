@@ -29,7 +29,7 @@ func BenchmarkEnqueueByCallers(b *testing.B) {
 						wg.Go(func() {
 							for i := k; i < jobs; i += callers {
 								answered.send(i)
-								queue.enqueue(b, fmt.Sprintf("tenant-%d", i%1000), i)
+								queue.enqueue(b, tenantOf(i), i)
 								answered.start(i)
 							}
 						})

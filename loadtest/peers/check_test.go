@@ -80,7 +80,7 @@ func checks(b *testing.B, ask func(ctx context.Context, tenant string) error, ca
 		wg.Go(func() {
 			for i := k; i < n; i += callers {
 				asked := time.Now()
-				if err := ask(b.Context(), fmt.Sprintf("tenant-%d", i%1000)); err != nil {
+				if err := ask(b.Context(), tenantOf(i)); err != nil {
 					b.Error(err)
 					return
 				}

@@ -72,6 +72,9 @@ func newQueue(tb testing.TB, s store.Deployment) queue {
 	return &headgateQueue{store: s, producer: p}
 }
 
+// tenantOf is the tenant of a job or a check, one of 1,000.
+func tenantOf(n int) string { return fmt.Sprintf("tenant-%d", n%1000) }
+
 func (q *headgateQueue) job(tenant string, number int) admission.Job {
 	j := admission.NewJob(tenant, "bench", "bench", payload)
 	j.Headers = map[string]string{"n": strconv.Itoa(number)}

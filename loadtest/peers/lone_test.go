@@ -87,8 +87,6 @@ func BenchmarkLone(b *testing.B) {
 	}
 }
 
-func tenantOf(n int) string { return fmt.Sprintf("tenant-%d", n%1000) }
-
 // stopwatch has the times of the last call on its connections, in nanoseconds since its start.
 type stopwatch struct {
 	start                 time.Time

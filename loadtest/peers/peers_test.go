@@ -140,7 +140,7 @@ func BenchmarkEnqueue(b *testing.B) {
 					for k := range producers {
 						wg.Go(func() {
 							for i := k; i < n; i += producers {
-								queue.enqueue(b, fmt.Sprintf("tenant-%d", i%1000), i)
+								queue.enqueue(b, tenantOf(i), i)
 							}
 						})
 					}
@@ -173,7 +173,7 @@ func BenchmarkEnqueueBatch(b *testing.B) {
 			q := openHeadgate(b, redistest.Start(b, redistest.Options{})).(*headgateQueue)
 			begin := time.Now()
 			for n := 0; n < jobs; n += store.MaxBatchJobs {
-				q.enqueueMany(b, func(n int) string { return fmt.Sprintf("tenant-%d", n%1000) }, n, min(n+store.MaxBatchJobs, jobs))
+				q.enqueueMany(b, tenantOf, n, min(n+store.MaxBatchJobs, jobs))
 			}
 			b.ReportMetric(jobs/time.Since(begin).Seconds(), "jobs/s")
 			b.ReportMetric(0, "ns/op")

@@ -1,7 +1,6 @@
 package peers
 
 import (
-	"fmt"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -119,7 +118,7 @@ func costOf(b *testing.B, c costly) (job, look float64) {
 	before := spendingOf(b, server)
 	time.Sleep(idle) //nolint:forbidigo // What is spent meanwhile is measured.
 	idled := spendingOf(b, server)
-	queue.enqueueMany(b, func(n int) string { return fmt.Sprintf("tenant-%d", n%1000) }, 0, jobs)
+	queue.enqueueMany(b, tenantOf, 0, jobs)
 	<-done
 	after := spendingOf(b, server)
 	return 1e6 * (after.seconds - idled.seconds) / jobs, 1e6 * (idled.seconds - before.seconds) / idle.Seconds()

@@ -68,7 +68,7 @@ func keepUp(b *testing.B, q queue, jobs int) {
 		for range last - n {
 			under <- struct{}{}
 		}
-		q.enqueueMany(b, func(n int) string { return fmt.Sprintf("tenant-%d", n%1000) }, n, last)
+		q.enqueueMany(b, tenantOf, n, last)
 	}
 	for range cap(under) {
 		under <- struct{}{}
