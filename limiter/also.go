@@ -329,7 +329,7 @@ func (l *Limiter) takeAll(ctx context.Context, ways []*way, cost admission.Token
 		l.counts.byLease.Add(1)
 	}
 	l.noteAll(ctx, ways, oneAdmitted, cost)
-	v.Admitted, v.Source = true, Leased
+	*v = byLease
 	if remaining {
 		least(ways, v)
 	}
