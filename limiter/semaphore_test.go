@@ -63,7 +63,8 @@ func TestALowerLimitCutsNobodyOff(t *testing.T) {
 // TestAHolderThatIsCutOffStopsBeforeItsLeaseEnds, and finds that it held until then.
 func TestAHolderThatIsCutOffStopsBeforeItsLeaseEnds(t *testing.T) {
 	t.Parallel()
-	proxy := redistest.NewProxy(t, redistest.Shared(t).Addr())
+	server := redistest.Start(t, redistest.Options{Clock: redistest.NewClock(t, 0)}) // It does not step, which may end a lease of less than 15 s (WithLease).
+	proxy := redistest.NewProxy(t, server.Addr())
 	var cut atomic.Bool
 	healed := make(chan struct{})
 	proxy.Decide(func(c redistest.Command) redistest.Action {
@@ -72,14 +73,13 @@ func TestAHolderThatIsCutOffStopsBeforeItsLeaseEnds(t *testing.T) {
 		}
 		return redistest.Action{}
 	})
-	prefix := redistest.Prefix(t)
 	at := func(client *redis.Client) *Semaphore {
-		s, err := redisstore.Open(t.Context(), client, redisstore.Config{Prefix: prefix})
+		s, err := redisstore.Open(t.Context(), client, redisstore.Config{})
 		check(t, err)
 		return start(t, s, Config{Policy: semaphorePolicy(1), Timeout: patient}).Semaphore("gpu")
 	}
 	const lease = 3 * time.Second
-	gpu, other := at(proxy.Client(t)).WithLease(lease), at(redistest.Shared(t).Client(t))
+	gpu, other := at(proxy.Client(t)).WithLease(lease), at(server.Client(t))
 	began := time.Now()
 	p, err := gpu.TryAcquire(t.Context(), 1)
 	check(t, err)
