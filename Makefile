@@ -242,7 +242,7 @@ outage: deps ## Let downstreams die, fail, hang, slow down and flap in seven rou
 outage-return: deps ## Take Redis away under open loads at four distances and three rates, with and without a replica asked for in vain, and restart it twenty times under 500 jobs/s, in process and over HTTP; kill a master of a cluster. Some ten minutes.
 	HEADGATE_RETURN=1 $(GO) test $(TESTCOMPILE) ./internal/crash -run 'TestLoadReturns|TestNobodyIsToldThatNothingWasSentWhoIsIn' -count 1 -v -timeout 30m | grep -vE '^=== |failed to dial'
 
-# Further flags for `make breaks`, as in: make breaks BREAKFLAGS='-run worker/'
+# Further flags for `make breaks`, as in: make breaks BREAKFLAGS='-run worker/', or -build, which only asks whether all compile, in minutes.
 BREAKFLAGS ?= -sound -table docs/BREAKS.md
 
 .PHONY: dispatch-rate
@@ -260,7 +260,7 @@ big: deps ## Load 1,000,000 jobs, 300,000 lanes and 20,000 tenants with caps, an
 	MALLOC_CONF=dirty_decay_ms:-1,muzzy_decay_ms:-1 HEADGATE_BIG=100 $(GO) test $(TESTCOMPILE) ./admin ./cmd/headgate -run 'TestNothingHoldsRedisUp|TestNoCommandHoldsRedisUp|TestALargePolicyBecomesSmall' -p 1 -count 1 -v -timeout 30m
 
 .PHONY: breaks
-breaks: deps ## Put each deliberate fault of internal/breaks/list into the code and run the test that must go red; writes docs/BREAKS.md. An hour or so.
+breaks: deps ## Put each deliberate fault of internal/breaks/list into the code and run the test that must go red; writes docs/BREAKS.md. Some three hours.
 	$(GO) run ./internal/breaks $(BREAKFLAGS)
 
 .PHONY: fuzz

@@ -4,6 +4,7 @@
 //
 //	go run ./internal/breaks                 all of them; `make breaks` writes docs/BREAKS.md, too
 //	go run ./internal/breaks -run 'lease'    those whose area or name matches
+//	go run ./internal/breaks -build          only whether all compile, many at a time
 //
 // The faults are in list/AREA.txt, in blocks that a line of "====" separates:
 //
@@ -19,5 +20,5 @@
 // The text of "from" stands exactly once in the file, which the package's own test holds, so that the list follows the code.
 // A fault that no test can tell from the sound code says why in a line "survives: the reason" in the place of "test:".
 //
-// It ends with 1 where a break survives that has no reason, does not compile, or names a test that there is not.
+// It ends with 1 where a break survives that has no reason, does not compile, names what no script has, or names a test that there is not.
 package main

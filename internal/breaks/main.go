@@ -3,14 +3,12 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -38,16 +36,18 @@ func main() {
 	table := flag.String("table", "", "write the table to this `file`")
 	parallel := flag.Int("parallel", 2, "breaks at a time")
 	sound := flag.Bool("sound", false, "run the named tests on the sound code first: a test that is red anyway catches nothing")
+	build := flag.Bool("build", false, "only compile the breaks, and run no test: minutes, not hours")
 	verbose := flag.Bool("v", false, "print what each test said")
 	flag.Usage = func() {
 		fmt.Fprint(flag.CommandLine.Output(), "Puts deliberate faults into the code, one at a time, and runs the tests that must go red.\n\n"+
-			"  go run ./internal/breaks -run 'worker/'   those of one area\n  go run ./internal/breaks -sound           all, after the same tests on the sound code\n\n")
+			"  go run ./internal/breaks -run 'worker/'   those of one area\n  go run ./internal/breaks -sound           all, after the same tests on the sound code\n"+
+			"  go run ./internal/breaks -build           whether all compile, which takes minutes\n\n")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, options{*only, *table, *parallel, *sound, *verbose}); err != nil {
+	if err := run(ctx, options{*only, *table, *parallel, *sound, *build, *verbose}); err != nil {
 		fmt.Fprintln(os.Stderr, "breaks:", err)
 		os.Exit(1)
 	}
@@ -55,9 +55,9 @@ func main() {
 
 // options are the flags.
 type options struct {
-	only, table    string
-	parallel       int
-	sound, verbose bool
+	only, table           string
+	parallel              int
+	sound, build, verbose bool
 }
 
 func run(ctx context.Context, o options) error {
@@ -70,6 +70,9 @@ func run(ctx context.Context, o options) error {
 		return fmt.Errorf("make a folder: %w", err)
 	}
 	defer os.RemoveAll(folder)
+	if o.build {
+		return buildAll(ctx, folder, faults)
+	}
 	if o.sound {
 		if err := checkSound(ctx, faults); err != nil {
 			return err
@@ -85,7 +88,7 @@ func run(ctx context.Context, o options) error {
 			if ctx.Err() != nil {
 				return
 			}
-			results[i] = try(ctx, folder, i, faults[i])
+			results[i] = try(ctx, folder, faults[i])
 			r := &results[i]
 			fmt.Printf("%-10s %6.1fs  %s: %s\n", r.verdict, r.took.Seconds(), r.fault.id(), r.fault.says)
 			if !r.sound || o.verbose {
@@ -132,7 +135,7 @@ func checkSound(ctx context.Context, faults []fault) error {
 		}
 		seen[key] = true
 		if output, err := test(ctx, faults[i].test, ""); err != nil {
-			return fmt.Errorf("red without any break: go test %s: %w\n%s", key, err, output)
+			return fmt.Errorf("red without any break: go test %s: %w\n%s", key, err, shortened(output))
 		}
 	}
 	fmt.Printf("%d tests are green on the sound code\n", len(seen))
@@ -140,28 +143,23 @@ func checkSound(ctx context.Context, faults []fault) error {
 }
 
 // try compiles a fault and runs its test.
-func try(ctx context.Context, folder string, i int, f fault) (r result) {
+func try(ctx context.Context, folder string, f fault) (r result) {
 	began := time.Now()
 	r.fault = f
 	defer func() { r.took = time.Since(began) }()
-	text, err := f.broken(".")
-	if err != nil {
-		r.verdict, r.output = "MISPLACED", err.Error()
-		return r
-	}
 	if f.survives != "" {
 		r.verdict, r.sound = "survives", true
 		return r
 	}
-	overlay, err := overlayFor(folder, i, f, text)
+	overlay, err := overlayFor(folder, []fault{f})
 	if err != nil {
-		r.verdict, r.output = "FAILED", err.Error()
+		r.verdict, r.output = "MISPLACED", err.Error()
 		return r
 	}
 	output, err := test(ctx, f.test, overlay)
-	r.output = output
+	r.output = shortened(output)
 	switch {
-	case strings.Contains(output, "[build failed]") || strings.Contains(output, "[setup failed]"):
+	case unbuilt(output):
 		r.verdict = "UNBUILT"
 	case strings.Contains(output, "no tests to run"):
 		r.verdict = "NO TEST"
@@ -173,30 +171,12 @@ func try(ctx context.Context, folder string, i int, f fault) (r result) {
 	return r
 }
 
-// overlayFor writes the broken file and the overlay that puts it in the place of the sound one.
-func overlayFor(folder string, i int, f fault, text []byte) (string, error) {
-	broken := filepath.Join(folder, fmt.Sprintf("%d-%s", i, filepath.Base(f.file)))
-	if err := os.WriteFile(broken, text, 0o600); err != nil {
-		return "", fmt.Errorf("write the break: %w", err)
-	}
-	place, err := filepath.Abs(f.file)
-	if err != nil {
-		return "", fmt.Errorf("find the file: %w", err)
-	}
-	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {place: broken}})
-	if err != nil {
-		return "", fmt.Errorf("write the overlay: %w", err)
-	}
-	path := filepath.Join(folder, fmt.Sprintf("%d.json", i))
-	if err := os.WriteFile(path, overlay, 0o600); err != nil {
-		return "", fmt.Errorf("write the overlay: %w", err)
-	}
-	return path, nil
-}
+// goRedisFlags compiles go-redis as the Makefile does, so that it is compiled once.
+const goRedisFlags = "-gcflags=github.com/redis/go-redis/v9=-l"
 
-// test runs `go test` with args and returns what it printed. It compiles go-redis as the Makefile does, so that it is compiled once.
+// test runs `go test` with args and returns what it printed.
 func test(ctx context.Context, args []string, overlay string) (string, error) {
-	words := []string{"test", "-count=1", "-failfast", "-timeout", oneTest.String(), "-gcflags=github.com/redis/go-redis/v9=-l"}
+	words := []string{"test", "-count=1", "-failfast", "-timeout", oneTest.String(), goRedisFlags}
 	if overlay != "" {
 		words = append(words, "-overlay", overlay)
 	}
@@ -204,12 +184,25 @@ func test(ctx context.Context, args []string, overlay string) (string, error) {
 	var output bytes.Buffer
 	command.Stdout, command.Stderr = &output, &output
 	err := command.Run()
-	text := output.String()
+	return output.String(), err
+}
+
+// unbuilt says by what a test printed that it was never about the break: it did not compile, or names what is not there.
+func unbuilt(output string) bool {
+	for _, sign := range []string{"[build failed]", "[setup failed]", "Error compiling", "nonexistent global variable"} {
+		if strings.Contains(output, sign) {
+			return true
+		}
+	}
+	return false
+}
+
+func shortened(text string) string {
 	const most = 4000
 	if len(text) > most {
-		text = "…" + text[len(text)-most:]
+		return "…" + text[len(text)-most:]
 	}
-	return text, err
+	return text
 }
 
 // conclude counts, writes the table and says what is wrong.
