@@ -182,15 +182,15 @@ func (j *Job) validateHeaders() error {
 		if err := ValidateName("header name", name, false); err != nil {
 			return err
 		}
-		if name == HeaderUncharged {
+		switch name {
+		case HeaderUncharged:
 			return &FieldError{"header name", quote(name), "any other: this one is the store's"}
+		case HeaderBackoff:
+			if _, _, err := ParseBackoff(value); err != nil {
+				return err
+			}
 		}
 		size += len(name) + len(value)
-	}
-	if value, ok := j.Headers[HeaderBackoff]; ok {
-		if _, _, err := ParseBackoff(value); err != nil {
-			return err
-		}
 	}
 	if size > MaxHeaderBytes {
 		return intError("headers", int64(size), 0, MaxHeaderBytes, "bytes in all")

@@ -90,7 +90,11 @@ func (p *Producer) pilot(l *line, first *ticket) {
 			p.config.Logger.Error().Err(failure).Msg("admit call panicked")
 			failure = unknown(failure)
 		}
-		l.land(f, failure)
+		if l.crowd.Load() == nil {
+			l.land(f, failure)
+		} else {
+			go l.land(f, failure) // A full call waits, and goes out before this one's callers are told: else Redis would wait for that, too.
+		}
 	}
 }
 

@@ -206,7 +206,7 @@ func (l *line) refuseLocked(tenant string, jobs, bytes int, left time.Duration) 
 	case !room || wait+l.mu.takes > left:
 		err := &admission.OverloadedError{Waiting: all.jobs, RetryAfter: max(wait, l.mu.takes, time.Millisecond)}
 		if c := l.crowdLocked(); jobs == 1 {
-			c.note(tenant, &turnedAway{bytes: bytes, left: left, answer: err})
+			c.note(&turnedAway{tenant: tenant, bytes: bytes, left: left, answer: err})
 		}
 		return err
 	}

@@ -317,7 +317,15 @@ func TestTurningAwayCostsLittle(t *testing.T) {
 		t.Errorf("another tenant: %v", err)
 	}
 	c, away := l.crowd.Load(), &admission.OverloadedError{}
-	c.note("large", &turnedAway{bytes: 10, left: time.Second, answer: away})
+	for n := 0; ; n++ {
+		if job.Tenant = strconv.Itoa(n); c.place(job.Tenant) == c.place("acme") {
+			break
+		}
+	}
+	if err := l.refuse(&job, time.Minute); err != nil {
+		t.Errorf("another tenant, %s, with the same place: %v", job.Tenant, err)
+	}
+	c.note(&turnedAway{tenant: "large", bytes: 10, left: time.Second, answer: away})
 	for _, row := range []struct {
 		bytes int
 		left  time.Duration

@@ -111,14 +111,14 @@ func (p *Producer) Enqueue(ctx context.Context, job admission.Job) (admission.Ve
 }
 
 // turnAway returns why a job cannot wait, before anything was made for it: under overload most calls end here. An observer of
-// enqueuings is told of each, so with one it is asked later.
+// enqueuings is told of each, so with one it is asked later. The log, which is of refusals, has nothing of it.
 func (p *Producer) turnAway(job *admission.Job) error {
 	if p.config.Observer.Enqueuing != nil {
 		return nil
 	}
 	err := p.of(job.Tenant).lineOf(len(job.Payload)).refuse(job, p.config.Timeout)
-	if err != nil {
-		p.decided(job, admission.Verdict{ID: job.ID}, err)
+	if err != nil && p.config.Observer.Decided != nil {
+		p.config.Observer.Decided(*job, admission.Verdict{ID: job.ID}, err)
 	}
 	return err
 }
