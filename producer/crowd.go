@@ -19,8 +19,9 @@ type crowd struct {
 // crowdShare is the part of the jobs in line that goes before a crowd ends.
 const crowdShare = 16
 
-// crowdPlaces is how many tenants a crowd knows at the most. Of two that have one place it knows the last, and the other asks the line.
-const crowdPlaces = 4096
+// crowdPlaces is how many tenants a crowd knows at the most. Of two that have one place it knows the last, and the other asks the line. Twice as
+// many were more than 32 KiB, which Go takes from the heap's lock, while the line's is held.
+const crowdPlaces = 2048
 
 var crowdSeed = maphash.MakeSeed()
 

@@ -93,7 +93,7 @@ func (p *Producer) pilot(l *line, first *ticket) {
 		if l.crowd.Load() == nil {
 			l.land(f, failure)
 		} else {
-			go l.land(f, failure) // A full call waits, and goes out before this one's callers are told: else Redis would wait for that, too.
+			go l.land(f, failure) // Under overload calls are full: the next goes out before this one's callers are told, for Redis would wait for that, too.
 		}
 	}
 }
