@@ -22,8 +22,12 @@ func TestObserversHearWhatComesAfterThem(t *testing.T) {
 		_, err := hg.Enqueue(t.Context(), headgate.Job{ID: id, Tenant: "acme", Queue: "mail", Args: welcome{}})
 		check(t, err)
 	}
+	ended := make(chan string, 3) // Drain sees that a job has ended in Redis, which is before its worker tells.
+	tell := func(e worker.Event) { ended <- e.Key.ID }
+	hg.Inspect().Observe(nil, tell, nil)
 	enqueue("unheard")
 	hg.Drain()
+	<-ended
 	var mu sync.Mutex
 	var heard []string
 	hear := func(what, id string) {
@@ -35,8 +39,10 @@ func TestObserversHearWhatComesAfterThem(t *testing.T) {
 	hg.Inspect().Observe(func(admission.Job, headgate.Verdict, error) { panic("an observer") }, nil, nil)
 	hg.Inspect().Observe(func(job admission.Job, v headgate.Verdict, err error) { hear(v.Decision.String(), job.ID) }, nil, nil)
 	hg.Inspect().Observe(nil, func(e worker.Event) { hear(string(e.Outcome), e.Key.ID) }, nil)
+	hg.Inspect().Observe(nil, tell, nil)
 	enqueue("heard")
 	hg.Drain()
+	_, _ = <-ended, <-ended // by the first and the last of the observers
 	mu.Lock()
 	defer mu.Unlock()
 	slices.Sort(heard) // A job may have been done before the producer tells that it is in.
