@@ -12,7 +12,8 @@
 //	                  asynqbridge.Releaser with its defaults
 //	EnqueueToHandler  from the call to Enqueue until the handler starts, 200 and 2,000 jobs a second, else idle; asynq
 //	Enqueue           jobs a second; asynq, which admits everything
-//	Lone              where the time of a call goes that nobody else makes one beside; redis_rate and asynq
+//	Lone              where the time of a call goes that nobody else makes one beside, and what its commands alone take; redis_rate and
+//	                  asynq
 //	EnqueueBatch      jobs a second of one producer that has 64 at a time; asynq has no batches
 //	Drain             jobs a second through a worker whose handler does nothing; asynq, one queue, no tenants
 //	DrainByTenants    the same of few tenants and of many; asynq, a queue a tenant

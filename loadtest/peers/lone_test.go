@@ -19,19 +19,17 @@ import (
 )
 
 // BenchmarkLone: where the time of a call goes that nobody else makes one beside: in the process before it is written and after its answer is
-// read, for writing it, and until the answer comes, and of that in the script.
+// read, for writing it, and until the answer comes, and of that in the script; and the same of a call that sends the commands of one, and does nothing else.
 func BenchmarkLone(b *testing.B) {
-	const calls, warm = 20_000, 1000
+	const calls = 20_000
 	for _, row := range []struct {
 		name, command string
+		jobs          int
 		open          func(*testing.B, *redistest.Server, *stopwatch) func(n int) error
 	}{
-		{"check/headgate", "fcall", func(b *testing.B, server *redistest.Server, watch *stopwatch) func(int) error {
-			b.Helper()
-			ask := checksOf(b, watch.headgate(b, server))
-			return func(n int) error { return ask(b.Context(), tenantOf(n)) }
-		}},
-		{"check/redis_rate", "evalsha", func(b *testing.B, server *redistest.Server, watch *stopwatch) func(int) error {
+		{"check/headgate", "fcall", 1, loneCheck},
+		{"check/its_commands", "fcall", 1, itsCommands(loneCheck)},
+		{"check/redis_rate", "evalsha", 1, func(b *testing.B, server *redistest.Server, watch *stopwatch) func(int) error {
 			b.Helper()
 			rates, limit := redis_rate.NewLimiter(newClient(b, watch.options(server))), redis_rate.PerSecond(100_000_000)
 			return func(n int) error {
@@ -39,15 +37,9 @@ func BenchmarkLone(b *testing.B) {
 				return err
 			}
 		}},
-		{"enqueue/headgate", "fcall", func(b *testing.B, server *redistest.Server, watch *stopwatch) func(int) error {
-			b.Helper()
-			q := newQueue(b, watch.headgate(b, server)).(*headgateQueue)
-			return func(n int) error {
-				_, err := q.producer.Enqueue(b.Context(), q.job(tenantOf(n), n))
-				return err
-			}
-		}},
-		{"enqueue/asynq", "evalsha", func(b *testing.B, server *redistest.Server, watch *stopwatch) func(int) error {
+		{"enqueue/headgate", "fcall", 1, loneEnqueue},
+		{"enqueue/its_commands", "fcall", 1, itsCommands(loneEnqueue)},
+		{"enqueue/asynq", "evalsha", 1, func(b *testing.B, server *redistest.Server, watch *stopwatch) func(int) error {
 			b.Helper()
 			client := asynq.NewClient(asynqOn{watch.options(server)})
 			b.Cleanup(func() { _ = client.Close() })
@@ -56,26 +48,29 @@ func BenchmarkLone(b *testing.B) {
 				return err
 			}
 		}},
+		{"batch/headgate", "fcall", store.MaxBatchJobs, loneBatch},
+		{"batch/its_commands", "fcall", store.MaxBatchJobs, itsCommands(loneBatch)},
 	} {
 		b.Run(row.name, func(b *testing.B) {
 			for b.Loop() {
 				server, watch := redistest.Start(b, redistest.Options{}), &stopwatch{start: time.Now()}
-				call := row.open(b, server, watch)
+				call, calls, warm := row.open(b, server, watch), calls/row.jobs, warmCalls/row.jobs
 				for n := range warm {
 					check(b, call(n))
 				}
 				client := server.Client(b)
 				before := redistest.CommandStats(b, client)[row.command]
-				var parts [4][]float64
+				var parts [5][]float64
 				for n := range calls {
 					began := watch.now()
-					check(b, call(n))
+					check(b, call(warm+n))
 					at := []int64{began, watch.writes.Load(), watch.written.Load(), watch.read.Load(), watch.now()}
-					for i := range parts {
+					for i := range at[1:] {
 						parts[i] = append(parts[i], float64(at[i+1]-at[i])/1000)
 					}
+					parts[4] = append(parts[4], float64(at[4]-began)/1000)
 				}
-				for i, name := range []string{"before-µs", "write-µs", "answer-µs", "after-µs"} {
+				for i, name := range []string{"before-µs", "write-µs", "answer-µs", "after-µs", "all-µs"} {
 					slices.Sort(parts[i])
 					b.ReportMetric(parts[i][calls/2], name)
 				}
@@ -84,6 +79,43 @@ func BenchmarkLone(b *testing.B) {
 				b.ReportMetric(0, "ns/op")
 			}
 		})
+	}
+}
+
+// warmCalls is how many are made before any is measured: from then on each tenant has a job waiting in each class.
+const warmCalls = 3000
+
+func loneCheck(b *testing.B, server *redistest.Server, watch *stopwatch) func(int) error {
+	b.Helper()
+	ask := checksOf(b, watch.headgate(b, server))
+	return func(n int) error { return ask(b.Context(), tenantOf(n)) }
+}
+
+func loneEnqueue(b *testing.B, server *redistest.Server, watch *stopwatch) func(int) error {
+	b.Helper()
+	q := newQueue(b, watch.headgate(b, server)).(*headgateQueue)
+	return func(n int) error {
+		_, err := q.producer.Enqueue(b.Context(), q.job(tenantOf(n), n))
+		return err
+	}
+}
+
+func loneBatch(b *testing.B, server *redistest.Server, watch *stopwatch) func(int) error {
+	b.Helper()
+	q := newQueue(b, watch.headgate(b, server)).(*headgateQueue)
+	return func(n int) error {
+		q.enqueueMany(b, tenantOf, n*store.MaxBatchJobs, (n+1)*store.MaxBatchJobs)
+		return nil
+	}
+}
+
+// itsCommands is the row of what the commands of a call alone take.
+func itsCommands(
+	open func(*testing.B, *redistest.Server, *stopwatch) func(int) error,
+) func(*testing.B, *redistest.Server, *stopwatch) func(int) error {
+	return func(b *testing.B, server *redistest.Server, watch *stopwatch) func(int) error {
+		b.Helper()
+		return replayed(b, server, watch, open(b, server, &stopwatch{start: watch.start}))
 	}
 }
 
