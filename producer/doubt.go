@@ -66,7 +66,7 @@ func (f *flight) outcome(err error) error {
 
 // mayRepeat reports whether the flight may be sent again after err. An answer of Redis is final.
 func (p *Producer) mayRepeat(f *flight, err error) bool {
-	if errors.Is(err, store.ErrStale) || errors.Is(err, policy.ErrStored) || errors.Is(err, errTooLate) {
+	if errors.Is(err, store.ErrStale) || errors.Is(err, policy.ErrStored) || errors.Is(err, errTooLate) || store.Closed(err) {
 		return false
 	}
 	doubt := store.InDoubt(err)
@@ -83,11 +83,14 @@ const lateCall = 50 * time.Millisecond
 // doubts says whether a call whose caller was told that its outcome is unknown may still be on its way: that caller asks again by another
 // flight, with the same ids, which knows nothing of the first. Its zero value is ready; several goroutines may use it.
 type doubts struct {
-	// end is when it cannot any more, in Unix nanoseconds: 0 where no call is, noAnswer where none has been answered since.
+	// end is when it cannot any more, since clockStart, by a clock that nobody sets: 0 where no call is, noAnswer where none has been answered since.
 	end atomic.Int64
 }
 
 const noAnswer = -1
+
+// clockStart is when the process began.
+var clockStart = time.Now()
 
 // note is called before a caller is told that an outcome is unknown.
 func (d *doubts) note() { d.end.Store(noAnswer) }
@@ -96,10 +99,10 @@ func (d *doubts) note() { d.end.Store(noAnswer) }
 func (d *doubts) answered(now time.Time) bool {
 	end := d.end.Load()
 	if end == noAnswer {
-		d.end.CompareAndSwap(noAnswer, now.Add(lateCall).UnixNano())
+		d.end.CompareAndSwap(noAnswer, int64(now.Sub(clockStart)+lateCall))
 		return true
 	}
-	if end == 0 || now.UnixNano() < end {
+	if end == 0 || int64(now.Sub(clockStart)) < end {
 		return end != 0
 	}
 	d.end.CompareAndSwap(end, 0)

@@ -92,6 +92,100 @@ func TestARefusalInDoubtIsAskedForAgain(t *testing.T) {
 	})
 }
 
+// TestADoubtEndsByAClockThatNobodySets: it is over when lateCall is, whatever the wall clock says meanwhile.
+func TestADoubtEndsByAClockThatNobodySets(t *testing.T) {
+	t.Parallel()
+	var d doubts
+	d.note()
+	if now := time.Now(); !d.answered(now) || !d.answered(now.Add(lateCall-1)) || d.answered(now.Add(lateCall)) || d.end.Load() != 0 {
+		t.Error("the first answer does not begin the time that ends a doubt")
+	}
+	d.note()
+	if d.answered(time.Now()); d.end.Load() > int64(time.Since(clockStart)+lateCall) {
+		t.Error("the end of a doubt is a time of the wall clock")
+	}
+}
+
+// TestWhatTheFirstAnswerLetInIsIn: beside a doubt the refused of a call are asked for again. Where that question gets no answer, or one by another policy, whoever was
+// let in by the first is not told that nothing was sent.
+func TestWhatTheFirstAnswerLetInIsIn(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		second  func(t *testing.T, operator store.Deployment)
+		late    time.Duration // that the first answer comes, of a second that the caller has
+		in, out error
+	}{
+		"the policy changes": {second: func(t *testing.T, operator store.Deployment) {
+			t.Helper()
+			next := policy.Unlimited()
+			next.Version = 1
+			text, err := policy.Marshal(next)
+			if err != nil {
+				t.Error(err)
+			}
+			if err := operator.PutPolicy(t.Context(), store.PolicyUpdate{Version: 1, Text: text, Window: time.Minute}); err != nil {
+				t.Error(err)
+			}
+		}, out: admission.ErrRefused},
+		"the time is over": {late: time.Second - lateCall/2, in: admission.ErrOutcomeUnknown, out: admission.ErrOutcomeUnknown},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Shared(t)
+			proxy, config := redistest.NewProxy(t, server.Addr()), redisstore.Config{Prefix: redistest.Prefix(t)}
+			s, err := redisstore.Open(t.Context(), proxy.Client(t), config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			operator, err := redisstore.Open(t.Context(), server.Client(t), config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p, err := New(s, Config{Timeout: 20 * time.Second, Uncounted: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := p.Enqueue(t.Context(), testJob("warm")); err != nil {
+				t.Fatal(err)
+			}
+			if err := operator.Suspend(t.Context(), store.QueueGate("shut"), 0, store.Intervention{Reason: "test"}); err != nil {
+				t.Fatal(err)
+			}
+			ctx, calls := t.Context(), 0
+			if c.late > 0 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, time.Second)
+				defer cancel()
+			}
+			proxy.Decide(func(command redistest.Command) redistest.Action {
+				if !command.IsScript() || !strings.HasSuffix(command.Args[0], "_admit") {
+					return redistest.Action{}
+				}
+				if calls++; calls == 1 {
+					return redistest.Action{Late: c.late}
+				}
+				if calls == 2 && c.second != nil {
+					c.second(t, operator)
+				}
+				return redistest.Action{}
+			})
+			p.doubts.note()
+			in, out := testJob("in"), testJob("out")
+			out.Queue = "shut"
+			results, _ := p.EnqueueBatch(ctx, []admission.Job{in, out})
+			if !errors.Is(results[0].Err, c.in) || !errors.Is(results[1].Err, c.out) {
+				t.Errorf("who was let in is told %v, want %v; who was not %v, want %v", results[0].Err, c.in, results[1].Err, c.out)
+			}
+			if errors.Is(results[0].Err, admission.ErrUnavailable) {
+				t.Errorf("who was let in is told that nothing was sent: %v", results[0].Err)
+			}
+			if _, err := operator.Look(t.Context(), admission.Key{Tenant: in.Tenant, ID: in.ID}); err != nil {
+				t.Errorf("who was let in is not there: %v", err)
+			}
+		})
+	}
+}
+
 // askedAgain asks for a job whose first call has such an end, as the caller does.
 func askedAgain(t *testing.T, first redistest.Action, caller func(ask func(context.Context) error) error) {
 	t.Helper()

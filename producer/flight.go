@@ -45,7 +45,7 @@ func (p *Producer) travel(ctx context.Context, end time.Time, t *ticket) error {
 		return err
 	}
 	if start {
-		go p.pilot(l, first) //nolint:contextcheck // Flights carry the tickets of many calls, and outlast the call that began them.
+		go l.pilot(first) // Flights carry the tickets of many calls, and outlast the call that began them.
 	}
 	timer := p.timer(end.Sub(now))
 	defer p.timers.Put(timer)
@@ -163,6 +163,12 @@ func (p *Producer) attempt(ctx context.Context, f *flight) error {
 			return err
 		}
 		verdicts, err := p.part.Admit(ctx, snapshot.Version(), candidates)
+		now := time.Now()
+		if err == nil && (p.doubts.answered(now) || f.doubted) {
+			if err = p.askAgain(ctx, snapshot, candidates, verdicts); err != nil {
+				f.doubted = true // What the first answer let in is in, whatever became of the question for the others.
+			}
+		}
 		if errors.Is(err, store.ErrStale) && stale < maxStale {
 			if err := p.refresh(ctx, snapshot, err); err != nil {
 				return err
@@ -171,12 +177,6 @@ func (p *Producer) attempt(ctx context.Context, f *flight) error {
 		}
 		if err != nil {
 			return err
-		}
-		now := time.Now()
-		if p.doubts.answered(now) || f.doubted {
-			if err := p.askAgain(ctx, snapshot, candidates, verdicts); err != nil {
-				return err
-			}
 		}
 		for i, e := range entries {
 			e.verdict = spread(verdicts[i])

@@ -120,6 +120,8 @@ type line struct {
 	// patience is the longest that a call is taken to last, half of the producer's time-out: nobody who has just come is told
 	// that there is no time left, so however slow calls have been, they are tried.
 	patience time.Duration
+	// pilot makes the calls of the line: Producer.pilot.
+	pilot func(first *ticket)
 	// used are tickets that were recycled.
 	used sync.Pool
 	// crowd is nil unless somebody was turned away of late: then it is worth to ask before making a ticket.
@@ -136,6 +138,8 @@ type line struct {
 		// tookOff is when the last call went out, and aloft how many jobs those under way have.
 		tookOff time.Time
 		aloft   int
+		// watched says that watch runs in a while.
+		watched bool
 		// failures counts the calls without an answer since the last that had one; back is closed when one has again.
 		failures int
 		back     chan struct{}
@@ -157,10 +161,35 @@ func (l *line) join(t *ticket, now time.Time) (first *ticket, start bool, err er
 	}
 	l.mu.waiting.push(t)
 	if l.mu.pilots == l.places || !l.anotherLocked(now) {
+		l.watchLocked()
 		return nil, false, nil
 	}
 	l.mu.pilots++
 	return nil, true, nil
+}
+
+// watchEvery is how long somebody waits, at most, for whom nobody has sent a call when it was due.
+const watchEvery = 10 * time.Millisecond
+
+// watchLocked has watch run while somebody waits.
+func (l *line) watchLocked() {
+	if !l.mu.watched && l.mu.waiting.tickets > 0 {
+		l.mu.watched = true
+		time.AfterFunc(watchEvery, l.watch)
+	}
+}
+
+// watch starts a pilot where another call is due. Whether one is is asked when somebody joins and when a call ends, but the one that is under way may hang, and nobody
+// may join after those who wait.
+func (l *line) watch() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mu.watched = false
+	if l.mu.waiting.tickets > 0 && l.mu.pilots < l.places && l.anotherLocked(time.Now()) {
+		l.mu.pilots++
+		go l.pilot(nil)
+	}
+	l.watchLocked()
 }
 
 // anotherLocked reports whether a call is to go out beside those that are under way: as many jobs wait as these have together, so that

@@ -5,17 +5,22 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // busyLine returns a line with one pilot under way, and the time at which its call went out.
 func busyLine(t *testing.T, jobs, bytes int) (*line, time.Time) {
 	t.Helper()
-	l := &line{places: 1, jobs: jobs, bytes: bytes, patience: time.Minute}
+	l := &line{places: 1, jobs: jobs, bytes: bytes, patience: time.Minute, pilot: func(*ticket) {}}
 	now := time.Now()
 	if _, start, err := l.join(waitingTicket("first", 1, 0), now); !start || err != nil {
 		t.Fatalf("the first does not fly: %v", err)
@@ -345,7 +350,7 @@ func TestTurningAwayCostsLittle(t *testing.T) {
 // TestWhoHasLeftLeavesTheTicket: one that a flight may have is not used again, for another job's answer would come by it.
 func TestWhoHasLeftLeavesTheTicket(t *testing.T) {
 	t.Parallel()
-	l := &line{places: 1, jobs: 100, bytes: 1 << 20}
+	l := &line{places: 1, jobs: 100, bytes: 1 << 20, pilot: func(*ticket) {}}
 	j := testJob("a")
 	left := l.ticket(t.Context(), time.Now().Add(time.Minute), &j)
 	if _, start, err := l.join(left, time.Now()); err != nil || !start {
@@ -360,4 +365,46 @@ func TestWhoHasLeftLeavesTheTicket(t *testing.T) {
 			t.Fatal("a ticket that a pilot still has is used again")
 		}
 	}
+}
+
+// TestNobodyWaitsBehindACallThatHangs: one job comes right after a call went out that hangs, and nobody comes after it. It goes by a call of its own.
+func TestNobodyWaitsBehindACallThatHangs(t *testing.T) {
+	t.Parallel()
+	proxy := redistest.NewProxy(t, redistest.Shared(t).Addr())
+	s, err := redisstore.Open(t.Context(), proxy.Client(t), redisstore.Config{Prefix: redistest.Prefix(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := New(s, Config{Policy: new(policy.Unlimited()), Timeout: 20 * time.Second, Uncounted: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Enqueue(t.Context(), testJob("warm")); err != nil {
+		t.Fatal(err)
+	}
+	release, hangs := make(chan struct{}), make(chan struct{})
+	hung := false
+	proxy.Decide(func(c redistest.Command) redistest.Action {
+		if hung || !c.IsScript() || !strings.HasSuffix(c.Args[0], "_admit") {
+			return redistest.Action{}
+		}
+		hung = true
+		close(hangs)
+		return redistest.Action{Hold: release}
+	})
+	p.small.mu.Lock()
+	p.small.mu.takes = time.Second // so that the one who comes is not late yet
+	p.small.mu.Unlock()
+	var batch sync.WaitGroup
+	batch.Go(func() {
+		if _, err := p.EnqueueBatch(t.Context(), []admission.Job{testJob("a"), testJob("b")}); err != nil {
+			t.Error(err)
+		}
+	})
+	<-hangs
+	if _, err := p.Enqueue(t.Context(), testJob("alone")); err != nil {
+		t.Errorf("Redis answers, and places are free: %v", err)
+	}
+	close(release)
+	batch.Wait()
 }

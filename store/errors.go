@@ -26,6 +26,15 @@ func InDoubt(err error) bool {
 	return ok && !errors.Is(err, admission.ErrUnavailable) && doubt.InDoubt()
 }
 
+// Closed reports whether a call ended with err because the deployment, or the client that it is asked by, has been closed: no other will do better.
+func Closed(err error) bool {
+	closed, ok := errors.AsType[interface {
+		error
+		Closed() bool
+	}](err)
+	return ok && closed.Closed()
+}
+
 // EndOf returns the error of a call on a store with what ended ctx, where that has ended. A connection has a timer of its own for the time at
 // which ctx ends: it may be quicker, and its error does not say so.
 func EndOf(ctx context.Context, err error) error {

@@ -72,7 +72,11 @@ func (f *failures) tell(logger *zerolog.Logger, event Event, a answer) {
 		text, stack = fmt.Sprintf("panic: %v", panicked.Value), panicked.Stack
 	}
 	if brief, ok := errors.AsType[brief](a.err); ok {
-		text = brief.Brief()
+		text = "an error whose Brief panicked"
+		_ = callback.Try(func() error {
+			text = brief.Brief()
+			return nil
+		})
 	}
 	if event.Reason == ReasonBadPayload {
 		text = "the handler's type does not take the payload: headgate job show tells why"

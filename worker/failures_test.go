@@ -110,6 +110,22 @@ type quoting struct{}
 func (quoting) Error() string { return "answered 422: no such card 41111111" }
 func (quoting) Brief() string { return "answered 422" }
 
+// burstingError is one whose Brief panics.
+type burstingError struct{ quoting }
+
+func (burstingError) Brief() string { panic("too much") }
+
+func TestABriefThatPanicsTellsNothing(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	a := r.run(r.store, worker.Config{}, on("send", func(context.Context, worker.Job[[]byte]) error { return worker.Discard(burstingError{}) }))
+	r.enqueue(job("send", "a"))
+	r.await("the event", func() bool { return a.said("a") == "dead(discarded)" })
+	if lines := a.logs.lines(t, "job failed"); len(lines) != 1 || lines[0]["error"] != "an error whose Brief panicked" {
+		t.Errorf("got %v", lines)
+	}
+}
+
 func TestAnErrorMaySayWhatOfItIsLogged(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -52,9 +52,11 @@ type ending struct {
 	last bool
 	// slotted says that the job holds a slot, left that it has left it: its end is on its way. left may be read once done is closed.
 	slotted, left bool
-	// ended may be read once done is closed. It is store.EndedLost too where the finisher had to stop first.
-	ended store.Ended
-	done  chan struct{}
+	// ended may be read once done is closed. It is store.EndedLost too where the finisher had to stop first, or Redis refused it: then
+	// refused is set, and Redis has the job as this worker's still.
+	ended   store.Ended
+	refused bool
+	done    chan struct{}
 }
 
 // refusals is how often Redis may refuse one job's end with an error before it is given up.
@@ -91,7 +93,7 @@ func (f *finisher) run(ctx context.Context) {
 			return
 		}
 		for batch := f.next(); len(batch) > 0; batch = f.next() {
-			f.send(ctx, batch)
+			f.send(ctx, batch, false)
 		}
 	}
 }
@@ -126,8 +128,8 @@ func (f *finisher) stop() {
 	}
 }
 
-// send sends a batch as often as need be, and settles it.
-func (f *finisher) send(ctx context.Context, batch []*ending) {
+// send sends a batch as often as need be, and settles it. doubt says that a call of it may have been carried out already.
+func (f *finisher) send(ctx context.Context, batch []*ending, doubt bool) {
 	finishes, stale := slices.Grow(f.room[:0], len(batch))[:len(batch)], 0
 	f.room = finishes
 	defer clear(finishes)
@@ -135,7 +137,6 @@ func (f *finisher) send(ctx context.Context, batch []*ending) {
 	f.leave(batch)
 	trouble := f.watch.Trouble("finish", fleet.FirstPause, fleet.LastPause)
 	defer trouble.Leave()
-	doubt := false
 	for refused := 0; ctx.Err() == nil && refused < refusals; {
 		ends, more, err := f.call(ctx, finishes)
 		if err == nil {
@@ -157,7 +158,7 @@ func (f *finisher) send(ctx context.Context, batch []*ending) {
 		case len(batch) > 1:
 			// One of them is at fault: alone, it does not keep the others.
 			for i := range batch {
-				f.send(ctx, batch[i:i+1])
+				f.send(ctx, batch[i:i+1], doubt)
 			}
 			return
 		default:
@@ -170,6 +171,7 @@ func (f *finisher) send(ctx context.Context, batch []*ending) {
 			Msg("redis refuses to end this job: it stays with this worker until the lease ends")
 	}
 	for _, e := range batch {
+		e.refused = ctx.Err() == nil
 		close(e.done)
 	}
 }

@@ -55,6 +55,9 @@ func (s *session) handle(jobs context.Context, lease *store.Lease) {
 		e := s.w.finisher.submit(lease, a, true)
 		<-e.done
 		left = e.left
+		if e.refused {
+			s.held.Keep(lease.Token)
+		}
 		event.Outcome = outcomeOf(e.ended)
 		if learn := s.w.config.Learn; learn != nil && a.spent != nil && (event.Outcome == Completed || event.Outcome == Dead) {
 			learn(lease.Job.Tenant, lease.Job.Queue, lease.Job.Type, a.spent.Cost)

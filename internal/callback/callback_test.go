@@ -3,6 +3,7 @@ package callback_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"runtime"
 	"strings"
 	"testing"
@@ -17,6 +18,13 @@ type nilError struct{ text string }
 
 func (e *nilError) Error() string { return e.text }
 
+// ownError takes all others for its own type.
+type ownError struct{ code int }
+
+func (e *ownError) Error() string { return "own" }
+
+func (e *ownError) Is(other error) bool { return e.code == other.(*ownError).code }
+
 func TestAPanicIsAnErrorThatSaysWhere(t *testing.T) {
 	t.Parallel()
 	err := callback.Try(func() error { return burst() })
@@ -28,6 +36,9 @@ func TestAPanicIsAnErrorThatSaysWhere(t *testing.T) {
 		t.Errorf("the stack begins with %s", first)
 	}
 	if err := callback.Try(func() error { return (*nilError)(nil) }); !strings.HasPrefix(err.Error(), "panic: runtime error: invalid memory address") {
+		t.Errorf("got %v", err)
+	}
+	if err := callback.Try(func() error { return fmt.Errorf("wrapped: %w", &ownError{7}) }); !strings.HasPrefix(err.Error(), "panic: interface conversion: ") {
 		t.Errorf("got %v", err)
 	}
 	if err := callback.Try(func() error { return errors.ErrUnsupported }); !errors.Is(err, errors.ErrUnsupported) {

@@ -17,8 +17,11 @@ type PanicError struct {
 // Error has the stack too.
 func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v\n%s", e.Value, e.Stack) }
 
+// errAsked is what no error is.
+var errAsked = errors.New("asked")
+
 // Try calls f and returns its error, or its panic as a *PanicError. An error that panics when it is asked what it is, as a nil of its
-// own type does, is a panic of f.
+// own type does, or one that takes all others for its own type, is a panic of f.
 func Try(f func() error) (err error) {
 	defer func() {
 		if value := recover(); value != nil {
@@ -28,6 +31,7 @@ func Try(f func() error) (err error) {
 	if err = f(); err != nil {
 		_ = err.Error()
 		_, _ = errors.AsType[*PanicError](err)
+		_ = errors.Is(err, errAsked)
 	}
 	return err
 }

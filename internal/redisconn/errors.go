@@ -33,8 +33,21 @@ func Unread(err error) error {
 	if _, ok := errors.AsType[redis.Error](err); ok && !NotReady(err) {
 		return err
 	}
+	if errors.Is(err, redis.ErrClosed) {
+		return &closedError{err}
+	}
 	return errors.Join(admission.ErrUnavailable, err)
 }
+
+// closedError is a call of a client that has been closed: nothing was sent, and nothing will be.
+type closedError struct{ err error }
+
+func (e *closedError) Error() string { return admission.ErrUnavailable.Error() + ": " + e.err.Error() }
+
+func (e *closedError) Unwrap() []error { return []error{admission.ErrUnavailable, e.err} }
+
+// Closed implements what store.Closed asks.
+func (e *closedError) Closed() bool { return true }
 
 // IsNil reports whether Redis answered that there is nothing.
 func IsNil(err error) bool { return err == redis.Nil } //nolint:errorlint // go-redis returns it bare.

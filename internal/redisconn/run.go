@@ -148,6 +148,9 @@ func Classify(err error) error {
 	if other := AsLayoutError(err); other != nil {
 		return other
 	}
+	if errors.Is(err, redis.ErrClosed) {
+		return &closedError{err}
+	}
 	// A ctx that ends while a call waits for a connection comes back bare; once the command is on its way its end is a
 	// time-out of the connection.
 	waiting := err == context.Canceled || err == context.DeadlineExceeded //nolint:errorlint // bare on purpose

@@ -23,7 +23,9 @@ type Held struct {
 		closed bool
 		// recent collects what is removed while a history is read: it may still stand in that reply. Nil otherwise.
 		recent map[string]bool
-		empty  chan struct{} // closed when there are no jobs any more; nil if nobody waits for it
+		// kept are those whose end Redis refuses to take: it says that they are here, but nobody works on them any more.
+		kept  map[string]bool
+		empty chan struct{} // closed when there are no jobs any more; nil if nobody waits for it
 	}
 }
 
@@ -47,7 +49,7 @@ type Addition int
 // What became of a lease.
 const (
 	Added   Addition = iota
-	Known            // it is held already, or was a moment ago
+	Known            // it is held already, or was a moment ago, or is kept
 	TooLate          // nothing is added any more
 )
 
@@ -56,7 +58,7 @@ func (h *Held) Add(lease *store.Lease) Addition {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
-	case h.mu.jobs[lease.Token] != nil || h.mu.recent[lease.Token]:
+	case h.mu.jobs[lease.Token] != nil || h.mu.recent[lease.Token] || h.mu.kept[lease.Token]:
 		return Known
 	case h.mu.closed:
 		return TooLate
@@ -65,11 +67,21 @@ func (h *Held) Add(lease *store.Lease) Addition {
 	return Added
 }
 
-// Knows reports whether a job is held.
+// Knows reports whether a job is held or kept.
 func (h *Held) Knows(token string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.mu.jobs[token] != nil
+	return h.mu.jobs[token] != nil || h.mu.kept[token]
+}
+
+// Keep has a job be known, and not begun anew, after it is removed: Redis refuses to take its end.
+func (h *Held) Keep(token string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.mu.kept == nil {
+		h.mu.kept = make(map[string]bool)
+	}
+	h.mu.kept[token] = true
 }
 
 // Watch gives the means to end the job's handler.
