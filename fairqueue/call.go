@@ -114,7 +114,11 @@ func (c *Pass) Return(j *Job) bool {
 
 // Remove takes a waiting job out of its lane, and reports whether it was there.
 func (c *Pass) Remove(j *Job) bool {
-	cl := c.room.queue(j.Queue).classes[j.Class]
+	classes := c.room.queue(j.Queue).classes
+	if j.Class >= len(classes) {
+		return false
+	}
+	cl := classes[j.Class]
 	t := cl.tenants[j.Tenant]
 	if t == nil || t.lanes[j.LaneName()] == nil {
 		return false

@@ -142,7 +142,11 @@ func (r *Room) Runnable() map[string][]string {
 	return all
 }
 
-// Share returns a job's cost over its tenant's weight.
+// Share returns a job's cost over its tenant's weight, 0 of a class that is gone.
 func (r *Room) Share(j *Job) float64 {
-	return float64(j.Cost) / float64(r.Weight(r.queue(j.Queue).names[j.Class], j.Tenant))
+	names := r.queue(j.Queue).names
+	if j.Class >= len(names) {
+		return 0
+	}
+	return float64(j.Cost) / float64(r.Weight(names[j.Class], j.Tenant))
 }

@@ -194,6 +194,9 @@ func (r *Room) SetClasses(name string, classes []admission.Class) {
 			q.classes = append(q.classes, newClass(q, i))
 		}
 	}
+	if q.used && len(classes) < len(q.classes) {
+		r.touch(q)
+	}
 	q.classes = q.classes[:len(classes)]
 	turn, left := q.pattern.current, q.pattern.left
 	q.pattern = NewPattern(weights)

@@ -334,3 +334,27 @@ func TestAMigrationRefusesCertainly(t *testing.T) {
 	cancel(admission.ErrUnavailable)
 	caller.Wait()
 }
+
+// TestAClosedStoreIsAskedOnce: no other call will do better, and nothing was sent.
+func TestAClosedStoreIsAskedOnce(t *testing.T) {
+	t.Parallel()
+	s, err := redisstore.Open(t.Context(), redis.NewClient(redistest.Shared(t).Options()), redisstore.Config{Prefix: redistest.Prefix(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := New(s, Config{Policy: new(policy.Unlimited()), Timeout: time.Minute, Uncounted: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Enqueue(t.Context(), testJob("before")); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	_, err = p.Enqueue(t.Context(), testJob("after"))
+	if !errors.Is(err, admission.ErrUnavailable) || errors.Is(err, admission.ErrOutcomeUnknown) || time.Since(began) > 30*time.Second {
+		t.Errorf("after %s it is told %v", time.Since(began), err)
+	}
+}

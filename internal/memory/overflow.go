@@ -323,6 +323,15 @@ func (m *model) spillDrain(c *fairqueue.Pass, b *backlog, goesOn bool, now int64
 	return back
 }
 
+// spilledLook has jobs that are kept aside, of a tenant or of all, look whether they fit: what bounds them may have changed.
+func (m *model) spilledLook(tenant string, now int64) {
+	for of, b := range m.backlogs {
+		if b.spilled.Len() > 0 && (tenant == "" || of.tenant == tenant) {
+			m.arm("o"+of.tenant+":"+of.queue, now)
+		}
+	}
+}
+
 // spill keeps a job aside, which starts at a time of its own or at once, 0.
 func (m *model) spill(j *modelJob, start int64) {
 	j.where, j.at = inSpill, start

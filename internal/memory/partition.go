@@ -262,7 +262,11 @@ func (p *Partition) PutRecord(_ context.Context, e store.RecordEdit) (version in
 			version = m.recorded
 			m.records[e.Tenant] = store.TenantRecord{Tenant: e.Tenant, Version: version, Text: slices.Clone(e.Text)}
 		}
+		_, wasBound := m.bounds[e.Tenant]
 		tiers, places := m.share(e.Tenant, e.Text), m.bind(e.Tenant, e.Text)
+		if _, isBound := m.bounds[e.Tenant]; tiers || wasBound || isBound {
+			m.spilledLook(e.Tenant, now)
+		}
 		m.bank.Forget(m.over(now))
 		m.bank.LimitsChanged(e.Tenant, buckets.Instant(m.filled), (2*e.LongestFill + recordSlack).Microseconds(), now)
 		m.recordEdit(now, &e, action, was.Version, version)

@@ -280,6 +280,7 @@ func (m *model) putPolicy(now int64, u *store.PolicyUpdate) error {
 	})
 	m.version, m.edit, m.text, m.obeyed = u.Version, u.Edit, m.versions[u.Version], true
 	m.changed, m.dedup = buckets.Instant(m.filled), u.Window.Microseconds()
+	m.spilledLook("", now)
 	c.WakeFreed()
 	m.fill(c, now)
 	if counts {

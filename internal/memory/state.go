@@ -347,6 +347,7 @@ func (m *model) fill(c *fairqueue.Pass, now int64) {
 // enlane puts a job into its lane and returns its position there.
 func (m *model) enlane(c *fairqueue.Pass, j *modelJob) int {
 	j.where = inLane
+	j.Class = min(j.Class, len(m.classesOf(j.Queue))-1) // An edit may have taken its class away while it was in no lane.
 	if j.counted {
 		m.backlogOf(j.Tenant, j.Queue).old.Add(j)
 	}

@@ -126,7 +126,7 @@ func (w *walk) policy() {
 			continue
 		}
 		u.Queues = append(u.Queues, store.QueueSettings{
-			Queue: q, Classes: admission.DefaultClasses(), Horizon: time.Duration(w.number("horizon", 0, 2)) * time.Hour, DropExpired: w.number("drop", 0, 1) == 1,
+			Queue: q, Classes: w.drawClasses(), Horizon: time.Duration(w.number("horizon", 0, 2)) * time.Hour, DropExpired: w.number("drop", 0, 1) == 1,
 			MaxWait: time.Duration(max(0, w.number("max wait", -4, 4))) * time.Second, PoisonLimit: w.number("poison", 0, 3),
 			KeepDead: time.Duration(w.number("keep", 0, 3)) * time.Second, MaxDead: pick(w, "letters", []int{3, 0, 1, 2, 4}), Overflow: w.drawOverflow(),
 			Tiers: w.drawTiers(),
@@ -231,20 +231,6 @@ func (w *walk) drawCaps() []store.Cap {
 		}
 	}
 	return caps
-}
-
-// drawEveryClasses draws classes of queues that nobody named: jobs of the walk know the first three by their places.
-func (w *walk) drawEveryClasses() []admission.Class {
-	classes := admission.DefaultClasses()
-	switch w.number("classes of each queue", 0, 5) {
-	case 0:
-		classes = append(classes, admission.Class{Name: "bulk", Weight: 2})
-	case 1:
-		classes[2].Name = "bulk"
-	case 2:
-		classes[0].Weight, classes[2].Weight = 1, 5
-	}
-	return classes
 }
 
 // drawReserves draws slots that only some classes may take.

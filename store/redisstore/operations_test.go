@@ -28,8 +28,9 @@ func (w *walk) admit() {
 			continue
 		}
 		tenant := w.number("tenant", 0, len(few(w, walkTenants))-1)
-		class := w.number("class", 0, 2)
-		j := admission.NewJob(walkTenants[tenant], pick(w, "queue", few(w, walkQueues)), pick(w, "type", walkTypes), make([]byte, pick(w, "size", []int{0, 0, 0, 100, 300, store.LargePayload + 1})))
+		queue := pick(w, "queue", few(w, walkQueues))
+		class := w.classIn(queue, w.number("class", 0, 2))
+		j := admission.NewJob(walkTenants[tenant], queue, pick(w, "type", walkTypes), make([]byte, pick(w, "size", []int{0, 0, 0, 100, 300, store.LargePayload + 1})))
 		j.ID = fmt.Sprintf("j%d", w.number("id", 0, 400))
 		j.Priority = admission.DefaultClasses()[class].Name
 		j.Downstream = pick(w, "downstream", w.downstreams())
@@ -114,8 +115,9 @@ func (w *walk) redrive(key admission.Key) store.Candidate {
 	letters, err := w.memory.Letters(w.ctx, []admission.Key{key})
 	check(w.tb, err)
 	limits, record := w.limitsOf(key.Tenant)
-	w.bypassing(letters[0].Record.Class, &limits)
-	candidate, err := letters[0].Redrive(letters[0].Record.Class, &limits)
+	class := w.classIn(letters[0].Record.Job.Queue, letters[0].Record.Class)
+	w.bypassing(class, &limits)
+	candidate, err := letters[0].Redrive(class, &limits)
 	check(w.tb, err)
 	candidate.Record, candidate.TypeLimit = record, w.ofType(key.Tenant, candidate.Job.Type)
 	w.shed(&candidate)

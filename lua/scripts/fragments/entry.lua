@@ -202,24 +202,29 @@ local function entry_release(pool_id, key, rec, plain)
   end
 end
 
--- job_return puts a job back where it stood, same seq and same score, or has `join` do so, which is given what a job has of that. A job past its deadline
--- expires.
+-- job_return puts a job back where it stood, same seq and same score, or has `join` do so, which is given what a job has of that, and returns its record, nil where it has
+-- none. A job past its deadline expires.
 local function job_return(key, rec, now, join)
-  if not rec then return leave_plain(key, 'record_gone') end
+  if not rec then
+    leave_plain(key, 'record_gone')
+    return nil
+  end
   local tenant, id = key_split(key)
   local r = record_read(rec)
   local q = queue_open(r.queue)
   if byte(r.lane) == 100 and r.score < now then
     job_expire(q, key, rec, now)
   else
+    rec = record_in(q, key, rec)
     old_add(key, rec)
-    local cl, member = class_open(q, r.class + 1), r.order .. id
+    local cl, member = class_open(q, byte(rec, 3) + 1), r.order .. id
     if join then
       join(cl, tenant, { lane = r.lane, score = r.score, member = member, after = false })
     else
       lane_place(cl, tenant, r.lane, r.score, member)
     end
   end
+  return rec
 end
 
 -- surplus: entries for which no slot is left go back to their lanes.

@@ -74,6 +74,15 @@ local function queue_open(name)
   return q
 end
 
+-- record_in returns the record of a job that enters a lane of a queue. Its class may be gone: an edit looks whether jobs wait in it, not whether they run, are put off or
+-- kept aside. Then it is of the last class that there is.
+local function record_in(q, key, rec)
+  if byte(rec, 3) < q.n then return rec end
+  rec = sub(rec, 1, 2) .. char(q.n - 1) .. sub(rec, 4)
+  redis.call('HSET', keys.jobs, key, rec)
+  return rec
+end
+
 -- queue_known reports whether the policy names a queue or a worker serves it.
 local function queue_known(name)
   return state_get('cfg:' .. name) or state_get('pools:' .. name)

@@ -25,8 +25,9 @@ local function record_stub(rec)
   return char(STUB) .. sub(rec, 2, at + size - 1) .. '\0\0'
 end
 
+-- copy_name is the name of a copy. An id may have a zero byte, at which `%s` would end.
 local function copy_name(key, rec)
-  return format('%d %s', number_at(rec, 7), key)
+  return format('%d ', number_at(rec, 7)) .. key
 end
 
 -- copy_job returns the job of a copy, if its record is of the same arrival.
@@ -41,7 +42,7 @@ local function far_leave(name, key)
   local seq = redis.call('ZSCORE', call.prefix .. 'far:' .. name, key)
   if not seq then return end
   redis.call('ZREM', call.prefix .. 'far:' .. name, key)
-  redis.call('SADD', keys.copies, format('%d %s', score_of(seq), key))
+  redis.call('SADD', keys.copies, format('%d ', score_of(seq)) .. key)
   redis.call('SREM', keys.recall, key)
   state_add('nf', -1)
 end
@@ -96,6 +97,7 @@ local function spill_back(name, key, rec, size, now)
     due_add(keys.later, start, key)
     return false
   end
+  rec = record_in(q, key, rec)
   old_add(key, rec)
   lane_place(class_open(q, byte(rec, 3) + 1), tenant, record_lane(rec), number_at(rec, 15), sub(rec, 7, 14)
     .. sub(rec, COST_AT, COST_AT + 3) .. match(key, ':(.*)$'))
@@ -129,6 +131,13 @@ local function spill_drain(name, goes_on, now)
       redis.call('HDEL', keys.starts, key)
       job_gone(key, queue)
     end
+  end
+end
+
+-- spilled_look has jobs that are kept aside, of a tenant or of all, look whether they fit: what bounds them may have changed.
+local function spilled_look(tenant, now)
+  for _, name in ipairs(redis.call('SMEMBERS', keys.spills)) do
+    if not tenant or match(name, '^[^:]*') == tenant then due_add(keys.due, now, 'o' .. name) end
   end
 end
 

@@ -129,7 +129,7 @@ local function unique_refusal(job)
   local holder = call.uniques[job.unique] or redis.call('GET', call.prefix .. 'unique:' .. job.unique)
   if not holder then return uniques_full(job, call.now) end
   local wait = redis.call('PTTL', call.prefix .. 'unique:' .. job.unique)
-  return format('unique %d %s', wait > 0 and wait * 1000 or job.unique_for, holder)
+  return format('unique %d ', wait > 0 and wait * 1000 or job.unique_for) .. holder
 end
 
 -- parked returns the refusal of a job whose downstream's breaker is not closed, when as many wait for it as may.

@@ -20,21 +20,20 @@ function scripts.heartbeat(KEYS, ARGV)
   redis.call('ZADD', keys.due, 'XX', format('%d', now + LEASE), 'w' .. WORKER)
   state_write()
   local until_us = tonumber(match(state_get('promoter') or '', '^(%d+)|') or 0)
-  local cancelled = {}
+  local reply = { until_us < now and 'promote' or 'extended' }
   if state_num('nc') > 0 then
     local all = redis.call('HGETALL', keys.cancelled)
     for i = 2, #all, 2 do
       local worker, token, reason = match(all[i], '^([^|]*)|([^|]*)|(.*)$')
       if worker == WORKER then
-        cancelled[#cancelled + 1] = token
-        cancelled[#cancelled + 1] = reason
+        reply[#reply + 1], reply[#reply + 2] = token, reason
       end
     end
   end
   local asked = state_get('load')
   if asked then
-    cancelled[#cancelled + 1] = asked
+    reply[#reply + 1] = asked
     if LOAD then redis.call('SET', call.prefix .. 'load:' .. WORKER, format('%d|%s', now, LOAD), 'EX', LOAD_LIFE) end
   end
-  return { until_us < now and 'promote' or 'extended', unpack(cancelled) }
+  return reply
 end

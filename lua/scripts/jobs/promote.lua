@@ -19,8 +19,8 @@ local function later_promote()
   redis.call('ZREM', keys.later, unpack(due))
   local records, found = redis.call('HMGET', keys.jobs, unpack(due)), {}
   for i, key in ipairs(due) do
-    if records[i] then found[#found + 1], found[#found + 2] = key, records[i] end
-    job_return(key, records[i], call.now, lane_join)
+    local rec = job_return(key, records[i], call.now, lane_join)
+    if rec then found[#found + 1], found[#found + 2] = key, rec end
   end
   call.written = found
 end

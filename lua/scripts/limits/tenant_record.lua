@@ -47,6 +47,7 @@ function scripts.tenant_record(KEYS, ARGV)
   end
   local tiers, places = record_counted(before, RECORD), record_bounded(before, RECORD)
   if tiers and BOUNDED == '1' or places then state_set('pr', format('record %d', edit)) end
+  if tiers or record_bounds(before) or record_bounds(RECORD) then spilled_look(TENANT, now) end
   local key = call.prefix .. 'b:' .. TENANT
   if redis.call('EXISTS', key) == 1 then
     redis.call('HSET', key, '~', format('%d', state_num('bt')))

@@ -44,9 +44,10 @@ local function job_arrive(key, rec, place, at, why, unique)
     due_add(keys.later, tonumber(at), key)
   else
     local tenant, id = key_split(key)
-    local r = record_read(rec)
+    local q, r = queue_open(record_queue(rec)), record_read(rec)
+    rec = record_in(q, key, rec)
     old_add(key, rec)
-    lane_place(class_open(queue_open(r.queue), r.class + 1), tenant, r.lane, r.score, r.order .. id)
+    lane_place(class_open(q, byte(rec, 3) + 1), tenant, r.lane, r.score, r.order .. id)
   end
 end
 

@@ -40,6 +40,7 @@ function scripts.policy(KEYS, ARGV)
     copy = COPY,
   }, current, now)
   state_set('ps', VERSION .. ' ' .. DIGEST)
+  spilled_look(nil, now)
   freed_wake(now)
   return { fill(now) and 'more' or 'stored' }
 end

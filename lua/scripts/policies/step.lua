@@ -44,6 +44,7 @@ function scripts.step(KEYS, ARGV)
     if not undo then state_set('ps', f.version .. ' ' .. f.digest) end
     redis.call('UNLINK', key, call.prefix .. 'moves:' .. edit, call.prefix .. 'undo:' .. edit)
     state_set('pg', false)
+    spilled_look(nil, now)
   end
   freed_wake(now)
   fill(now)
