@@ -2,9 +2,15 @@ package producer_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/hyperloglog"
@@ -247,5 +253,71 @@ func TestDifferentNamesAreCounted(t *testing.T) {
 		if got := (store.DistinctNames{Tenants: max(of.ThisHour.Tenants, of.LastHour.Tenants), Jobs: of.ThisHour.Jobs + of.LastHour.Jobs}); got != want {
 			t.Errorf("%+v: %+v, want %+v", rules, of, want)
 		}
+	}
+}
+
+// noNames refuses to add names so many times, as a Redis does whose user may not PFADD.
+type noNames struct{ left *atomic.Int64 }
+
+// notPermittedError is an answer of Redis.
+type notPermittedError struct{ error }
+
+func (notPermittedError) RedisError() {}
+
+func (noNames) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (noNames) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (n noNames) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, command redis.Cmder) error {
+		if redistest.IsScript(command.Name()) && strings.HasSuffix(fmt.Sprint(command.Args()[1]), "_distinct") && n.left.Add(-1) >= 0 {
+			err := notPermittedError{errors.New("NOPERM this user has no permissions to run the 'pfadd' command")}
+			command.SetErr(err)
+			return err
+		}
+		return next(ctx, command)
+	}
+}
+
+// TestWhatIsCountedWithoutItsNamesIsNotCountedAgain: the names are told again, and no more.
+func TestWhatIsCountedWithoutItsNamesIsNotCountedAgain(t *testing.T) {
+	t.Parallel()
+	const jobs, refused = 5, 3
+	client, left := redistest.Shared(t).Client(t), &atomic.Int64{}
+	client.AddHook(noNames{left})
+	s := open(t, client)
+	left.Store(refused)
+	own := policy.Unlimited()
+	own.Version, own.Anomalies = 1, &policy.AnomalyRules{}
+	put(t, s, own)
+	p := newProducer(t, s, producer.Config{})
+	for range jobs {
+		if _, err := p.Enqueue(t.Context(), job("acme")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n := range refused + 2 {
+		err := p.Flush(t.Context())
+		if n == 0 && err == nil {
+			t.Error("nobody hears that names were refused")
+		}
+	}
+	minutes, err := s.Minutes(t.Context(), "acme")
+	if err != nil {
+		t.Fatal(err)
+	}
+	allowed := int64(0)
+	for _, m := range minutes {
+		allowed += m.Allowed
+	}
+	distincts, err := s.Distincts(t.Context(), "mail")
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := distincts["mail"]
+	if allowed != jobs || of.ThisHour.Jobs+of.LastHour.Jobs != jobs {
+		t.Errorf("%d entered, %d are counted, and of these names: %+v", jobs, allowed, of)
 	}
 }

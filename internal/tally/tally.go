@@ -310,6 +310,9 @@ func (t *Tally) flush(ctx context.Context, s store.Deployment, snapshot *policy.
 		return len(rest) > 0, nil
 	}
 	t.giveBack(counted{told: taken.told}) // The same name twice makes no difference.
+	if done == len(counts) {
+		return false, fmt.Errorf("names are told later: %w", err)
+	}
 	return false, fmt.Errorf("counts of %d ways are lost: %w", len(taken.paths)+len(taken.values), err)
 }
 

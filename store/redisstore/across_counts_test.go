@@ -1,10 +1,19 @@
 package redisstore
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store"
 )
 
@@ -54,6 +63,66 @@ func TestWhatIsCountedOfATenantIsInItsPartition(t *testing.T) {
 			if held, err := s.Held(ctx, yardPool.ID(), "w", l.Token, key); err != nil || held.Job.ID != key.ID {
 				t.Errorf("the lease of %s: %v", key, err)
 			}
+		}
+	}
+}
+
+// noNames refuses to add names, as a Redis does whose user may not PFADD.
+type noNames struct{ refused *atomic.Bool }
+
+// notPermittedError is an answer of Redis.
+type notPermittedError struct{ error }
+
+func (notPermittedError) RedisError() {}
+
+func (noNames) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (noNames) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (n noNames) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, command redis.Cmder) error {
+		if redistest.IsScript(command.Name()) && strings.HasSuffix(fmt.Sprint(command.Args()[1]), "_distinct") && n.refused.Load() {
+			err := notPermittedError{errors.New("NOPERM this user has no permissions to run the 'pfadd' command")}
+			command.SetErr(err)
+			return err
+		}
+		return next(ctx, command)
+	}
+}
+
+// TestWhereNamesAreRefusedAllIsCounted: in all partitions and in more than one call, and the answer says that it is, so that nobody counts it again.
+func TestWhereNamesAreRefusedAllIsCounted(t *testing.T) {
+	t.Parallel()
+	const tenants = 2 * store.MaxBatchJobs
+	for _, partitions := range []int{1, 4} {
+		client, refused := redistest.Shared(t).Client(t), &atomic.Bool{}
+		client.AddHook(noNames{refused})
+		s, err := openMany(t.Context(), client, Config{Prefix: redistest.Prefix(t) + strconv.Itoa(partitions), Partitions: partitions})
+		check(t, err)
+		counts := []store.ScopeCount{{Queue: "mail", Allowed: 1, Watched: true, Tenants: []string{"tenant-0"}, Jobs: []string{"tenant-0:1"}}}
+		for i := range tenants {
+			counts = append(counts, store.ScopeCount{Scope: admission.Scope(keyOfTenant(i).Tenant), Allowed: 1, Tokens: 1})
+		}
+		refused.Store(true)
+		if done, err := s.Count(t.Context(), counts); done != len(counts) || err == nil || store.InDoubt(err) {
+			t.Errorf("%d partitions: %d of %d are counted: %v", partitions, done, len(counts), err)
+		}
+		for _, c := range counts[1:] {
+			if minutes, err := s.Minutes(t.Context(), c.Scope); err != nil || len(minutes) != 1 {
+				t.Fatalf("%d partitions, %s: %+v, %v", partitions, c.Scope, minutes, err)
+			}
+		}
+		refused.Store(false)
+		names := store.ScopeCount{Queue: "mail", Watched: true, Tenants: counts[0].Tenants, Jobs: counts[0].Jobs}
+		_, err = s.Count(t.Context(), []store.ScopeCount{names})
+		check(t, err)
+		distincts, err := s.Distincts(t.Context(), "mail")
+		check(t, err)
+		of := distincts["mail"]
+		if got := max(of.ThisHour.Jobs, of.LastHour.Jobs); got != 1 {
+			t.Errorf("%d partitions: %+v when they are told", partitions, distincts)
 		}
 	}
 }

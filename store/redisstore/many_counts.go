@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"math"
 	"slices"
@@ -68,12 +69,13 @@ func (d *many) Count(ctx context.Context, counts []store.ScopeCount) (done int, 
 		of[part] = append(of[part], c)
 	}
 	for part, some := range of {
-		n, err := part.Count(ctx, some)
-		if done += n; err != nil {
-			return done, err
+		n, failed := part.Count(ctx, some)
+		if done += n; n < len(some) {
+			return done, failed
 		}
+		err = errors.Join(err, failed) // By names alone: others are counted all the same.
 	}
-	return done, nil
+	return done, err
 }
 
 // Rates adds up what partitions counted: no tenant is in two, and all queues are in the first.

@@ -16,7 +16,8 @@ import (
 )
 
 // Count adds to the counts of this minute, by the time of Redis. After an error InDoubt the counts may have been added: the
-// same again would count twice. done is how many scopes were added before an error. A call has as many as one of jobs: 500 take Redis 5 to 8 ms.
+// same again would count twice. done is how many scopes were added before an error: where it is all of them, no more than names are not told, which may be told
+// again. A call has as many as one of jobs: 500 take Redis 5 to 8 ms.
 func (s *Limits) Count(ctx context.Context, counts []store.ScopeCount) (done int, err error) {
 	keep := strconv.FormatInt(int64((store.CountedFor + 2*time.Minute).Seconds()), 10)
 	for portion := range slices.Chunk(counts, store.MaxBatchJobs) {
@@ -40,12 +41,12 @@ func (s *Limits) Count(ctx context.Context, counts []store.ScopeCount) (done int
 		if _, err := s.conn.Run(ctx, "count", args...); err != nil {
 			return done, err
 		}
-		for i := range portion {
-			if err := s.addNames(ctx, &portion[i]); err != nil {
-				return done, err
-			}
-		}
 		done += len(portion)
+	}
+	for i := range counts {
+		if err := s.addNames(ctx, &counts[i]); err != nil {
+			return done, err
+		}
 	}
 	return done, nil
 }
