@@ -36,8 +36,10 @@ type Tally struct {
 		running int // calls of Run
 		// armed is the flush that is ordered and has not begun, last the one that was ordered last.
 		armed, last *armed
-		paths       map[Path]Sum
-		typed       int // paths of a type
+		// alone is a flush of NoteAlone that is not ordered as Run runs: its end orders it, where anything is left.
+		alone func(all bool) (more bool)
+		paths map[Path]Sum
+		typed int // paths of a type
 		// rest is what was counted of scopes before the last flush, which stored those that others had less than.
 		rest map[admission.Scope]Sum
 		// values are those of dimensions, up to maxValues.
@@ -107,8 +109,16 @@ func (t *Tally) begin() {
 func (t *Tally) end() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.mu.running--; t.mu.running == 0 && t.mu.armed == nil {
+	if t.mu.running--; t.mu.running > 0 || t.mu.armed != nil {
+		return
+	}
+	alone := t.mu.alone
+	t.mu.alone = nil
+	switch {
+	case alone == nil: // Nobody stores what is left.
 		t.mu.paths, t.mu.values, t.mu.rest, t.mu.names = nil, nil, nil, names{}
+	case len(t.mu.paths)+len(t.mu.values)+len(t.mu.rest) > 0: // It was noted during the last flush, or that has failed.
+		t.armLocked(alone)
 	}
 }
 
@@ -143,7 +153,11 @@ func (t *Tally) NoteAlone(note func(add func(Path, Sum)), flush func(all bool) (
 
 // armLocked orders a flush, unless one is ordered or Run runs.
 func (t *Tally) armLocked(flush func(all bool) (more bool)) {
-	if t.mu.running > 0 || t.mu.armed != nil {
+	if t.mu.running > 0 {
+		t.mu.alone = flush
+		return
+	}
+	if t.mu.armed != nil {
 		return
 	}
 	a := &armed{flush: flush, done: make(chan struct{})}
