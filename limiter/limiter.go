@@ -231,8 +231,9 @@ func (l *Limiter) checkParts(ctx context.Context, r Request) (Verdict, error) {
 	return soonest, nil
 }
 
-// closeParts is Close for several partitions.
+// closeParts is Close for several partitions. Its own line has no tickets, but says to reservations and semaphores, which are of all of them, that it is closed.
 func (l *Limiter) closeParts(ctx context.Context) error {
+	l.line.close()
 	errs := make([]error, len(l.parts))
 	var closing sync.WaitGroup
 	for i, part := range l.parts {

@@ -142,6 +142,29 @@ func TestAClosedLimiterOfPartitionsGivesAllBack(t *testing.T) {
 	}
 }
 
+// TestAClosedLimiterTakesNothing, whatever it is asked for, of one partition and of several.
+func TestAClosedLimiterTakesNothing(t *testing.T) {
+	t.Parallel()
+	for _, s := range []store.Deployment{open(t, redistest.Shared(t).Client(t)), openParts(t)} {
+		l, r := start(t, s, Config{Policy: limited(admission.PerSecond(10), admission.PerSecond(10)), Timeout: patient}), Request{Tenant: "acme", Cost: 1}
+		ask(t, l, r)
+		check(t, l.Close(t.Context()))
+		for what, take := range map[string]func() error{
+			"Check":         func() error { _, err := l.Check(t.Context(), r); return err },
+			"Wait":          func() error { _, err := l.Wait(t.Context(), r); return err },
+			"CheckTogether": func() error { _, err := l.CheckTogether(t.Context(), []Request{r}); return err },
+			"Reserve":       func() error { _, err := l.Reserve(t.Context(), r); return err },
+			"ReserveWait":   func() error { _, err := l.ReserveWait(t.Context(), r); return err },
+			"TryAcquire":    func() error { _, err := l.Semaphore("gpu").TryAcquire(t.Context(), 1); return err },
+			"Acquire":       func() error { _, err := l.Semaphore("gpu").Acquire(t.Context(), 1); return err },
+		} {
+			if err := take(); !errors.Is(err, ErrClosed) {
+				t.Errorf("%d partitions, %s: %v", len(s.Partitions()), what, err)
+			}
+		}
+	}
+}
+
 // policyWay is the way of a tenant under the policy in force.
 func policyWay(t *testing.T, f *fleet, tenant string) *way {
 	t.Helper()
