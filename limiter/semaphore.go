@@ -145,13 +145,12 @@ type Permits struct {
 	ctx       context.Context //nolint:containedctx // that of the work, to be handed out
 	cancel    context.CancelCauseFunc
 	stop      chan struct{}
-	stopped   chan struct{}
 	once      sync.Once
 }
 
 // held begins to keep permits that were asked for at a time.
 func (s *Semaphore) held(ctx context.Context, token string, asked time.Time) *Permits {
-	p := &Permits{semaphore: s, token: token, stop: make(chan struct{}), stopped: make(chan struct{})}
+	p := &Permits{semaphore: s, token: token, stop: make(chan struct{})}
 	p.ctx, p.cancel = context.WithCancelCause(ctx)
 	go p.keep(asked) //nolint:contextcheck // p has it.
 	return p
@@ -166,7 +165,6 @@ func (p *Permits) Token() string { return p.token }
 
 // keep extends the lease until Release, by the monotonic clock, counted from before each call.
 func (p *Permits) keep(heard time.Time) {
-	defer close(p.stopped)
 	lease, s := p.semaphore.lease, p.semaphore
 	lose := func() { p.cancel(ErrPermitsLost) }
 	losing := time.AfterFunc(time.Until(heard.Add(lease*2/3)), lose)
@@ -203,12 +201,11 @@ func (p *Permits) keep(heard time.Time) {
 	}
 }
 
-// Release gives the permits back and ends their Context. It may be called again; the error is store.ErrLeaseEnded where they were lost before,
-// or what kept Redis from answering: then they are back when their lease ends.
+// Release ends the Context of the permits and gives them back. It may be called again; the error is store.ErrLeaseEnded where they were lost before,
+// or what kept Redis from answering within Config.Timeout or the time that ctx has: then they are back when their lease ends.
 func (p *Permits) Release(ctx context.Context) error {
-	p.once.Do(func() { close(p.stop) })
-	<-p.stopped
 	p.cancel(context.Canceled)
+	p.once.Do(func() { close(p.stop) }) // An extension that is under way is not waited for: of what was given back it extends nothing.
 	s := p.semaphore
 	ctx, cancel := context.WithTimeout(ctx, s.limiter.config.Timeout)
 	defer cancel()

@@ -3,6 +3,7 @@ package limiter
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -102,6 +103,49 @@ func TestAHolderThatIsCutOffStopsBeforeItsLeaseEnds(t *testing.T) {
 	if err := p.Release(t.Context()); err != nil && !errors.Is(err, store.ErrLeaseEnded) {
 		t.Error(err)
 	}
+}
+
+// TestAReleaseWaitsForNoExtension: while one is under way, and for Redis no longer than its ctx; the work is told to stop at once.
+func TestAReleaseWaitsForNoExtension(t *testing.T) {
+	t.Parallel()
+	proxy := redistest.NewProxy(t, redistest.Shared(t).Addr())
+	const lease = 3 * time.Second
+	extending, healed := make(chan struct{}, 100), make(chan struct{})
+	defer close(healed)
+	var stuck atomic.Bool
+	proxy.Decide(func(c redistest.Command) redistest.Action {
+		switch {
+		case slices.Contains(c.Args, "extend"):
+			extending <- struct{}{}
+			return redistest.Action{Hold: healed}
+		case slices.Contains(c.Args, "release") && stuck.Load():
+			return redistest.Action{Hold: healed}
+		}
+		return redistest.Action{}
+	})
+	s := open(t, proxy.Client(t))
+	gpu := start(t, s, Config{Policy: semaphorePolicy(1), Timeout: patient}).Semaphore("gpu").WithLease(lease)
+	p, err := gpu.TryAcquire(t.Context(), 1)
+	check(t, err)
+	<-extending
+	stuck.Store(true)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	began := time.Now()
+	if err := p.Release(ctx); err == nil || time.Since(began) > patient/2 {
+		t.Errorf("while Redis is stuck it takes %s: %v", time.Since(began), err)
+	}
+	if cause := context.Cause(p.Context()); !errors.Is(cause, context.Canceled) {
+		t.Errorf("the work is told %v", cause)
+	}
+	stuck.Store(false)
+	began = time.Now()
+	if err := p.Release(t.Context()); err != nil && !errors.Is(err, store.ErrLeaseEnded) || time.Since(began) > patient/2 { // The latter on a slow machine.
+		t.Errorf("while its lease is being extended it takes %s: %v", time.Since(began), err)
+	}
+	other, err := gpu.TryAcquire(t.Context(), 1)
+	check(t, err)
+	check(t, other.Release(t.Context()))
 }
 
 // TestALostAnswerCostsNoSecondPermit: what was leased and not heard of is given back at once.
