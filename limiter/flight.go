@@ -190,6 +190,12 @@ func (l *Limiter) land(f *flight, granted store.Granted, err error) {
 		}
 		s.accounting.Store(false)
 	}
+	for i, s := range f.owed {
+		if err == nil {
+			l.blind.paid(s, granted.Leases[len(f.leased)+i].Paid)
+		}
+		s.paying.Store(false)
+	}
 	if err != nil {
 		return
 	}
@@ -206,9 +212,6 @@ func (l *Limiter) land(f *flight, granted store.Granted, err error) {
 		for _, s := range t.boarded.scopes {
 			s.used(landed, took)
 		}
-	}
-	for i, s := range f.owed {
-		l.blind.paid(s, granted.Leases[len(f.leased)+i].Paid)
 	}
 }
 

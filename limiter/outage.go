@@ -103,12 +103,16 @@ func (b *blind) end() {
 	}
 }
 
-// collect adds what is owed under the policy in force to a call. A debt under another one is of another bucket and forgotten.
+// collect adds what is owed under the policy in force to a call, but for what a call under way pays. A debt under another one is of another bucket and forgotten.
 func (b *blind) collect(f *flight, inForce *policy.Compiled) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	kept := b.mu.debts[:0]
 	for _, d := range b.mu.debts {
+		if d.scope.paying.Load() {
+			kept = append(kept, d)
+			continue
+		}
 		owed := d.scope.owes()
 		if owed == 0 || !d.way.current(inForce) {
 			d.scope.acquit()
@@ -118,6 +122,7 @@ func (b *blind) collect(f *flight, inForce *policy.Compiled) {
 		if len(f.owed) == maxDebts || len(f.grant.Questions) == store.MaxBatchJobs {
 			continue
 		}
+		d.scope.paying.Store(true)
 		f.owed = append(f.owed, d.scope)
 		f.grant.Accounts = append(f.grant.Accounts, store.Account{Question: len(f.grant.Questions), Level: d.scope.level, Owed: owed})
 		f.grant.Questions = append(f.grant.Questions, d.way.question(0))

@@ -305,6 +305,41 @@ func TestGraceSpendsWhatIsOnLease(t *testing.T) {
 	}
 }
 
+// TestADebtIsPaidOnce, however many calls are under way when Redis is back, and by the next one where a call that was to pay it has failed.
+func TestADebtIsPaidOnce(t *testing.T) {
+	t.Parallel()
+	proxy := redistest.NewProxy(t, redistest.Shared(t).Addr())
+	const burst = 200
+	l := start(t, open(t, proxy.Client(t)), Config{Policy: limited(daily(burst), none), Exact: true, Outage: OutageOpen, Timeout: patient})
+	ask(t, l, Request{})
+	proxy.Decide(func(redistest.Command) redistest.Action { return redistest.Action{Cut: redistest.CutBefore} })
+	for _, cost := range []admission.Tokens{10, 5} { // At the second time a call has the debt of the first.
+		if v := ask(t, l, Request{Cost: cost}); !v.Admitted || v.Source != Blind {
+			t.Fatalf("%+v", v)
+		}
+	}
+	const calls = 4
+	under, held := make(chan struct{}, calls), make(chan struct{})
+	proxy.Decide(func(redistest.Command) redistest.Action {
+		under <- struct{}{}
+		return redistest.Action{Hold: held}
+	})
+	var asked sync.WaitGroup
+	for n := range calls {
+		for range max(1, n) { // As many as are under way, so that the next call goes out.
+			asked.Go(func() { ask(t, l, Request{}) })
+		}
+		<-under
+	}
+	proxy.Decide(nil)
+	close(held)
+	asked.Wait()
+	spent := admission.Tokens(1+10+5) + 1 + 1 + 2 + 3
+	if v := ask(t, l, Request{Remaining: true}); v.TokensLeft != burst-spent-1 {
+		t.Errorf("%d are left of %d after %d were spent", v.TokensLeft, burst, spent+1)
+	}
+}
+
 func heldOf(l *Limiter) admission.Tokens {
 	s, _ := l.ways.scopes.Load(admission.Global)
 	return s.held.tokens()

@@ -46,8 +46,9 @@ type scope struct {
 	lent *lent
 	// gone says that the scope is forgotten, and holds nothing. It is written with the lock.
 	gone atomic.Bool
-	// fetching says that a refill is on its way; accounting that a call has the scope's account, so that no other counts it.
-	fetching, accounting atomic.Bool
+	// fetching says that a refill is on its way; accounting that a call has the scope's account, so that no other counts it; paying that one has what is
+	// owed, so that no other pays it.
+	fetching, accounting, paying atomic.Bool
 
 	mu struct {
 		sync.Mutex
