@@ -48,7 +48,7 @@ type Limiter struct {
 	// changed is when limits last changed, edited the latest edit of a record, as last heard, and cuts how often stocks and denials were ended.
 	changed, edited atomic.Int64
 	cuts            atomic.Uint64
-	// declaredAt is from when on the policy is looked for again in which a dimension is declared that is missing, a breaker.Instant.
+	// declaredAt is from when on the policy is looked for again that has a class or a dimension which is missing, a breaker.Instant.
 	declaredAt atomic.Int64
 	blind      blind
 	counts     *counts
@@ -124,7 +124,7 @@ func (l *Limiter) Check(ctx context.Context, r Request) (v Verdict, err error) {
 	}
 	w := l.ways.find(&r)
 	if w == nil || w.policy != l.policy.Load() || uint64(r.Cost) > uint64(admission.MaxCost) {
-		if w, err = l.first(r.route(), r.Cost); err != nil {
+		if w, err = l.first(ctx, r.route(), r.Cost); err != nil {
 			return Verdict{}, err
 		}
 		if w == nil {
@@ -177,8 +177,9 @@ func (l *Limiter) spends(w *way, now breaker.Instant) bool {
 	return (int64(now) < l.heardUntil.Load() || len(w.scopes) == 0 && free == nil) && (free == nil || !free.ended(now))
 }
 
-// first returns a way that is not known, nil where the policy was never read. It finds bad input.
-func (l *Limiter) first(at route, cost admission.Tokens) (*way, error) {
+// first returns a way that is not known, nil where the policy was never read. It finds bad input: what the policy does not have may be new, and is looked
+// for in a later one.
+func (l *Limiter) first(ctx context.Context, at route, cost admission.Tokens) (*way, error) {
 	if err := errors.Join(at.validate(), checkCost(cost)); err != nil {
 		return nil, err
 	}
@@ -189,7 +190,13 @@ func (l *Limiter) first(at route, cost admission.Tokens) (*way, error) {
 	if inForce == nil {
 		return nil, nil //nolint:nilnil // as it says
 	}
-	return l.ways.open(l.clock.now(), at, inForce)
+	w, err := l.ways.open(l.clock.now(), at, inForce)
+	if err != nil {
+		if fresh := l.redeclared(ctx, inForce); fresh != inForce {
+			return l.ways.open(l.clock.now(), at, fresh)
+		}
+	}
+	return w, err
 }
 
 // A Limiter of several partitions has one of each, which knows the tenants of its own: their scopes are as with one partition.

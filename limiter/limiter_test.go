@@ -2,6 +2,7 @@ package limiter
 
 import (
 	"errors"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -9,7 +10,9 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 func TestACheckTakesTokensOfEveryScopeOrOfNone(t *testing.T) {
@@ -161,6 +164,56 @@ func TestANewPolicyIsInForceWithinASecond(t *testing.T) {
 		l.line.flying.Wait()
 		if verdict := ask(); i > 0 && verdict.Admitted != row.admitted {
 			t.Errorf("version %d: %+v", i+1, verdict)
+		}
+	}
+}
+
+// TestAClassThatIsNewIsHeardOf by who asks for nothing else, so that no call says that the policy is another; what no policy has is looked for once a second.
+func TestAClassThatIsNewIsHeardOf(t *testing.T) {
+	t.Parallel()
+	proxy := redistest.NewProxy(t, redistest.Shared(t).Addr())
+	v := newVirtual()
+	urgent := Request{Tenant: "acme", Queue: "mail", Class: "urgent", Cost: 1}
+	asked := map[string]func(*Limiter, Request) error{
+		"Check":         func(l *Limiter, r Request) error { _, err := l.Check(t.Context(), r); return err },
+		"Wait":          func(l *Limiter, r Request) error { _, err := l.Wait(t.Context(), r); return err },
+		"CheckTogether": func(l *Limiter, r Request) error { _, err := l.CheckTogether(t.Context(), []Request{r}); return err },
+		"Reserve":       func(l *Limiter, r Request) error { _, err := l.Reserve(t.Context(), r); return err },
+	}
+	for _, partitions := range []int{1, 3} {
+		s, err := redisstore.Open(t.Context(), proxy.Client(t), redisstore.Config{Prefix: redistest.Prefix(t) + strconv.Itoa(partitions), Partitions: partitions})
+		check(t, err)
+		p := limited(admission.PerSecond(100), none)
+		p.Version = 1
+		put(t, s, p)
+		limiters := map[string]*Limiter{}
+		for what, ask := range asked {
+			l := start(t, s, Config{Timeout: patient})
+			for _, unit := range append(units(l), l) {
+				unit.clock.set = &v.process
+			}
+			check(t, ask(l, Request{Tenant: "acme", Queue: "mail", Cost: 1}))
+			for _, unit := range units(l) {
+				unit.line.flying.Wait() // It says that it lives.
+			}
+			before := proxy.Commands()
+			for range 20 {
+				if err := ask(l, urgent); !errors.Is(err, admission.ErrInvalid) {
+					t.Errorf("%d partitions, %s of a class that there is not: %v", partitions, what, err)
+				}
+			}
+			if n := proxy.Commands() - before; n != 1 {
+				t.Errorf("%d partitions, %s: Redis is asked %d times for a policy that has the class", partitions, what, n)
+			}
+			limiters[what] = l
+		}
+		p.Version, p.Queues = 2, map[string]policy.Queue{"mail": {Classes: []admission.Class{{Name: "urgent", Weight: 2}, {Name: "calm", Weight: 1}}}}
+		put(t, s, p)
+		v.process.Add(int64(heardLife))
+		for what, ask := range asked {
+			if err := ask(limiters[what], urgent); err != nil {
+				t.Errorf("%d partitions, %s of a class that is new: %v", partitions, what, err)
+			}
 		}
 	}
 }

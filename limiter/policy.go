@@ -112,14 +112,14 @@ func (l *Limiter) known(ctx context.Context) (*policy.Compiled, error) {
 	return inForce, err
 }
 
-// redeclared returns the policy in force where it is another than the one in which a dimension is missing: it asks once in heardLife, so that callers who
-// name what nobody declares cost no more.
+// redeclared returns the policy in force where it is another than the one in which a class or a dimension is missing: it asks once in heardLife, so that
+// callers who name what nobody declares cost no more.
 func (l *Limiter) redeclared(ctx context.Context, missing *policy.Compiled) *policy.Compiled {
 	now, due := l.clock.now(), l.declaredAt.Load()
 	if l.config.Policy == nil && int64(now) >= due && int64(now) >= l.shut.Load() && l.declaredAt.CompareAndSwap(due, int64(now.Add(heardLife))) {
 		limited, cancel := context.WithTimeout(ctx, l.config.Timeout)
 		defer cancel()
-		if version, err := l.store.PolicyInForce(limited); err == nil && version != missing.Version() {
+		if version, err := l.part.PolicyInForce(limited); err == nil && version != missing.Version() {
 			_ = l.reload(limited, missing) // Without it the caller is told what it was.
 		}
 	}

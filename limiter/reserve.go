@@ -66,7 +66,7 @@ func (l *Limiter) Reserve(ctx context.Context, r Request) (Reservation, error) {
 	err := l.with(ctx, func(inForce *policy.Compiled) error {
 		question, err := questionOf(inForce, at, r.Cost)
 		if err != nil {
-			return err
+			return l.staleOr(ctx, inForce, err)
 		}
 		beside, err := l.besideOf(ctx, inForce, &r)
 		if err != nil {
@@ -104,10 +104,7 @@ func (l *Limiter) besideOf(ctx context.Context, inForce *policy.Compiled, r *Req
 	}
 	requests, err := spread(nil, r, inForce)
 	if err != nil {
-		if l.redeclared(ctx, inForce) != inForce {
-			err = store.ErrStale
-		}
-		return nil, err
+		return nil, l.staleOr(ctx, inForce, err)
 	}
 	beside := make([]store.Question, len(r.Also))
 	for i := range beside {
@@ -116,6 +113,14 @@ func (l *Limiter) besideOf(ctx context.Context, inForce *policy.Compiled, r *Req
 		}
 	}
 	return beside, nil
+}
+
+// staleOr returns store.ErrStale where there is a later policy than the one in which something is missing, else the error that says so.
+func (l *Limiter) staleOr(ctx context.Context, missing *policy.Compiled, err error) error {
+	if l.redeclared(ctx, missing) != missing {
+		return store.ErrStale
+	}
+	return err
 }
 
 // toldShared counts what was answered of buckets that values of dimensions share.

@@ -66,7 +66,7 @@ func (l *Limiter) together(ctx context.Context, requests []Request, as group) (t
 		}
 		if ways[i] = l.ways.find(r); ways[i] == nil || ways[i].policy != l.policy.Load() || uint64(r.Cost) > uint64(admission.MaxCost) {
 			var err error
-			if ways[i], err = l.first(r.route(), r.Cost); err != nil {
+			if ways[i], err = l.first(ctx, r.route(), r.Cost); err != nil {
 				return taking{}, err
 			}
 		}
