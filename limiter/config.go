@@ -40,7 +40,7 @@ type Config struct {
 	Minutes bool
 	// Count also counts the checks that cost no call, for Stats. It costs a check some 5 ns.
 	Count bool
-	// Logger hears of outages and new policies; the zero value is silent.
+	// Logger hears of outages, of new policies, and of hooks of the client's that panic; the zero value is silent.
 	Logger zerolog.Logger
 }
 

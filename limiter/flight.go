@@ -8,6 +8,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/internal/callback"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/store"
 )
@@ -58,7 +59,7 @@ func (l *Limiter) serve(ctx context.Context, tickets []*ticket) {
 	l.tell(change)
 	if ok {
 		ctx, cancel := context.WithTimeout(ctx, l.config.Timeout)
-		err = l.fly(ctx, tickets)
+		err = l.guarded(func() error { return l.fly(ctx, tickets) })
 		cancel()
 		l.leave(&call, err)
 	} else {
@@ -97,7 +98,11 @@ func (l *Limiter) fly(ctx context.Context, tickets []*ticket) error {
 		if len(f.grant.Questions) == 0 {
 			return nil
 		}
-		granted, err := l.part.Grant(ctx, &f.grant)
+		var granted store.Granted
+		err = callback.Try(func() (err error) { // Or other calls would wait for this one to land.
+			granted, err = l.part.Grant(ctx, &f.grant)
+			return err
+		})
 		l.land(f, granted, err)
 		if errors.Is(err, store.ErrStale) && !again {
 			if err := l.renew(ctx, inForce, err); err != nil {

@@ -244,7 +244,7 @@ func (l *Limiter) closeParts(ctx context.Context) error {
 	errs := make([]error, len(l.parts))
 	var closing sync.WaitGroup
 	for i, part := range l.parts {
-		closing.Go(func() { errs[i] = part.Close(ctx) })
+		closing.Go(func() { errs[i] = part.guarded(func() error { return part.Close(ctx) }) })
 	}
 	closing.Wait()
 	return errors.Join(errs...)

@@ -9,6 +9,7 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/buckets"
+	"github.com/headgate/headgate/internal/callback"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/store"
 )
@@ -33,6 +34,16 @@ func newBreaker(now breaker.Instant, timeout time.Duration) (*breaker.Breaker, e
 // isAway reports an error by which nobody knows whether Redis has heard of the call, or by which it has not.
 func isAway(err error) bool {
 	return errors.Is(err, admission.ErrUnavailable) || store.InDoubt(err) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// guarded calls Redis from a goroutine of the limiter's own. A panic, by a hook of the client's, say, would end the process: it is an answer that did not come.
+func (l *Limiter) guarded(call func() error) error {
+	err := callback.Try(call)
+	if _, ok := errors.AsType[*callback.PanicError](err); ok {
+		l.config.Logger.Error().Err(err).Msg("a call of redis panicked")
+		err = errors.Join(err, admission.ErrUnavailable)
+	}
+	return err
 }
 
 // notIn notes for how long the breaker lets nothing through.

@@ -183,7 +183,10 @@ func (p *Permits) keep(heard time.Time) {
 			return
 		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), max(s.limiter.config.Timeout, lease/6))
-		_, err := s.limiter.store.Extend(ctx, s.name, p.token, lease)
+		err := s.limiter.guarded(func() error {
+			_, err := s.limiter.store.Extend(ctx, s.name, p.token, lease)
+			return err
+		})
 		cancel()
 		switch {
 		case errors.Is(err, store.ErrLeaseEnded):

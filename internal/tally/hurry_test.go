@@ -3,6 +3,7 @@ package tally
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -124,5 +125,28 @@ func TestWhatIsNotedDuringTheLastFlushIsStored(t *testing.T) {
 				t.Errorf("%s, %s: %d are stored, want %d, and of %d ways something is left", name, how, stored, want, len(all.mu.paths))
 			}
 		}
+	}
+}
+
+// panickingCount is a store whose client has a hook that panics behind the call.
+type panickingCount struct{ store.Deployment }
+
+func (panickingCount) Count(context.Context, []store.ScopeCount) (int, error) { panic("too much") }
+
+// TestACountThatPanickedIsAnErrorAndLost: it may have been stored, and a count too few is better than one too many.
+func TestACountThatPanickedIsAnErrorAndLost(t *testing.T) {
+	t.Parallel()
+	p := policy.Unlimited()
+	inForce, err := p.Prepare()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all Tally
+	all.Keep(func(add func(Path, Sum)) { add(Path{Tenant: "acme"}, Sum{Allowed: 1, Tokens: 1}) })
+	if _, err := all.Flush(t.Context(), panickingCount{}, inForce, true); err == nil || !strings.Contains(err.Error(), "too much") {
+		t.Errorf("got %v", err)
+	}
+	if left := all.take(false); len(left.paths) != 0 {
+		t.Errorf("%+v is counted again", left.paths)
 	}
 }

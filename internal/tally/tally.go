@@ -3,6 +3,7 @@ package tally
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/callback"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/store"
 )
@@ -314,8 +316,13 @@ func (t *Tally) flush(ctx context.Context, s store.Deployment, snapshot *policy.
 	if len(counts) == 0 {
 		return false, nil
 	}
-	done, err := s.Count(ctx, counts)
-	if done == 0 && err != nil && !store.InDoubt(err) {
+	done := 0
+	err = callback.Try(func() (err error) { // Timers call this: a panic of a client's hook would end the process.
+		done, err = s.Count(ctx, counts)
+		return err
+	})
+	_, panicked := errors.AsType[*callback.PanicError](err)
+	if done == 0 && err != nil && !panicked && !store.InDoubt(err) {
 		t.giveBack(taken)
 		return false, err
 	}
