@@ -165,3 +165,60 @@ func TestAnotherCallTakesAsMany(t *testing.T) {
 		}
 	}
 }
+
+// TestACallThatHangsHoldsUpNobodyElse: who waits behind it, while there are places, goes out with another call when it is late, though nobody else comes.
+func TestACallThatHangsHoldsUpNobodyElse(t *testing.T) {
+	t.Parallel()
+	const hang = 3
+	proxy, v := redistest.NewProxy(t, redistest.Shared(t).Addr()), newVirtual()
+	config := Config{Policy: limited(admission.PerSecond(1e6), none), Timeout: patient, InFlight: hang + 1, Exact: true, Outage: OutageClosed}
+	l := start(t, open(t, proxy.Client(t)), config)
+	l.clock.set = &v.process // It stands still: no call is late.
+	under, healed := make(chan struct{}, hang), make(chan struct{})
+	proxy.Decide(func(redistest.Command) redistest.Action {
+		if len(under) == hang {
+			return redistest.Action{}
+		}
+		under <- struct{}{}
+		return redistest.Action{Hold: healed}
+	})
+	var asked sync.WaitGroup
+	one := func() { asked.Go(func() { ask(t, l, Request{}) }) }
+	for n := range hang {
+		for range max(1, n) { // As many as are under way, so that the next call goes out.
+			one()
+		}
+		redistest.Await(t, "the next call", func() bool { return len(under) == n+1 })
+	}
+	one()
+	redistest.Await(t, "somebody to wait", func() bool { return l.line.waiting() == 1 })
+	v.process.Add(int64(lateAfter) + 1)
+	redistest.Await(t, "an answer", func() bool { return l.Stats().Checks[0].N == 1 })
+	close(healed)
+	asked.Wait()
+	if blind := l.Stats().Blind; len(blind) > 0 {
+		t.Errorf("%+v", blind)
+	}
+}
+
+// TestWhoIsLeftBehindIsWatched: a pilot that was to fly for somebody finds that no other call is due, as the breaker has closed meanwhile.
+func TestWhoIsLeftBehindIsWatched(t *testing.T) {
+	t.Parallel()
+	l := line{places: 4, watch: time.AfterFunc(time.Hour, func() {}), every: time.Hour}
+	defer l.watch.Stop()
+	l.join(&ticket{cost: 1}, pace{})
+	l.board(pace{}, nil)
+	l.mu.carried = 3
+	if pilot, _ := l.join(&ticket{cost: 1}, pace{open: true}); !pilot || l.mu.watched {
+		t.Fatal("no pilot is to fly for who joins")
+	}
+	if boarded := l.board(pace{}, nil); len(boarded) != 0 || l.mu.pilots != 1 || !l.mu.watched {
+		t.Errorf("%d board, %d pilots are left, and who waits is watched: %v", len(boarded), l.mu.pilots, l.mu.watched)
+	}
+	if l.due(pace{}) || !l.mu.watched {
+		t.Error("another call of one beside one of three, or nobody looks again")
+	}
+	if !l.due(pace{now: breaker.Instant(lateAfter) + 1}) || l.mu.pilots != 2 {
+		t.Error("no other call when the last one is late")
+	}
+}

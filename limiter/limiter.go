@@ -103,6 +103,8 @@ func (l *Limiter) prepare(parts int) (err error) {
 	l.members.Store(1)
 	l.ways = newWays(&l.config, parts)
 	l.line.places = l.config.InFlight
+	l.line.watch, l.line.every = time.AfterFunc(time.Hour, l.watch), max(lateAfter, min(watchEvery, l.config.Timeout/4))
+	l.line.watch.Stop()
 	l.breaker, err = newBreaker(l.clock.now(), l.config.Timeout)
 	return err
 }

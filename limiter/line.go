@@ -81,6 +81,9 @@ type line struct {
 	used sync.Pool
 	// flying are the pilots.
 	flying sync.WaitGroup
+	// watch is the timer of Limiter.watch, every after how long it goes.
+	watch *time.Timer
+	every time.Duration
 
 	mu struct {
 		sync.Mutex
@@ -90,6 +93,8 @@ type line struct {
 		// carried is how many tickets the last call took, tookOff when it went out.
 		carried int
 		tookOff breaker.Instant
+		// watched says that watch is set.
+		watched bool
 		closed  bool
 	}
 }
@@ -134,11 +139,37 @@ func (l *line) join(t *ticket, at pace) (pilot, ok bool) {
 		l.mu.fetching.push(t)
 	}
 	if l.mu.pilots >= l.places || l.mu.pilots > 0 && !l.anotherLocked(l.mu.pilots, at) {
+		l.watchLocked()
 		return false, true
 	}
 	l.mu.pilots++
 	l.flying.Add(1)
 	return true, true
+}
+
+// watchEvery is how long somebody waits, at most, for whom nobody has sent a call when it was due; a quarter of the time-out where that is less. It is no less,
+// as each time a processor is woken that 64 callers have use for.
+const watchEvery = 12 * time.Millisecond
+
+// watchLocked has the timer go while somebody waits.
+func (l *line) watchLocked() {
+	if !l.mu.watched && l.mu.waiting.len()+l.mu.fetching.len() > 0 && l.watch != nil {
+		l.mu.watched = true
+		l.watch.Reset(l.every)
+	}
+}
+
+// due reports whether a new pilot is to fly for those who wait.
+func (l *line) due(at pace) (pilot bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mu.watched = false
+	if pilot = l.mu.pilots < l.places && l.anotherLocked(l.mu.pilots, at); pilot {
+		l.mu.pilots++
+		l.flying.Add(1)
+	}
+	l.watchLocked()
+	return pilot
 }
 
 // lateAfter is after how long a call is late: several times what one takes where Redis is near.
@@ -165,6 +196,7 @@ func (l *line) board(at pace, tickets []*ticket) []*ticket {
 	if len(tickets) == 0 {
 		l.mu.pilots--
 		l.flying.Done()
+		l.watchLocked()
 		return nil
 	}
 	l.mu.carried, l.mu.tookOff = len(tickets), at.now
@@ -248,6 +280,14 @@ func (l *Limiter) send(ctx context.Context, t *ticket) error {
 		go l.pilot(context.WithoutCancel(ctx))
 	}
 	return nil
+}
+
+// watch starts a pilot where another call is due. Whether one is is asked as somebody joins and as a call ends, but the one that is under way may hang, and
+// nobody may join behind those who wait.
+func (l *Limiter) watch() {
+	if l.line.due(l.pace()) {
+		l.pilot(context.Background()) //nolint:forbidigo // A timer has no ctx; the pilot flies for whoever waits.
+	}
 }
 
 // pilot makes calls until nobody waits, or too few do for a call beside the others'. The line's WaitGroup counts it.
