@@ -19,8 +19,10 @@
 //	exit       keep S if S > V               a tenant drains, or stands behind a gate
 //	rendered   S := S + (a − c)/w            a job dispatched for c ends and has told that it has cost a; where a < c,
 //	                                         not below V − c/w, and of a tenant that is not runnable not below V
+//	empty      V := 0                        no job waits in the class: no tag is left that V could be compared with
 //
-// Nothing else moves V or S. Where no job tells, S ∈ [V, V + c/w] at all times, and over any interval in which two
+// Nothing else moves V or S. A float64 tells V from V + c/w up to 2⁵³ times that, so a class in which jobs always wait has room for 10¹³ of cost before a cost of one of a
+// tenant of weight 1,000 counts double. Where no job tells, S ∈ [V, V + c/w] at all times, and over any interval in which two
 // tenants i, j are runnable throughout, |Wᵢ/wᵢ − Wⱼ/wⱼ| ≤ cᵢ/wᵢ + cⱼ/wⱼ (law L7). A tenant that was idle banks no
 // credit: it enters at V. Weights count at the moment of dispatch, so a new one acts on the backlog at once.
 //

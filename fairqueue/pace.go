@@ -69,6 +69,11 @@ func (c *Pass) Tally() {
 	for _, q := range c.room.touched {
 		c.room.use(q)
 		q.pace.tally(c.now)
+		for _, cl := range q.classes {
+			if cl.waiting == 0 {
+				cl.v = 0 // No tag is left that it could be compared with, and a float64 has no room for one that only grows.
+			}
+		}
 	}
 	c.room.touched = c.room.touched[:0]
 }

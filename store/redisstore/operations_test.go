@@ -116,6 +116,7 @@ func (w *walk) redrive(key admission.Key) store.Candidate {
 	check(w.tb, err)
 	limits, record := w.limitsOf(key.Tenant)
 	class := w.classIn(letters[0].Record.Job.Queue, letters[0].Record.Class)
+	letters[0].Record.Job.Priority = admission.DefaultClasses()[class].Name
 	w.bypassing(class, &limits)
 	candidate, err := letters[0].Redrive(class, &limits)
 	check(w.tb, err)

@@ -180,7 +180,10 @@ local function queue_write(now)
       queue_tally(q, now)
       if q.pace ~= q.stored_pace then q.stored_pace = tonumber(format('%.6g', q.pace)) end
       local numbers = { q.cur, q.left, q.stored_pace, q.stamp }
-      for c = 1, q.n do numbers[2 * c + 3], numbers[2 * c + 4] = q.V[c], q.waiting[c] end
+      for c = 1, q.n do
+        if q.waiting[c] == 0 then q.V[c] = 0 end -- No tag is left that it could be compared with, and doubles have no room for one that only grows.
+        numbers[2 * c + 3], numbers[2 * c + 4] = q.V[c], q.waiting[c]
+      end
       state_set('q:' .. name, queue_text(numbers))
       q.touched = false
     end
