@@ -45,7 +45,7 @@ func FuzzDecode(f *testing.F) {
 // loadText is Load for a file that is in memory.
 func loadText(extension string, text []byte) (*Loaded, error) {
 	l := &Loaded{origins: map[string]*layer{}}
-	from, err := decode("headgate"+extension, text, nil)
+	from, err := decode("headgate"+extension, text, nil, options())
 	if err != nil {
 		return nil, err
 	}

@@ -25,6 +25,9 @@ type kind[T any] struct {
 
 func (k kind[T]) Type() string    { return k.name }
 func (k kind[T]) Allowed() string { return k.allowed }
+func (k kind[T]) Example() string { return "" }
+
+func (k kind[T]) form(any, bool) string { return "" }
 
 func (k kind[T]) read(to *Config, raw any, text bool) (bad []string) {
 	v, ok := k.convert(raw)

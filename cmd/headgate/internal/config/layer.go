@@ -40,6 +40,8 @@ type layer struct {
 	values map[string]any
 	// names are what the values are called in the source, by path; those of a file are the paths.
 	names map[string]string
+	// whole are the paths of options: what is below one is a part of its value.
+	whole map[string]bool
 	// file is the file's name.
 	file string
 	// doubts are variables that may be mistyped.
@@ -104,7 +106,7 @@ func readAll(name string) ([]byte, error) {
 }
 
 // decode reads the text of a file, in the format that its name tells, unless it could not be read.
-func decode(name string, text []byte, err error) (*layer, error) {
+func decode(name string, text []byte, err error, table []Option) (*layer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read configuration: %w", err)
 	}
@@ -112,7 +114,10 @@ func decode(name string, text []byte, err error) (*layer, error) {
 	if parser == nil {
 		return nil, &admission.FieldError{Field: "file", Value: fmt.Sprintf("%q", name), Allowed: "a name that ends with .yaml, .yml, .toml or .json"}
 	}
-	l := &layer{source: File, file: name}
+	l := &layer{source: File, file: name, whole: make(map[string]bool, len(table))}
+	for i := range table {
+		l.whole[table[i].Path] = true
+	}
 	return l, l.fail(l.load(rawbytes.Provider(text), parser))
 }
 
@@ -125,11 +130,11 @@ func (l *layer) load(provider koanf.Provider, parser koanf.Parser) error {
 	return errors.Join(l.flatten("", k.Raw())...)
 }
 
-// flatten writes nested maps as paths. Two ways to write one path, a: {b: 1} and a.b: 1, are one too many.
+// flatten writes nested maps as paths, but for those that stand where an option has its value. Two ways to write one path, a: {b: 1} and a.b: 1, are one too many.
 func (l *layer) flatten(above string, nested map[string]any) (bad []error) {
 	for _, key := range slices.Sorted(maps.Keys(nested)) {
 		path := above + key
-		if below, ok := nested[key].(map[string]any); ok {
+		if below, ok := nested[key].(map[string]any); ok && !l.whole[path] {
 			bad = append(bad, l.flatten(path+delimiter, below)...)
 			continue
 		}

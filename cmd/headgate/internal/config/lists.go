@@ -9,6 +9,8 @@ import (
 // list is a list of elements that are written as texts.
 type list[E any] struct {
 	allowed string
+	// example is a list as a file has it.
+	example string
 	at      func(*Config) *[]E
 	parse   func(string) (E, bool)
 	text    func(E) string
@@ -21,6 +23,25 @@ type list[E any] struct {
 
 func (l list[E]) Type() string    { return "list" }
 func (l list[E]) Allowed() string { return l.allowed }
+func (l list[E]) Example() string { return l.example }
+
+// form says how a value is to be written that is no list, and nothing of one that is: its elements are at fault.
+func (l list[E]) form(raw any, text bool) string {
+	if _, ok := texts(raw, text); ok {
+		return ""
+	}
+	if text {
+		return "a JSON array such as " + l.example + ", or its elements with commas between them: "
+	}
+	if line, ok := raw.(string); ok && !l.array && line != "" {
+		parts := strings.Split(line, ",")
+		for i, part := range parts {
+			parts[i] = strings.TrimSpace(part)
+		}
+		return "a list, here " + quote(parts) + ": "
+	}
+	return "a list of texts, such as " + l.example + ": "
+}
 
 // read reports every bad element.
 func (l list[E]) read(to *Config, raw any, text bool) (bad []string) {

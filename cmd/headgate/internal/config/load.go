@@ -59,7 +59,7 @@ func Load(s Sources) (*Loaded, error) {
 	if l.file != "" {
 		var err error
 		text, err = readAll(l.file)
-		add(decode(l.file, text, err))
+		add(decode(l.file, text, err, table))
 	}
 	add(readEnvironment(s.Environ, table))
 	add(readFlags(s, table))
@@ -132,7 +132,8 @@ func (l *Loaded) set(from *layer, byPath map[string]*Option, path string) error 
 	if raw == nil {
 		return nil
 	}
-	values := o.read(&l.Config, raw, from.source != File)
+	text := from.source != File
+	values := o.read(&l.Config, raw, text)
 	if len(values) == 0 {
 		l.origins[path] = from
 	}
@@ -141,7 +142,7 @@ func (l *Loaded) set(from *layer, byPath map[string]*Option, path string) error 
 		if o.Secret() {
 			value = "(not shown)"
 		}
-		bad = append(bad, from.fail(&admission.FieldError{Field: from.field(path), Value: value, Allowed: o.limits()}))
+		bad = append(bad, from.fail(&admission.FieldError{Field: from.field(path), Value: value, Allowed: o.form(raw, text) + o.limits()}))
 	}
 	return errors.Join(bad...)
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -258,6 +259,43 @@ func TestAServerThatContradictsItselfIsNone(t *testing.T) {
 		}
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "sesame") {
 			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}
+
+func TestAListThatIsNoneIsToldAsOne(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for text, want := range map[string]string{
+		"worker: {queues: mail}":                       `invalid worker.queues "mail": allowed is a list, here ["mail"]: 1 to 64 queues`,
+		"worker: {queues: 'mail=3, hook'}":             `allowed is a list, here ["mail=3","hook"]: 1 to 64 queues`,
+		"worker: {queues: {mail: 3, hook: 1}}":         `invalid worker.queues {"hook":1,"mail":3}: allowed is a list of texts, such as ["mail=3","hook=1"]: 1 to 64 queues`,
+		"worker: {queues: [mail, 3]}":                  `invalid worker.queues ["mail",3]: allowed is a list of texts, such as ["mail=3","hook=1"]: `,
+		"worker: {queues: ''}":                         `invalid worker.queues "": allowed is a list of texts, such as ["mail=3","hook=1"]: `,
+		"worker: {queues: [mail=0]}":                   `invalid worker.queues "mail=0": allowed is 1 to 64 queues`,
+		"worker: {types: {}}":                          `invalid worker.types {}: allowed is a list of texts`,
+		"serve: {allow: 10.0.0.0/8}":                   `invalid serve.allow "10.0.0.0/8": allowed is a list, here ["10.0.0.0/8"]: up to 1000 addresses and networks`,
+		"serve: {authz: {routes: 'GET /a,b'}}":         `allowed is a list of texts, such as ["GET /orders/{id}","POST /orders"]: up to 1000 patterns`,
+		"worker: {exec: {command: python3 report.py}}": `invalid worker.exec.command (not shown): allowed is a list of texts, such as ["python3","report.py"]: a command`,
+		"worker: {exec: {command: [sleep, 3]}}":        `invalid worker.exec.command (not shown): allowed is a list of texts, such as ["python3","report.py"]: a command`,
+		"worker: {lease: {a: 1s}}":                     `invalid worker.lease {"a":"1s"}: allowed is 200ms to 10m (duration)`,
+	} {
+		_, err := Load(Sources{File: writeText(t, dir, "headgate.yaml", text)})
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+	_, err := Load(Sources{Environ: []string{"HEADGATE_WORKER_QUEUES=[mail]"}})
+	if want := `worker.queues (HEADGATE_WORKER_QUEUES) "[mail]": allowed is a JSON array such as ["mail=3","hook=1"], or its elements with commas between them: 1 to 64`; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %q", err, want)
+	}
+	table := options()
+	for i := range table {
+		var parts []any
+		if o := &table[i]; o.Type() != "list" {
+			continue
+		} else if err := json.Unmarshal([]byte(o.Example()), &parts); err != nil || o.read(&Config{}, parts, false) != nil {
+			t.Errorf("the example of %s is none: %s (%v)", o.Path, o.Example(), err)
 		}
 	}
 }

@@ -36,6 +36,10 @@ type value interface {
 	read(to *Config, raw any, text bool) (bad []string)
 	// show returns the value as text, which read takes.
 	show(from *Config) string
+	// Example is a value as a file has it, where that is written otherwise there than in a variable; else empty.
+	Example() string
+	// form says how a value is to be written that read did not take because of its form; else it is empty.
+	form(raw any, text bool) string
 	// plain returns the value as a file has it: a string, a number, a bool or a list of strings.
 	plain(from *Config) any
 }

@@ -13,9 +13,12 @@ const referenceHead = `# Configuration
 <!-- Written by "headgate config reference"; go test ./cmd/headgate/internal/config -update writes it anew. -->
 
 An option comes from its default, a file (` + "`--config FILE`" + `, or the one that ` + "`HEADGATE_CONFIG`" + ` names; YAML, TOML or JSON by the
-end of its name), its variable, or a flag; the later wins. ` + "`--set KEY=VALUE`" + ` is a flag for every option that is no secret. In
-variables and after ` + "`--set`" + ` a list is written with commas or as a JSON array. An empty variable counts as not set, but for
-` + "`HEADGATE_SECRET`" + `. ` + "`headgate config check FILE`" + ` reports all that is wrong with a file, ` + "`headgate config print`" + ` shows what is in force.
+end of its name), its variable, or a flag; the later wins. ` + "`--set KEY=VALUE`" + ` is a flag for every option that is no secret.
+` + "`headgate config check FILE`" + ` reports all that is wrong with a file, ` + "`headgate config print`" + ` shows what is in force.
+
+In a file a list is a list of texts, in YAML ` + "`queues: [mail=3, hook=1]`" + `; a number in it is quoted. In variables and
+after ` + "`--set`" + ` it is written with commas, ` + "`mail=3,hook=1`" + `, or as a JSON array. An empty variable counts as not set, but for
+` + "`HEADGATE_SECRET`" + `.
 
 A worker or a server with a file reads it anew on SIGHUP and when it changes, the files of secrets, keys and certificates too.
 *Live* options are put in force at once; for others it says that they wait for a restart. A file with a mistake changes nothing,
@@ -34,7 +37,7 @@ func Reference(to io.Writer) error {
 			section = o.section()
 			fmt.Fprintf(&out, "\n## %s\n\n| option | default | allowed | |\n| --- | --- | --- | --- |\n", section)
 		}
-		fmt.Fprintf(&out, "| %s | %s | %s | %s |\n", o.names(), o.otherwise(), escape(o.limits()), escape(o.meaning()))
+		fmt.Fprintf(&out, "| %s | %s | %s | %s |\n", o.names(), o.otherwise(), escape(o.limits()+o.written()), escape(o.meaning()))
 	}
 	_, err := io.WriteString(to, out.String())
 	return err
@@ -58,6 +61,14 @@ func (o *Option) otherwise() string {
 		return escape(o.Unset)
 	}
 	return "`" + o.Default + "`"
+}
+
+// written shows how a file has the value, where that is not how a variable has it.
+func (o *Option) written() string {
+	if o.Example() == "" {
+		return ""
+	}
+	return "; in a file `" + o.Example() + "`"
 }
 
 func (o *Option) meaning() string {

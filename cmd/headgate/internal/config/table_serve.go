@@ -56,7 +56,7 @@ func serveOptions() []Option {
 		{
 			Path: "serve.allow", Flag: "allow", Unset: "all", Live: true, Doc: "Addresses and networks that may call.",
 			value: list[netip.Prefix]{
-				allowed: "up to 1000 addresses and networks, such as 10.0.0.0/8,2001:db8::1", most: 1000,
+				allowed: "up to 1000 addresses and networks", example: `["10.0.0.0/8","2001:db8::1"]`, most: 1000,
 				at: func(c *Config) *[]netip.Prefix { return &at(c).Allow }, parse: parseNetwork, text: netip.Prefix.String,
 			},
 		},
@@ -140,7 +140,7 @@ func limiterOptions() []Option {
 		{
 			Path: "serve.limiter.outage_at", Unset: "none", Doc: "Scopes with another mode, as in `acme=closed,acme:mail=open`.",
 			value: list[OutageAt]{
-				allowed: "up to 1000 scopes with share, open, closed or grace, such as acme:mail=open", most: 1000,
+				allowed: "up to 1000 scopes with share, open, closed or grace, such as acme:mail=open", example: `["acme:mail=open","acme=share"]`, most: 1000,
 				at: func(c *Config) *[]OutageAt { return &at(c).OutageAt }, parse: parseOutageAt,
 				text: func(o OutageAt) string { return string(o.Scope) + "=" + o.Outage }, id: func(o OutageAt) string { return string(o.Scope) },
 			},
@@ -172,21 +172,21 @@ func authzOptions() []Option {
 		{
 			Path: "serve.authz.tenant", Default: AuthzIP, Doc: "Whose request it is, the first that there is of `header:NAME` (hashed), `ip` (X-Forwarded-For of trusted proxies), `forwarded` (Forwarded of these) and `fixed:NAME`; without any `anonymous`.",
 			value: list[string]{
-				allowed: "up to 8 of header:NAME, ip, forwarded and fixed:NAME", most: 8,
+				allowed: "up to 8 of header:NAME, ip, forwarded and fixed:NAME", example: `["header:X-Tenant","ip"]`, most: 8,
 				at: func(c *Config) *[]string { return &at(c).Tenant }, parse: parseAuthzKey, text: func(s string) string { return s }, id: func(s string) string { return s },
 			},
 		},
 		{
 			Path: "serve.authz.routes", Unset: "requests have no queue", Doc: "Patterns as of Go's http.ServeMux, such as `GET /orders/{id}`. The one that takes a request is its queue, by the name `GET-/orders/_id_`; the others share `unrouted`.",
 			value: list[string]{
-				allowed: "up to 1000 patterns that do not conflict", most: 1000, array: true,
+				allowed: "up to 1000 patterns that do not conflict", example: `["GET /orders/{id}","POST /orders"]`, most: 1000, array: true,
 				at: func(c *Config) *[]string { return &at(c).Routes }, parse: parsePattern, text: func(s string) string { return s }, id: func(s string) string { return s },
 			},
 		},
 		{
 			Path: "serve.authz.trusted", Unset: "none: the client is who connects", Doc: "Proxies whose word on a client's address is believed; the gateway is one.",
 			value: list[netip.Prefix]{
-				allowed: "up to 1000 addresses and networks, such as 10.0.0.0/8,2001:db8::1", most: 1000,
+				allowed: "up to 1000 addresses and networks", example: `["10.0.0.0/8","2001:db8::1"]`, most: 1000,
 				at: func(c *Config) *[]netip.Prefix { return &at(c).Trusted }, parse: parseNetwork, text: netip.Prefix.String,
 			},
 		},

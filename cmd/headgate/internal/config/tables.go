@@ -91,7 +91,7 @@ func redisOptions() []Option {
 		{
 			Path: "redis.replica_queues", Unset: "all", Doc: "Queues whose jobs wait for replicas.",
 			value: list[string]{
-				allowed: "names of queues, each once", most: 10_000, at: func(c *Config) *[]string { return &c.Redis.Store.ReplicaQueues },
+				allowed: "names of queues, each once", example: `["mail","hook"]`, most: 10_000, at: func(c *Config) *[]string { return &c.Redis.Store.ReplicaQueues },
 				parse: func(s string) (string, bool) { return s, admission.ValidateName("queue", s, true) == nil },
 				text:  func(s string) string { return s }, id: func(s string) string { return s },
 			},
@@ -137,7 +137,7 @@ func workerOptions() []Option {
 		{
 			Path: "worker.queues", Flag: "queue", Unset: "a worker says that it needs some", Doc: "Queues to serve and their weights, which are 1 unless given.",
 			value: list[store.QueueWeight]{
-				allowed: "1 to 64 queues, each once: NAME, or NAME=WEIGHT with a weight of 1 to 1000", most: 64,
+				allowed: "1 to 64 queues, each once: NAME, or NAME=WEIGHT with a weight of 1 to 1000", example: `["mail=3","hook=1"]`, most: 64,
 				at: func(c *Config) *[]store.QueueWeight { return &c.Worker.Queues }, parse: parseQueue, id: func(q store.QueueWeight) string { return q.Queue },
 				text: func(q store.QueueWeight) string { return q.Queue + "=" + strconv.Itoa(q.Weight) },
 			},
@@ -153,7 +153,7 @@ func workerOptions() []Option {
 		{
 			Path: "worker.types", Flag: "types", Unset: "all are taken", Doc: "Types of jobs to take; others go back to the queue.",
 			value: list[string]{
-				allowed: "names of types, each once", most: 10_000, at: func(c *Config) *[]string { return &c.Worker.Types },
+				allowed: "names of types, each once", example: `["report","invoice"]`, most: 10_000, at: func(c *Config) *[]string { return &c.Worker.Types },
 				parse: func(s string) (string, bool) { return s, admission.ValidateName("type", s, false) == nil },
 				text:  func(s string) string { return s }, id: func(s string) string { return s },
 			},
@@ -220,7 +220,7 @@ func deliveryOptions() []Option {
 		{
 			Path: PathCommand, Flag: "exec", Unset: "`worker.deliver.url` takes the jobs", Live: true, mask: maskArguments, Doc: "Command that runs a job, and its arguments, without a shell; the flag stands before the command, which ends the line.",
 			value: list[string]{
-				allowed: "a command and its arguments", most: 1000, array: true, at: func(c *Config) *[]string { return &c.Worker.Command },
+				allowed: "a command and its arguments", example: `["python3","report.py"]`, most: 1000, array: true, at: func(c *Config) *[]string { return &c.Worker.Command },
 				parse: func(s string) (string, bool) { return s, !strings.Contains(s, "\x00") }, text: func(s string) string { return s },
 			},
 		},
