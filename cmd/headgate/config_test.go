@@ -92,7 +92,7 @@ func TestConfigCheckAndPrint(t *testing.T) {
 			`invalid worker.deliver.url "ftp://example.com": allowed is http`, "redis.url: redis address has an unknown scheme",
 		}},
 		"check /nowhere.yaml": {cli.ExitFailure, []string{"open /nowhere.yaml"}},
-		"check a b":           {cli.ExitUsage, []string{"takes one argument at most, the file, got 2"}},
+		"check a b":           {cli.ExitUsage, []string{"takes one argument at most, FILE, got 2"}},
 		"check a --config b":  {cli.ExitUsage, []string{"the file is given twice"}},
 		"print --prefix " + strings.Repeat("a", 99): {cli.ExitUsage, []string{`invalid --prefix "` + strings.Repeat("a", 63) + `…: allowed is 1-32 bytes`}},
 		"print a":                          {cli.ExitUsage, []string{`takes no argument, got "a"`}},

@@ -2,8 +2,11 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"strings"
 	"testing"
+
+	"github.com/spf13/cobra"
 
 	"github.com/headgate/headgate/cmd/headgate/internal/cli"
 )
@@ -31,6 +34,39 @@ func TestAWordThatIsNoCommandSaysWhichWasMeant(t *testing.T) {
 			t.Errorf("%s: exit code %d, %s", row.args, out.code, out.stderr)
 		}
 	}
+}
+
+// TestAWrongNumberOfArgumentsIsAWrongCommandLine: of every command, in words of the house that name what it takes.
+func TestAWrongNumberOfArgumentsIsAWrongCommandLine(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]string{
+		"load a b":              "headgate load takes one argument at most, QUEUE, got 2",
+		"semaphore release gpu": "headgate semaphore release takes two arguments, NAME and TOKEN, got 1",
+		"trigger try":           "headgate trigger try takes one or two arguments, NAME and perhaps FILE, got 0",
+		"limit scale a 0.5 c":   "headgate limit scale takes two arguments at most, SCOPE and PART, got 3",
+		"anomaly try":           "headgate anomaly try takes one argument, TRACE.csv, got 0",
+	} {
+		out := runHeadgate(t.Context(), strings.Fields(line)...)
+		if out.code != cli.ExitUsage || !strings.Contains(out.stderr, want+"\n") || !strings.Contains(out.stderr, " --help tells what it takes") {
+			t.Errorf("%s: exit code %d, %s", line, out.code, out.stderr)
+		}
+	}
+	var each func(*cobra.Command)
+	each = func(c *cobra.Command) {
+		if c.Args == nil {
+			t.Errorf("%s does not say how many arguments it takes", c.CommandPath())
+			return
+		}
+		for _, args := range [][]string{nil, strings.Fields("a b c d e f g h i")} {
+			if err := c.Args(c, args); err != nil && cli.Fail(io.Discard, c, err) != cli.ExitUsage {
+				t.Errorf("%s of %d arguments: %v", c.CommandPath(), len(args), err)
+			}
+		}
+		for _, below := range c.Commands() {
+			each(below)
+		}
+	}
+	each(newRoot(io.Discard, io.Discard))
 }
 
 // TestDeadLettersAreChosenByWhatTheyDiedOf: --reason chose in 0.1, and a reason that is none may have been meant for the audit.

@@ -39,12 +39,23 @@ func Usage(err error) error {
 }
 
 // OneArg takes one argument. what names it, for the error.
-func OneArg(what string) cobra.PositionalArgs {
+func OneArg(what string) cobra.PositionalArgs { return Args(1, 1, what) }
+
+// Args takes least to most arguments, two at most. what names them, for the error.
+func Args(least, most int, what string) cobra.PositionalArgs {
+	words := [...]string{"no argument", "one argument", "two arguments"}
+	takes := words[most]
+	switch {
+	case least == 0:
+		takes += " at most"
+	case least < most:
+		takes = "one or two arguments"
+	}
 	return func(c *cobra.Command, args []string) error {
-		if len(args) == 1 {
+		if len(args) >= least && len(args) <= most {
 			return nil
 		}
-		return Usage(fmt.Errorf("%s takes one argument, %s, got %d", c.CommandPath(), what, len(args)))
+		return Usage(fmt.Errorf("%s takes %s, %s, got %d", c.CommandPath(), takes, what, len(args)))
 	}
 }
 

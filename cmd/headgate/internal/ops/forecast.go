@@ -21,7 +21,7 @@ import (
 func NewForecast() *cobra.Command {
 	var o cli.Operator
 	c := &cobra.Command{
-		Use: "forecast [QUEUE]", Short: "What queues will be asked for in the next hour, and how far off that was in the last day", Args: cobra.MaximumNArgs(1),
+		Use: "forecast [QUEUE]", Short: "What queues will be asked for in the next hour, and how far off that was in the last day", Args: cli.Args(0, 1, "QUEUE"),
 		Long: `What a queue is foreseen to be asked for in the next hour, in jobs a minute, admitted and refused: what came
 at the same time of yesterday and of a week ago, and a damped trend on what that does not tell. Beside it
 stands by how much such forecasts of the last day were away, and those of yesterday's figures alone. It is

@@ -44,7 +44,7 @@ var errBoth = errors.New("load of a QUEUE, or of --downstream, not of both")
 func NewLoad() *cobra.Command {
 	var o loadCommand
 	c := &cobra.Command{
-		Use: "load [QUEUE]", Short: "How busy queues and downstreams are, and were", Args: cobra.MaximumNArgs(1),
+		Use: "load [QUEUE]", Short: "How busy queues and downstreams are, and were", Args: cli.Args(0, 1, "QUEUE"),
 		Long: `How busy each queue is, and each downstream: what its workers' processes use, how many of its jobs
 wait and run, and how runs of the last minute ended. Workers tell it where the policy has a load
 (docs/guides/load.md); what is not known is a dash. Queues with the most to do come first, the first

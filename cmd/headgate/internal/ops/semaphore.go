@@ -90,7 +90,7 @@ type releasedView struct {
 func newSemaphoreRelease() *cobra.Command {
 	var o cli.Operator
 	c := &cobra.Command{
-		Use: "release NAME TOKEN", Short: "Give permits back that a token holds", Args: cobra.ExactArgs(2),
+		Use: "release NAME TOKEN", Short: "Give permits back that a token holds", Args: cli.Args(2, 2, "NAME and TOKEN"),
 		Long: `Gives back what the token of an acquisition holds, or its place in line: for work of which it is
 known that it is over. Its holder is not told. It may be done again.
 

@@ -33,7 +33,7 @@ type limitScale struct {
 func newLimitScale(o *cli.Operator) *cobra.Command {
 	s := &limitScale{Operator: o}
 	c := &cobra.Command{
-		Use: "scale [SCOPE (PART --for DURATION | --off)]", Short: "Put a part of all limits in force for a time, in an emergency", Args: cobra.MaximumNArgs(2),
+		Use: "scale [SCOPE (PART --for DURATION | --off)]", Short: "Put a part of all limits in force for a time, in an emergency", Args: cli.Args(0, 2, "SCOPE and PART"),
 		Long: `Scales limits to a part of what the policy says, from the next job or check on, everywhere; what limiters
 hold on lease already may be spent for a second more. When the time is over, by the clock of Redis, the
 policy's limits are in force again, whoever is there to see. SCOPE is all, global for the limit of all

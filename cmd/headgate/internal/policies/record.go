@@ -278,7 +278,7 @@ func newRecordDelete(o *cli.Operator) *cobra.Command {
 	var all, dry bool
 	var reason string
 	c := &cobra.Command{
-		Use: "delete (TENANT | --all)", Aliases: []string{"unset"}, Short: "Take the record of a tenant away, or all", Args: cobra.MaximumNArgs(1),
+		Use: "delete (TENANT | --all)", Aliases: []string{"unset"}, Short: "Take the record of a tenant away, or all", Args: cli.Args(0, 1, "TENANT"),
 		Long: "Takes the record of a tenant away: what the policy says applies to it again. With --all those of all tenants, of which the audit has one entry.",
 		Example: `  headgate record delete acme --reason "contract is over" --redis localhost:6379
   headgate record delete acme --dry-run --redis localhost:6379

@@ -114,7 +114,7 @@ func triggerThere(ctx context.Context, s store.Deployment, name string) error {
 
 func newTriggerTry(o *cli.Operator) *cobra.Command {
 	return &cobra.Command{
-		Use: "try NAME [FILE]", Short: "Tell how often a trigger would have begun to act in the last hour", Args: cobra.RangeArgs(1, 2),
+		Use: "try NAME [FILE]", Short: "Tell how often a trigger would have begun to act in the last hour", Args: cli.Args(1, 2, "NAME and perhaps FILE"),
 		Long: `Tells what the trigger of that name, or the one in FILE ("-" reads standard input), would have done in the
 last hour: by the history of load, a point each 10 s, which a scheduler keeps where the policy has a
 "load", and of breaker_state by the transitions that are kept, each second. Nothing is stored.`,
@@ -175,7 +175,7 @@ func writeTrial(to io.Writer, v shown.TriggerTrial) {
 func newTriggerSet(o *cli.Operator) *cobra.Command {
 	var reason string
 	c := &cobra.Command{
-		Use: "set NAME FILE", Short: "Store a trigger, in the place of one of that name", Args: cobra.ExactArgs(2),
+		Use: "set NAME FILE", Short: "Store a trigger, in the place of one of that name", Args: cli.Args(2, 2, "NAME and FILE"),
 		Long: `Stores the trigger in FILE, JSON as "triggers" of a policy has it (docs/POLICY.md); "-" reads standard
 input. It is looked at within a second. The policy needs a "load".`,
 		Example: `  headgate trigger set smtp-ill smtp-ill.json --reason "they fall over" --redis localhost:6379

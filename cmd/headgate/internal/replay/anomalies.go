@@ -57,7 +57,7 @@ type tryFlags struct {
 func NewAnomalies() *cobra.Command {
 	var f tryFlags
 	c := &cobra.Command{
-		Use: "try TRACE.csv", Short: "Tell what would have been told of a trace", Args: cobra.ExactArgs(1),
+		Use: "try TRACE.csv", Short: "Tell what would have been told of a trace", Args: cli.OneArg("TRACE.csv"),
 		Long: `Reads a trace, a CSV file with one request a row as headgate replay takes it, and tells of which rates
 headgate would have told: of all, and of each tenant. It needs no Redis. A file of - is the standard
 input. Nothing was refused in a trace, so of refusals nothing is told. With --speed the trace is as if

@@ -31,12 +31,7 @@ unknown keys, wrong types, values out of range and values that contradict each o
 once. Files that it names are read. It calls nobody.
 
 Exit codes: 0 it is well, 1 something is wrong, 2 the command line is.`,
-		Args: func(c *cobra.Command, args []string) error {
-			if len(args) > 1 {
-				return cli.Usage(fmt.Errorf("%s takes one argument at most, the file, got %d", c.CommandPath(), len(args)))
-			}
-			return nil
-		},
+		Args: cli.Args(0, 1, "FILE"),
 		Example: `  headgate config check headgate.yaml
   HEADGATE_CONFIG=headgate.yaml headgate config check`,
 		RunE: func(c *cobra.Command, args []string) error {
