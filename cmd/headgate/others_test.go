@@ -27,7 +27,7 @@ func TestWhatIsKeptOfTheGlobalLimitIsToldAndEdited(t *testing.T) {
 	}
 	says(0, "", "limit", "set", "global", "--tokens", "1000", "--burst", "500")
 	write(`{"global_reserved": {"classes": ["urgent"], "percent": 20}}`)
-	says(2, `global_reserved.classes "urgent": allowed is a class of a queue`, "policy", "merge", file)
+	says(1, `global_reserved.classes "urgent": allowed is a class of a queue`, "policy", "merge", file)
 	write(`{"global": {"tokens": 1000, "per": "1s", "burst": 500}, "global_reserved": {"classes": ["high"], "percent": 20}}`)
 	says(0, `/global_reserved/percent 20`, "policy", "dry-run", file)
 	says(3, `/global_reserved/classes ["high"]`, "policy", "diff", file)

@@ -90,6 +90,55 @@ func TestAPolicyIsTriedSetAndTakenBack(t *testing.T) {
 	p.run(cli.ExitFailure, "policy set "+stale)
 }
 
+// TestAFileThatIsWrongIsNamed by every command that reads one, with the exit code of a failure: the command line has no fault, so --help
+// says nothing of it.
+func TestAFileThatIsWrongIsNamed(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t)
+	commands := []string{"policy merge FILE", "policy set FILE", "policy set FILE --dry-run", "policy dry-run FILE", "policy diff FILE"}
+	for text, want := range map[string]string{
+		`{"global":{"tokns":10}}`:                   "invalid global.tokns (unknown): allowed is one of algorithm, tokens",
+		`{"global":{"tokens":0}}`:                   "invalid global.tokens 0: allowed is 1 to 1000000000",
+		`{"global":{"tokens":"10"}}`:                "invalid global.tokens ",
+		`{`:                                         "invalid policy: the text ends too soon, at line 1, column 2",
+		`null`:                                      "invalid policy: null is no policy",
+		`{"version":1,"version":1}`:                 `invalid policy: policy holds "version" twice`,
+		`{"tenants":{"acme":{"tier":"gold"}}}`:      `invalid tenants.acme.tier "gold"`,
+		`{"triggers":{"a":{"do":"pause"}}}`:         "invalid triggers",
+		`{"shedding":{"spill":5}}`:                  "invalid shedding.spill (unknown)",
+		`{"queues":{"mail":{"pressure":{"x":"y"}}}`: "invalid queues.mail.pressure.x (unknown)",
+	} {
+		file := writePolicy(t, text)
+		for _, line := range commands {
+			out := p.run(cli.ExitFailure, strings.Replace(line, "FILE", file, 1))
+			if !strings.HasPrefix(out.stderr, "headgate: policy "+file+": ") || !strings.Contains(out.stderr, want) || strings.Contains(out.stderr, "--help") {
+				t.Errorf("%s of %s: %s", line, text, out.stderr)
+			}
+		}
+	}
+	for _, line := range []string{"policy merge -", "policy set -", "policy dry-run -"} {
+		if out := p.in(cli.ExitFailure, "{}}", line); !strings.HasPrefix(out.stderr, "headgate: policy of standard input: invalid policy: ") {
+			t.Errorf("%s: %s", line, out.stderr)
+		}
+	}
+	p.run(cli.ExitOK, "policy merge "+writePolicy(t, `{"load":{}}`))
+	for line, text := range map[string]string{
+		"trigger set deep FILE":                         `{"do":"dance"}`,
+		"trigger try deep FILE":                         `{"dos":"pause"}`,
+		"policy rollout start FILE --percent 5":         `{"tiers":{},"tiers":{}}`,
+		"replay " + writeTrace(t, 3) + " --policy FILE": `{"global":{"tokns":10}}`,
+	} {
+		file := writePolicy(t, text)
+		words := strings.Fields(strings.Replace(line, "FILE", file, 1))
+		if words[0] != "replay" {
+			words = append(words, p.where...)
+		}
+		if out := runHeadgate(t.Context(), words...); out.code != cli.ExitFailure || !strings.Contains(out.stderr, " "+file+": ") || strings.Contains(out.stderr, "--help") {
+			t.Errorf("%s: exit code %d: %s", line, out.code, out.stderr)
+		}
+	}
+}
+
 // TestAPartOfAPolicyDoesAwayWithNothing: set tells what the file leaves out and does nothing, merge leaves it as it is.
 func TestAPartOfAPolicyDoesAwayWithNothing(t *testing.T) {
 	t.Parallel()

@@ -94,7 +94,7 @@ func TestRecordCommands(t *testing.T) {
 		"record list --limit 2000":                      "1 to 1000 records",
 		"record list --cursor x":                        "what the page before has told",
 	})
-	if out := p.in(cli.ExitUsage, `{}`, "policy set --replace -"); !strings.Contains(out.stderr, "true while 1 tenants have records") {
+	if out := p.in(cli.ExitFailure, `{}`, "policy set --replace -"); !strings.Contains(out.stderr, "true while 1 tenants have records") {
 		t.Errorf("%s", out.stderr)
 	}
 	p.run(cli.ExitOK, "record delete acme --reason over")
@@ -334,7 +334,7 @@ tenant new, no record:
 	if out := p.in(cli.ExitOK, file, "record diff - --json"); !strings.Contains(out.stdout, `"tenants": []`) || !strings.Contains(out.stdout, `"same": 5`) {
 		t.Errorf("after the import: %s", out.stdout)
 	}
-	if out := p.in(cli.ExitUsage, "{}", "record diff -"); !strings.Contains(out.stderr, "line 1:") {
+	if out := p.in(cli.ExitFailure, "{}", "record diff -"); !strings.Contains(out.stderr, "headgate: records of standard input: line 1:") {
 		t.Errorf("%s", out.stderr)
 	}
 }
@@ -375,7 +375,7 @@ func TestRecordsAsAFile(t *testing.T) {
 		"{\"tenant\":\"a\",\"record\":{\"queues\":{\"mail\":{\"priority_limits\":{\"vip\":{\"tokens\":5,\"per\":\"1s\"}}}}}}": "a class of queue mail",
 		"nothing": "line 1:",
 	} {
-		if out := p.in(cli.ExitUsage, bad, "record import -"); !strings.Contains(out.stderr, told) {
+		if out := p.in(cli.ExitFailure, bad, "record import -"); !strings.Contains(out.stderr, told) {
 			t.Errorf("%s: no %q in %s", bad, told, out.stderr)
 		}
 	}

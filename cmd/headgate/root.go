@@ -46,9 +46,9 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 buckets for everybody, a tenant, a queue and a priority), in what order they run (classes of
 urgency, fair shares of tenants, deadlines), and which may run now (circuit breakers).
 
-Exit codes: 0 done, also where a list is empty; 1 a failure; 2 a wrong command line; 3 all works and
-the answer is no: what was named is not there, or something was refused. Commands say where theirs
-mean more.`,
+Exit codes: 0 done, also where a list is empty; 1 a failure, as a file that is wrong; 2 a wrong command
+line; 3 all works and the answer is no: what was named is not there, or something was refused. Commands
+say where theirs mean more.`,
 		Example: `  headgate demo                                    the whole story in 20 seconds; needs nothing
   headgate replay requests.csv --speed 10000       do again what a trace recorded
   headgate policy get --redis localhost:6379       which limits are in force

@@ -8,6 +8,6 @@
 //	reason    who does it and why, for the audit
 //	text      times, gates and texts of others, fit for a terminal
 //
-// Exit codes: 0 all is well, 1 something failed, 2 the command line is wrong, 3 there is nothing like that, the answer is
-// no, or some jobs were not let in.
+// Exit codes: 0 all is well, 1 something failed or a file is wrong, 2 the command line is wrong, 3 there is nothing like that,
+// the answer is no, or some jobs were not let in.
 package cli

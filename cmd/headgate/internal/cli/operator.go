@@ -30,6 +30,26 @@ func Nothing(format string, args ...any) error {
 // None says that a list is empty; that is no failure.
 func None(c *cobra.Command, why string) { fmt.Fprintln(c.ErrOrStderr(), "headgate:", why) }
 
+// fileError is a file that is wrong. The command line, which names it, is not.
+type fileError struct {
+	file  string
+	cause error
+}
+
+func (e *fileError) Error() string { return e.file + ": " + e.cause.Error() }
+func (e *fileError) Unwrap() error { return e.cause }
+
+// InFile says of an error for which what a file says is to blame which file that is; "-" is standard input. Others stay as they are.
+func InFile(what, name string, err error) error {
+	if !errors.Is(err, admission.ErrInvalid) {
+		return err
+	}
+	if name == "-" {
+		name = "of standard input"
+	}
+	return &fileError{file: what + " " + name, cause: err}
+}
+
 // failureCode is the exit code of a command that ended with an error and was called rightly.
 func failureCode(err error) int {
 	_, no := errors.AsType[*NothingError](err)
@@ -55,12 +75,15 @@ func (o *Operator) Add(c *cobra.Command) {
 }
 
 // With opens the store for the time of a call. What the store does not know becomes the exit code 3, a bad name or
-// cursor the exit code 2.
+// cursor the exit code 2, unless it is a file that says so.
 func (o *Operator) With(c *cobra.Command, do func(context.Context, store.Deployment) error) error {
 	return o.Target.With(c.Context(), c.ErrOrStderr(), func(ctx context.Context, s store.Deployment) error {
 		err := do(ctx, s)
 		bad, invalid := errors.AsType[*admission.FieldError](err)
+		_, ofFile := errors.AsType[*fileError](err)
 		switch {
+		case ofFile:
+			return err
 		case errors.Is(err, admission.ErrUnknownJob), errors.Is(err, admission.ErrEnded), errors.Is(err, admission.ErrNotDead):
 			return Nothing("%w", err)
 		case errors.Is(err, store.ErrUnknownQueue):

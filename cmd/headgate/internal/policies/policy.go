@@ -27,8 +27,8 @@ JSON document: headgate policy reference has its fields, headgate policy schema 
 All processes follow a new one within a second. The last 100 versions are kept, and an audit of
 who stored them, when and why.
 
-Exit codes: 0 done, 1 a failure, 2 a wrong command line, 3 there is no such version, diff found
-differences, or set would lose settings.`, `  headgate policy get --redis localhost:6379 > policy.json
+Exit codes: 0 done, 1 a failure, as a file that is wrong, 2 a wrong command line, 3 there is no such
+version, diff found differences, or set would lose settings.`, `  headgate policy get --redis localhost:6379 > policy.json
   headgate policy dry-run policy.json --redis localhost:6379
   headgate policy set policy.json --reason "launch of acme" --redis localhost:6379
   headgate policy suggest --tenant acme --redis localhost:6379
@@ -71,7 +71,7 @@ makes all checks, tells what would change, and changes nothing.`,
   headgate policy set default --replace --redis localhost:6379`,
 		RunE: func(c *cobra.Command, args []string) error {
 			text, document, err := policydoc.ReadDocument(args[0], c.InOrStdin())
-			if err != nil {
+			if err := errors.Join(cli.InFile("policy", args[0], err), cli.CheckReason(reason)); err != nil {
 				return err
 			}
 			return o.With(c, func(ctx context.Context, s store.Deployment) error {
@@ -93,7 +93,7 @@ makes all checks, tells what would change, and changes nothing.`,
 					done, err = rollout.Put(ctx, s, document, edit)
 				}
 				if err != nil {
-					return err
+					return cli.InFile("policy", args[0], err)
 				}
 				view := resultViewOf(done, dry)
 				return o.Print(c, view, view.write)
@@ -142,13 +142,13 @@ there. A "version" in the file must be that in force. "-" reads standard input.`
   echo '{"tenants":{"acme":{"tier":"premium"},"bolt":null}}' | headgate policy merge - --redis localhost:6379`,
 		RunE: func(c *cobra.Command, args []string) error {
 			patch, err := policydoc.ReadText(args[0], c.InOrStdin())
-			if err != nil {
+			if err := errors.Join(err, cli.CheckReason(reason)); err != nil {
 				return err
 			}
 			return o.With(c, func(ctx context.Context, s store.Deployment) error {
 				done, err := rollout.Change(ctx, s, cli.EditBy(reason), func(current policy.Policy) (policy.Policy, error) { return current.Merge(patch) })
 				if err != nil {
-					return err
+					return cli.InFile("policy", args[0], err)
 				}
 				view := resultViewOf(done, false)
 				return o.Print(c, view, func(to io.Writer) { writeChanges(to, view.Changes); view.write(to) })
@@ -170,7 +170,7 @@ func newPolicyDiff(o *cli.Operator) *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error {
 			document, err := policydoc.ReadPolicy(args[0], c.InOrStdin())
 			if err != nil {
-				return err
+				return cli.InFile("policy", args[0], err)
 			}
 			return o.With(c, func(ctx context.Context, s store.Deployment) error {
 				current, err := rollout.Current(ctx, s)

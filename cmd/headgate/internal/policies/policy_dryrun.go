@@ -37,12 +37,12 @@ refused not to come again. Amounts are tokens. The table has the %d scopes for w
 		RunE: func(c *cobra.Command, args []string) error {
 			text, document, err := policydoc.ReadDocument(args[0], c.InOrStdin())
 			if err != nil {
-				return err
+				return cli.InFile("policy", args[0], err)
 			}
 			return o.With(c, func(ctx context.Context, s store.Deployment) error {
 				would, err := rollout.DryRun(ctx, s, document)
 				if err != nil {
-					return err
+					return cli.InFile("policy", args[0], err)
 				}
 				forecast, err := rollout.Foresee(ctx, s, document)
 				if err != nil {

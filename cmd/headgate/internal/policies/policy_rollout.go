@@ -67,12 +67,12 @@ The standard tier has to keep its weights and max_running.`,
 			begin.ID = cmp.Or(begin.ID, time.Now().UTC().Format("2006-01-02T150405"))
 			text, err := json.Marshal(begin)
 			if err != nil {
-				return fmt.Errorf("rules %s: %w: %w", args[0], admission.ErrInvalid, err)
+				return cli.InFile("rules", args[0], fmt.Errorf("%w: %w", admission.ErrInvalid, err))
 			}
 			return editRollout(o, c, func(ctx context.Context, s store.Deployment) (rollout.Result, error) {
 				result, err := rollout.StartCandidate(ctx, s, text, cli.EditBy(reason))
-				if bad, ok := errors.AsType[*admission.FieldError](err); ok && strings.HasPrefix(bad.Field, "rollout.rules.") {
-					err = errors.New("rules " + args[0] + ": " + bad.Error()) // Of the file, not of the command line.
+				if bad, ok := errors.AsType[*admission.FieldError](err); !ok || strings.HasPrefix(bad.Field, "rollout.rules.") {
+					err = cli.InFile("rules", args[0], err) // Of the file, not of the command line.
 				}
 				return result, err
 			})

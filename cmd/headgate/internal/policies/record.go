@@ -35,7 +35,7 @@ million, where an entry of the policy is an edit of the whole document. The poli
 "tenant_records": true, once every process is of a release that has them. An edit is in force from the next
 job on, and in limiters half a second later where they are asked for others too, else a second.
 
-Exit codes: 0 done, 1 a failure, 2 a wrong command line, 3 the tenant has no record.`,
+Exit codes: 0 done, 1 a failure, as a file that is wrong, 2 a wrong command line, 3 the tenant has no record.`,
 		`  headgate record set acme --tokens 100 --per 1s --burst 200 --reason "new contract" --redis localhost:6379
   headgate record set acme --tier premium --weight high=5 --redis localhost:6379
   headgate record set acme:mail:low --tokens 1000 --window 24h --redis localhost:6379

@@ -96,7 +96,7 @@ func diffRecords(ctx context.Context, c *cobra.Command, s store.Deployment, path
 		v.Tenants = append(v.Tenants, one)
 		return err
 	}
-	err = m.read(ctx, c, from)
+	err = m.read(ctx, c, path, from)
 	v.Records, v.Same = m.did.Records, v.Same+m.did.Same
 	return v, err
 }

@@ -146,7 +146,7 @@ func importFile(ctx context.Context, c *cobra.Command, s store.Deployment, path 
 		}
 		defer func() { err = errors.Join(err, m.undo.close()) }()
 	}
-	err = m.read(ctx, c, from)
+	err = m.read(ctx, c, path, from)
 	m.did.DryRun = f.dry
 	return m.did, err
 }
@@ -236,8 +236,8 @@ type toImport struct {
 	record policy.OwnLimits
 }
 
-// read stores what lines say, a batch at a time; a tenant that comes again is of the next one.
-func (m *importer) read(ctx context.Context, c *cobra.Command, from io.Reader) error {
+// read stores what the lines of a file of that name say, a batch at a time; a tenant that comes again is of the next one.
+func (m *importer) read(ctx context.Context, c *cobra.Command, name string, from io.Reader) error {
 	lines := bufio.NewScanner(from)
 	lines.Buffer(nil, 2*policy.MaxRecordBytes)
 	batch, in := make([]toImport, 0, importBatch), map[string]bool{}
@@ -251,7 +251,8 @@ func (m *importer) read(ctx context.Context, c *cobra.Command, from io.Reader) e
 			err = m.rules().Compiled.CheckRecord(r)
 		}
 		if err != nil {
-			return cli.Usage(errors.Join(fmt.Errorf("line %d: %s", number, err.Error()), m.write(ctx, batch))) // The line goes before all faults.
+			err = cli.InFile("records", name, fmt.Errorf("line %d: %w", number, err))
+			return errors.Join(err, m.write(ctx, batch)) // The line goes before all faults.
 		}
 		if m.did.Records++; m.did.Records%recordNews == 0 {
 			cli.None(c, fmt.Sprintf("%d records", m.did.Records))

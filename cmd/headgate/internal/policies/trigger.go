@@ -3,6 +3,7 @@ package policies
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -11,6 +12,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/cmd/headgate/internal/cli"
 	"github.com/headgate/headgate/cmd/headgate/internal/policydoc"
 	"github.com/headgate/headgate/cmd/headgate/internal/report"
@@ -29,7 +31,7 @@ func NewTrigger() *cobra.Command {
 	c := cli.Parent("trigger", "See what the policy does by itself about load, try it on the last hour, change it", `A trigger reduces a limit, pauses or suspends a queue, or sheds, while something that is measured is
 beyond a bound (docs/guides/triggers.md). Each edit is a version of the whole policy (see headgate policy).
 
-Exit codes: 0 done, 1 a failure, 2 a wrong command line, 3 there is no such trigger.`,
+Exit codes: 0 done, 1 a failure, as a file that is wrong, 2 a wrong command line, 3 there is no such trigger.`,
 		`  headgate trigger list --redis localhost:6379
   headgate trigger try smtp-ill smtp-ill.json --redis localhost:6379
   headgate trigger set smtp-ill smtp-ill.json --reason "they fall over" --redis localhost:6379`)
@@ -130,6 +132,9 @@ last hour: by the history of load, a point each 10 s, which a scheduler keeps wh
 			}
 			return o.With(c, func(ctx context.Context, s store.Deployment) error {
 				view, err := tryTrigger(ctx, s, args[0], text)
+				if err != nil && text != nil {
+					return ofTrigger(args[1], err)
+				}
 				if err != nil {
 					return err
 				}
@@ -150,9 +155,17 @@ func tryTrigger(ctx context.Context, s store.Deployment, name string, text []byt
 			return v, err
 		}
 	} else if current, err = current.With(json.RawMessage(text), triggerPart.path(name)...); err != nil {
-		return v, cli.Usage(err)
+		return v, err
 	}
 	return shown.TryTrigger(ctx, s, current.Trigger(name))
+}
+
+// ofTrigger says of an error which file has the trigger, unless it is the name that is wrong, or the policy may have no trigger.
+func ofTrigger(file string, err error) error {
+	if bad, ok := errors.AsType[*admission.FieldError](err); ok && bad.Field == "triggers" {
+		return err
+	}
+	return cli.InFile("trigger", file, err)
 }
 
 func writeTrial(to io.Writer, v shown.TriggerTrial) {
@@ -182,12 +195,12 @@ input. It is looked at within a second. The policy needs a "load".`,
   echo '{"when":{"metric":"error_rate","of":"queue mail","above":0.05},"do":"reduce_limit","of":"downstream smtp","by":-0.3}' | headgate trigger set smtp-ill - --redis localhost:6379`,
 		RunE: func(c *cobra.Command, args []string) error {
 			text, err := policydoc.ReadText(args[1], c.InOrStdin())
-			if err != nil {
+			if err := errors.Join(err, cli.CheckReason(reason)); err != nil {
 				return err
 			}
 			return o.With(c, func(ctx context.Context, s store.Deployment) error {
 				if err := triggerPart.set(ctx, s, args[0], one(json.RawMessage(text)), reason); err != nil {
-					return err
+					return ofTrigger(args[1], err)
 				}
 				return triggerPart.show(ctx, o, c, s, args[0])
 			})

@@ -23,10 +23,8 @@ func ReadDocument(name string, stdin io.Reader) (text []byte, document policy.Po
 	if text, err = ReadText(name, stdin); err != nil {
 		return nil, policy.Policy{}, err
 	}
-	if document, err = policy.Unmarshal(text); err != nil {
-		return nil, policy.Policy{}, fmt.Errorf("policy %s: %w", name, err)
-	}
-	return text, document, nil
+	document, err = policy.Unmarshal(text)
+	return text, document, err
 }
 
 // ReadText reads a file, or standard input for "-".

@@ -94,7 +94,7 @@ func (f *replayFlags) run(c *cobra.Command, file string) error {
 	f.config.Policy = policy.Unlimited()
 	if f.policy != "" {
 		if f.config.Policy, err = policydoc.ReadPolicy(f.policy, c.InOrStdin()); err != nil {
-			return err
+			return cli.InFile("policy", f.policy, err)
 		}
 	}
 	if err := f.read(file, c.InOrStdin(), stderr); err != nil {
