@@ -84,7 +84,7 @@ func TestLimitCommands(t *testing.T) {
 		"limit set acme:type=report --tokens 5":                                    "invalid scope",
 		"limit set acme":                                                           "invalid --tokens 0: allowed is 1 to 1000000000; for no limit --off",
 		"limit set acme --tokens 1 --off":                                          "invalid --off true: allowed is it or --tokens, not both",
-		"limit set acme --tokens 1 --per 0":                                        "invalid --per 0s: allowed is 1ms to 744h0m0s",
+		"limit set acme --tokens 1 --per 0":                                        "invalid --per 0s: allowed is 1ms to 744h",
 		"limit set acme --tokens 1 --window 900h":                                  `invalid --window "900h": allowed is 1s to 744h0m0s in whole seconds, or "month"`,
 		"limit set acme --tokens 1 --algorithm gcra":                               `invalid --algorithm "gcra": allowed is token_bucket, fixed_window, sliding_window, sliding_log, leaky_bucket`,
 		"limit set acme --tokens 1 --algorithm sliding_window":                     `invalid --window "": allowed is 1s to 744h0m0s in whole seconds`,

@@ -323,7 +323,7 @@ func TestOperatorsMistakesAreNamed(t *testing.T) {
 		{"dead purge acme" + at, "headgate dead purge takes TENANT and ID, TENANT:ID, or --queue, got 1 arguments"},
 		{"dead purge acme x --queue mail" + at, "takes a TENANT and ID or --queue, not both"},
 		{"dead purge acme x --reason expired" + at, "choose among the dead letters of a --queue"},
-		{"dead purge --queue mail --older-than soon --yes" + at, `invalid --older-than "soon": allowed is those that died longer ago than DURATION only, such as 24h`},
+		{"dead purge --queue mail --older-than soon --yes" + at, `invalid --older-than "soon": allowed is a time such as 500ms, 30s, 10m or 24h: those that died longer ago than DURATION only, such as 24h`},
 		{"dead purge --queue mail --older-than -1h --yes" + at, "invalid --older-than -1h0m0s: allowed is 0 or more"},
 		{"redrive" + at, "headgate redrive takes TENANT and ID, TENANT:ID, or --queue, got 0 arguments"},
 		{"redrive acme x --limit 3" + at, "--died-of, --limit and --dry-run are for"},

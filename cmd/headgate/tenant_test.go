@@ -85,7 +85,7 @@ func TestMistakesOfTenantAreNamed(t *testing.T) {
 		"tenant show a:b":                                `invalid tenant "a:b"`,
 		"tenant unset acme colour":                       `there is no setting "colour": there are tier, limit, weights, max-running, dispatch`,
 		"tenant unset":                                   "takes a TENANT, and perhaps what to take away",
-		"tenant set acme --dispatch 1 --dispatch-per 0s": "invalid --dispatch-per 0s: allowed is 1ms to 744h0m0s",
+		"tenant set acme --dispatch 1 --dispatch-per 0s": "invalid --dispatch-per 0s: allowed is 1ms to 744h",
 		"tenant list --tier basic --weight high=1":       "unknown flag: --weight",
 	} {
 		if out := p.run(cli.ExitUsage, line); !strings.Contains(out.stderr, want) {

@@ -3,10 +3,12 @@ package main
 import (
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/headgate/headgate/cmd/headgate/internal/cli"
 )
@@ -67,6 +69,44 @@ func TestAWrongNumberOfArgumentsIsAWrongCommandLine(t *testing.T) {
 		}
 	}
 	each(newRoot(io.Discard, io.Discard))
+}
+
+// TestATimeWithoutAUnitIsToldOne, and what the flag allows: of every flag that takes a time.
+func TestATimeWithoutAUnitIsToldOne(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]string{
+		"limit set acme --tokens 20 --per 1":   `invalid --per "1": allowed is a time such as 1s, 1m or 1h: DURATION in which they do, 1ms to 744h`,
+		"limit set acme --tokens 20 --per 30d": `invalid --per "30d": allowed is a time such as 720h: DURATION in which they do, 1ms to 744h`,
+		"record set acme --dispatch-per 1":     `invalid --dispatch-per "1": allowed is a time such as 1s, 1m or 1h: DURATION in which they do, 1ms to 744h`,
+		"key new --expires 90d":                `invalid --expires "90d": allowed is a time such as 2160h: TIME after which it ends, such as 2160h, 1s or more; by default never`,
+		"worker --timeout 30":                  `invalid --timeout "30": allowed is a time such as 30s, 30m or 30h: longest TIME of a run, 1ms to 24h`,
+		"pause --queue mail --for soon":        `invalid --for "soon": allowed is a time such as 500ms, 30s, 10m or 24h: DURATION of the pause`,
+		"limit set acme --tokens many":         `invalid --tokens "many": allowed is a whole number: NUMBER of tokens that come back in --per, 1 to 1000000000`,
+		"limit set acme --off=maybe":           `invalid --off "maybe": allowed is true or false` + "\n",
+	} {
+		if out := runHeadgate(t.Context(), strings.Fields(line)...); out.code != cli.ExitUsage || !strings.Contains(out.stderr, want) {
+			t.Errorf("%s: exit code %d, %s", line, out.code, out.stderr)
+		}
+	}
+	ranged := regexp.MustCompile(`\d(ns|ms|s|m|h) (to \d+(ms|s|m|h)|or more)`)
+	times := 0
+	var each func(*cobra.Command)
+	each = func(c *cobra.Command) {
+		c.Flags().VisitAll(func(flag *pflag.Flag) {
+			if flag.Value.Type() != "duration" {
+				return
+			}
+			if times++; !ranged.MatchString(flag.Usage) {
+				t.Errorf("%s --%s does not say from which time to which: %s", c.CommandPath(), flag.Name, flag.Usage)
+			}
+		})
+		for _, below := range c.Commands() {
+			each(below)
+		}
+	}
+	if each(newRoot(io.Discard, io.Discard)); times < 20 {
+		t.Errorf("%d flags take a time", times)
+	}
 }
 
 // TestDeadLettersAreChosenByWhatTheyDiedOf: --reason chose in 0.1, and a reason that is none may have been meant for the audit.

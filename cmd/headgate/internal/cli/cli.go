@@ -59,14 +59,38 @@ func Args(least, most int, what string) cobra.PositionalArgs {
 	}
 }
 
-// FlagError says what is allowed for a flag whose value cannot be read.
+// FlagError says what is allowed for a flag whose value cannot be read: in which form, and what its usage says of it.
 func FlagError(err error) error {
 	bad, ok := errors.AsType[*pflag.InvalidValueError](err)
 	if !ok {
 		return err
 	}
-	_, allowed := pflag.UnquoteUsage(bad.GetFlag())
-	return &admission.FieldError{Field: "--" + bad.GetFlag().Name, Value: strconv.Quote(bad.GetValue()), Allowed: allowed}
+	flag := bad.GetFlag()
+	_, allowed := pflag.UnquoteUsage(flag)
+	switch flag.Value.Type() {
+	case "duration":
+		allowed = "a time such as " + times(bad.GetValue()) + ": " + allowed
+	case "bool":
+		allowed = "true or false"
+	case "int", "int64", "uint64":
+		allowed = "a whole number: " + allowed
+	case "float64":
+		allowed = "a number: " + allowed
+	}
+	return &admission.FieldError{Field: "--" + flag.Name, Value: strconv.Quote(bad.GetValue()), Allowed: allowed}
+}
+
+// times are examples of how a time is written, of what a text may have meant that is none: a number without a unit, or of days.
+func times(text string) string {
+	if days, of := strings.CutSuffix(text, "d"); of {
+		if n, err := strconv.ParseUint(days, 10, 16); err == nil {
+			return fmt.Sprintf("%dh", 24*n)
+		}
+	}
+	if _, err := strconv.ParseUint(text, 10, 32); err == nil {
+		return fmt.Sprintf("%ss, %sm or %sh", text, text, text)
+	}
+	return "500ms, 30s, 10m or 24h"
 }
 
 // ErrInterrupted is a failure that comes after the report.

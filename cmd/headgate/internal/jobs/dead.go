@@ -129,7 +129,7 @@ for good, with payload and history.`,
 	flags.StringVar(&f.query.Queue, "queue", "", "all of `QUEUE`")
 	flags.StringVar(&f.query.Tenant, "tenant", "", "with --queue, those of `TENANT` only")
 	diedOfFlag(c, &f.query.Reason)
-	flags.DurationVar(&f.olderThan, "older-than", 0, "those that died longer ago than `DURATION` only, such as 24h")
+	flags.DurationVar(&f.olderThan, "older-than", 0, "those that died longer ago than `DURATION` only, such as 24h; 0s or more")
 	flags.StringVar(&f.why, "why", "", fmt.Sprintf("`TEXT` of up to %d bytes for the audit", store.MaxReason))
 	flags.BoolVar(&f.dryRun, "dry-run", false, "with --queue, tell how many would be purged, and change nothing")
 	flags.BoolVar(&f.yes, "yes", false, "yes, all of them, for good")

@@ -139,7 +139,7 @@ func newBreakerForce(o *cli.Operator, to breaker.State, short, long, example str
 			})
 		},
 	}
-	c.Flags().DurationVar(&f.duration, "for", 0, "`DURATION` such as 30m, up to a year; by default until headgate breaker reset")
+	c.Flags().DurationVar(&f.duration, "for", 0, "`DURATION` such as 30m, 1ms to "+admission.DurationText(store.MaxForce)+"; by default until headgate breaker reset")
 	f.addReason(c)
 	return c
 }

@@ -52,7 +52,7 @@ Exit codes: 0 the queue is empty, 1 it is not, 2 a wrong command line, 3 no such
 		},
 	}
 	f.Add(c)
-	c.Flags().DurationVar(&f.timeout, "timeout", 0, "give up after `DURATION`, such as 5m; by default never")
+	c.Flags().DurationVar(&f.timeout, "timeout", 0, "give up after `DURATION`, such as 5m, 1ns or more; by default never")
 	c.Flags().BoolVar(&f.keep, "keep-suspended", false, "leave enqueueing suspended, also when it was given up; headgate resume ends that")
 	return c
 }

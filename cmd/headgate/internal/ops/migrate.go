@@ -59,7 +59,7 @@ command line, 3 refused, because processes are running.`,
 	flags.StringVar(&f.from, "from", "", "`URL` of the Redis where it is; the same as --redis")
 	flags.StringVar(&f.to, "to", "", "`URL` of the Redis where it is to be (by default the same Redis)")
 	flags.IntVar(&f.partitions, "partitions", 0, "`NUMBER` of partitions that it is to have, 1 to 256")
-	flags.DurationVar(&f.wait, "wait", 30*time.Second, "how long workers, schedulers and limiters may take to end, a `DURATION`")
+	flags.DurationVar(&f.wait, "wait", 30*time.Second, "`DURATION` that workers, schedulers and limiters may take to end, 0s or more")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "tell what there is to do, and change nothing")
 	return c
 }

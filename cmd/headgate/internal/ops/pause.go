@@ -104,7 +104,7 @@ downstreams. For both, call it twice.`,
 		},
 	}
 	t.add(c, "hold back", "refuse what is enqueued, instead of holding back what has entered")
-	c.Flags().DurationVar(&duration, "for", 0, "`DURATION` of the pause, such as 10m; by default until headgate resume")
+	c.Flags().DurationVar(&duration, "for", 0, "`DURATION` of the pause, such as 10m, 1ms to "+admission.DurationText(admission.MaxDelay)+"; by default until headgate resume")
 	c.Flags().StringVar(&reason, "reason", "", fmt.Sprintf("`TEXT` of up to %d bytes that is shown, and with --enqueue told to producers", store.MaxReason))
 	return c
 }

@@ -106,6 +106,9 @@ func writeLimit(to io.Writer, config shown.LimitConfig) {
 	fmt.Fprintf(to, "%s gets %s and holds %d, %s%s\n", config.Scope, l.Words(), l.Burst, whose, store.SharesWords(config.Shares))
 }
 
+// perTimes are those over which the tokens of a limit may come in.
+var perTimes = admission.DurationText(admission.MinLimitPer) + " to " + admission.DurationText(admission.MaxLimitPer)
+
 // limitFlags say a limit.
 type limitFlags struct {
 	tokens, burst                   int64
@@ -119,7 +122,7 @@ type limitFlags struct {
 func (f *limitFlags) add(flags *pflag.FlagSet) {
 	f.given = flags
 	flags.Int64Var(&f.tokens, "tokens", 0, "`NUMBER` of tokens that come back in --per, 1 to "+strconv.FormatInt(int64(admission.MaxLimitTokens), 10))
-	flags.DurationVar(&f.per, "per", time.Second, "`DURATION` in which they do")
+	flags.DurationVar(&f.per, "per", time.Second, "`DURATION` in which they do, "+perTimes)
 	flags.Int64Var(&f.burst, "burst", 0, "largest `NUMBER` of tokens at once; by default what comes in a second, 1 at least")
 	flags.StringVar(&f.algorithm, "algorithm", "", "`NAME` of how tokens come back: "+strings.Join(policy.Algorithms, ", ")+"; by default the first, with --window the second; the last is the first with --burst 1")
 	flags.StringVar(&f.window, "window", "", "`LENGTH` of windows that have --tokens each, in the place of --per: 1s to 744h, of fixed ones or month")
@@ -183,7 +186,7 @@ func (f *limitFlags) json(flag, none string) (json.RawMessage, error) {
 		if flag != "tokens" {
 			per = flag + "-per"
 		}
-		return nil, cli.FieldError(per, f.per.String(), admission.MinLimitPer.String()+" to "+admission.MaxLimitPer.String())
+		return nil, cli.FieldError(per, f.per.String(), perTimes)
 	}
 	limit := admission.Limit{Tokens: admission.Tokens(f.tokens), Per: f.per, Burst: admission.Tokens(f.burst)}
 	if f.burst == 0 {

@@ -123,7 +123,7 @@ type dispatchFlags struct {
 
 func (f *dispatchFlags) add(flags *pflag.FlagSet) {
 	flags.Int64Var(&f.tokens, "dispatch", 0, "`NUMBER` of jobs that start in --dispatch-per")
-	flags.DurationVar(&f.per, "dispatch-per", time.Second, "`DURATION` in which they do")
+	flags.DurationVar(&f.per, "dispatch-per", time.Second, "`DURATION` in which they do, "+perTimes)
 	flags.Int64Var(&f.burst, "dispatch-burst", 0, "largest `NUMBER` of jobs that start at once; by default what starts in a second, 1 at least")
 }
 

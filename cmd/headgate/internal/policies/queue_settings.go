@@ -163,7 +163,7 @@ func eachTenantSetting() setting {
 		add: func(flags *pflag.FlagSet) {
 			given = flags
 			flags.Int64Var(&f.tokens, "each-tenant", 0, "`NUMBER` of tokens that come back to each tenant in --each-tenant-per, for its jobs in the queue")
-			flags.DurationVar(&f.per, "each-tenant-per", time.Second, "`DURATION` in which they do")
+			flags.DurationVar(&f.per, "each-tenant-per", time.Second, "`DURATION` in which they do, "+perTimes)
 			flags.Int64Var(&f.burst, "each-tenant-burst", 0, "largest `NUMBER` of tokens at once; by default what comes in a second, 1 at least")
 			flags.BoolVar(&f.off, "each-tenant-off", false, "no limit of each tenant in the queue")
 			flags.StringVar(&class, "class", "", "`CLASS` whose jobs --each-tenant limits; by default all of the tenant's in the queue")

@@ -59,7 +59,7 @@ func NewCommand() *cobra.Command {
 	flags.String("tls-min", "1.2", "least `VERSION` of TLS, 1.2 or 1.3")
 	flags.StringSlice("allow", nil, "`NETWORKS` that may call, 10.0.0.0/8,2001:db8::1; by default all")
 	flags.Int("max-body", admin.DefaultMaxBody, "largest body of a job in `BYTES`, with its payload")
-	flags.Duration("timeout", admin.DefaultTimeout, "longest `TIME` of a call, up to 5m")
+	flags.Duration("timeout", admin.DefaultTimeout, "longest `TIME` of a call, 1ms to 5m")
 	flags.Bool("x-ratelimit", false, "also send X-RateLimit-Limit, -Remaining, -Reset and -Retry-After with decisions")
 	flags.Int("admin-rate", admin.DefaultAdminRate, "`CALLS` a second of one credential, enqueueing and decisions apart")
 	flags.Int("admin-burst", admin.DefaultAdminBurst, "`CALLS` at once of one credential")
@@ -67,7 +67,7 @@ func NewCommand() *cobra.Command {
 	flags.String("jwks-file", "", "`FILE` of the keys that sign tokens, a JSON Web Key Set; by default HEADGATE_JWKS")
 	flags.String("token-issuer", "", "`ISS` that tokens must have")
 	flags.String("token-audience", "", "`AUD` that tokens must have")
-	flags.Duration("token-leeway", 0, "`TIME` by which the issuer's clock may be off, up to 5m")
+	flags.Duration("token-leeway", 0, "`TIME` by which the issuer's clock may be off, 0s to 5m")
 	flags.Bool("insecure-no-auth", false, "take everybody for an admin; on a loopback address only")
 	return c
 }

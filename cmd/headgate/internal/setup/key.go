@@ -57,7 +57,7 @@ decisions, a worker has sessions of a worker, and neither sees or does anything 
 	flags.StringVar(&f.who.Name, "name", "", "`NAME` that logs have for the key (required)")
 	flags.StringVar(&f.role, "role", "", "`ROLE`: "+access.RoleNames+" (required)")
 	flags.StringVar(&f.who.Tenant, "tenant", "", "`TENANT` that it may see and touch alone; by default all")
-	flags.DurationVar(&f.expires, "expires", 0, "`TIME` after which it ends, such as 2160h; by default never")
+	flags.DurationVar(&f.expires, "expires", 0, "`TIME` after which it ends, such as 2160h, 1s or more; by default never")
 	flags.BoolVar(&f.json, "json", false, "write one JSON object")
 	return c
 }

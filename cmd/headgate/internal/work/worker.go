@@ -99,7 +99,7 @@ func NewCommand() *cobra.Command {
 	flags.Int("concurrency", 10, "`N` jobs at a time, 1 to 10000")
 	flags.StringSlice("types", nil, "`TYPES` to take, a,b; others go back to the queue. By default all are taken")
 	flags.Duration("timeout", 0, "longest `TIME` of a run, 1ms to 24h; a shorter time-out of the job's own wins (default 5s with --deliver, 5m with --exec)")
-	flags.Duration("drain-timeout", 30*time.Second, "`TIME` that running jobs get when the worker is told to stop, up to 1h")
+	flags.Duration("drain-timeout", 30*time.Second, "`TIME` that running jobs get when the worker is told to stop, 1ns to 1h")
 	flags.String("metrics", "", "`HOST:PORT` at which to serve the worker's own metrics, /metrics, to whoever reaches it")
 	flags.String("log", "info", "`LEVEL` of the log on standard error: "+strings.Join(logs.Levels, ", "))
 	return c
