@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strconv"
 	"time"
 
 	"github.com/headgate/headgate/admission"
@@ -215,16 +216,27 @@ func decodeError(err error) error {
 	return fmt.Errorf("%w policy: %w", admission.ErrInvalid, err)
 }
 
-func kindName(kind reflect.Kind) string {
-	switch kind {
+// kindName says what a value of a kind is, and of those that always have one their range. quoted is set where there is a text.
+func kindName(kind reflect.Type, quoted bool) string {
+	number, unquoted := "a whole number", ""
+	if quoted {
+		unquoted = ", without quotes"
+	}
+	switch kind.Kind() {
 	case reflect.Int, reflect.Int64:
-		return "a whole number"
+		switch kind {
+		case reflect.TypeFor[admission.Tokens]():
+			number += ", 1 to " + strconv.FormatInt(int64(admission.MaxLimitTokens), 10)
+		case reflect.TypeFor[admission.Weight]():
+			number += ", 1 to " + strconv.FormatInt(int64(admission.MaxWeight), 10)
+		}
+		return number + unquoted
 	case reflect.Float64:
-		return "a number"
+		return "a number" + unquoted
 	case reflect.String:
-		return "text"
+		return "text in quotes"
 	case reflect.Bool:
-		return "true or false"
+		return "true or false" + unquoted
 	case reflect.Slice:
 		return "an array"
 	default:

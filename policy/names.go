@@ -9,6 +9,7 @@ import (
 	"io"
 	"maps"
 	"reflect"
+	"strconv"
 	"strings"
 
 	"github.com/headgate/headgate/admission"
@@ -71,7 +72,8 @@ func (w nameWalk) value(path string, kind reflect.Type) error {
 		return err
 	}
 	if got := misfit(token, kind); got != "" {
-		return &admission.FieldError{Field: cmp.Or(path, "policy"), Value: "JSON " + got, Allowed: kindName(kind.Kind())}
+		_, quoted := token.(string)
+		return &admission.FieldError{Field: cmp.Or(path, "policy"), Value: got, Allowed: kindName(kind, quoted)}
 	}
 	switch token {
 	case json.Delim('{'):
@@ -124,7 +126,7 @@ func (w nameWalk) object(path string, kind reflect.Type) error {
 	return nil
 }
 
-// misfit returns what a value is that begins with a token, if it cannot be decoded into a kind; null can be anything.
+// misfit returns a value that begins with a token, or what it is, if it cannot be decoded into a kind; null can be anything.
 func misfit(token json.Token, kind reflect.Type) string {
 	if token == nil {
 		return ""
@@ -133,12 +135,12 @@ func misfit(token json.Token, kind reflect.Type) string {
 	fits := false
 	switch token := token.(type) {
 	case json.Delim:
-		got, fits = "object", kind.Kind() == reflect.Struct || kind.Kind() == reflect.Map
+		got, fits = "JSON object", kind.Kind() == reflect.Struct || kind.Kind() == reflect.Map
 		if token == '[' {
-			got, fits = "array", kind.Kind() == reflect.Slice
+			got, fits = "JSON array", kind.Kind() == reflect.Slice
 		}
 	case json.Number:
-		got = "number " + shownName(token.String())
+		got = shownName(token.String())
 		switch kind.Kind() {
 		case reflect.Int, reflect.Int64:
 			_, err := token.Int64()
@@ -146,13 +148,12 @@ func misfit(token json.Token, kind reflect.Type) string {
 		case reflect.Float64:
 			_, err := token.Float64()
 			fits = err == nil
-		default:
-			got = "number"
+		default: // It fits nothing else.
 		}
 	case string:
-		got, fits = "string", kind.Kind() == reflect.String
+		got, fits = fmt.Sprintf("%.64q", token), kind.Kind() == reflect.String
 	case bool:
-		got, fits = "bool", kind.Kind() == reflect.Bool
+		got, fits = strconv.FormatBool(token), kind.Kind() == reflect.Bool
 	}
 	if fits {
 		return ""

@@ -99,7 +99,7 @@ func TestAFileThatIsWrongIsNamed(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"global":{"tokns":10}}`:                   "invalid global.tokns (unknown): allowed is one of algorithm, tokens",
 		`{"global":{"tokens":0}}`:                   "invalid global.tokens 0: allowed is 1 to 1000000000",
-		`{"global":{"tokens":"10"}}`:                "invalid global.tokens ",
+		`{"global":{"tokens":"10"}}`:                `invalid global.tokens "10": allowed is a whole number, 1 to 1000000000, without quotes`,
 		`{`:                                         "invalid policy: the text ends too soon, at line 1, column 2",
 		`null`:                                      "invalid policy: null is no policy",
 		`{"version":1,"version":1}`:                 `invalid policy: policy holds "version" twice`,
