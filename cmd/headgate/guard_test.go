@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -9,7 +10,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
+	"github.com/headgate/headgate/cmd/headgate/internal/cli"
+	"github.com/headgate/headgate/internal/guard"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/redisstore"
@@ -109,4 +113,27 @@ func TestAWorkerCountsTheMemoryOfItsCommands(t *testing.T) {
 		t.Error(text)
 	}
 	checkLog(t, text)
+}
+
+// TestALimitOfTheCgroupIsCheckedWhereTheProcessRuns: a file may be checked on another machine, so that is a warning of config check; a worker
+// and a server do not start, and name the option. Where the cgroup of this process has a limit nothing is wrong.
+func TestALimitOfTheCgroupIsCheckedWhereTheProcessRuns(t *testing.T) {
+	t.Parallel()
+	measured, err := guard.NewSampler().Sample(time.Now())
+	must(t, err)
+	if measured.CgroupMemoryLimit > 0 {
+		t.Skip("the cgroup of this process has a limit of memory")
+	}
+	const want = "invalid %sguard.max_cgroup_memory 0.5: allowed is 0 here: the cgroup of this process has no limit of memory"
+	file := filepath.Join(t.TempDir(), "headgate.yaml")
+	must(t, os.WriteFile(file, []byte("guard: {max_cgroup_memory: 0.5}"), 0o600))
+	out := runHeadgate(t.Context(), "config", "check", file)
+	if out.code != cli.ExitOK || !strings.Contains(out.stderr, "warning: here no worker and no server would start: "+fmt.Sprintf(want, "")) {
+		t.Errorf("exit code %d: %s", out.code, out.stderr)
+	}
+	for _, line := range []string{"worker --redis 127.0.0.1:1 --queue q --set guard.max_cgroup_memory=0.5 --exec true", "serve --redis 127.0.0.1:1 --insecure-no-auth --set guard.max_cgroup_memory=0.5"} {
+		if out := runHeadgate(t.Context(), strings.Fields(line)...); out.code != cli.ExitFailure || !strings.Contains(out.stderr, fmt.Sprintf(want, "--set ")) {
+			t.Errorf("%s: exit code %d: %s", line, out.code, out.stderr)
+		}
+	}
 }

@@ -17,8 +17,9 @@ import (
 func (l *Loaded) Store(notes io.Writer) (embedded.Config, error) {
 	c := &l.Config.Redis
 	config := embedded.Config{Addr: c.URL, Username: c.Username, PoolSize: c.PoolSize, Log: notes}
-	var err, bad, second error
-	config.Password, _, err = l.secretOf(pathPassword, c.Password, c.PasswordFile)
+	var bad, second error
+	password, err := l.secretOf(pathPassword, c.Password, c.PasswordFile)
+	config.Password = password.Text
 	if target, no := url.Parse(c.URL); no == nil && l.source(PathURL) > max(l.source(pathPassword), l.source(pathPassword+fileSuffix)) {
 		if _, own := target.User.Password(); own {
 			config.Username, config.Password = "", ""
@@ -47,7 +48,7 @@ func (t TLS) config() (*tls.Config, error) {
 		bad = append(bad, err)
 	}
 	if t.CertFile != "" && t.KeyFile != "" {
-		pair, err := readPair("redis.tls", t.CertFile, t.KeyFile)
+		pair, err := readPair("redis.tls.cert_file", "redis.tls.key_file", t.CertFile, t.KeyFile)
 		if err == nil {
 			config.Certificates = []tls.Certificate{*pair}
 		}
@@ -75,12 +76,12 @@ func (l *Loaded) BreakerRules() (rules breaker.Config, own map[string]breaker.Co
 	return l.Config.Worker.Breaker.Config, own
 }
 
-// DeliverSecret returns the text of the secrets that sign deliveries; it reads their file. given says whether there are any.
-func (l *Loaded) DeliverSecret() (text string, given bool, err error) {
+// DeliverSecret returns the secrets that sign deliveries; it reads their file.
+func (l *Loaded) DeliverSecret() (Secret, error) {
 	return l.secretOf(pathSecret, l.Config.Worker.Deliver.Secret, l.Config.Worker.Deliver.SecretFile)
 }
 
 // NotifySecret is DeliverSecret for what signs notes of transitions.
-func (l *Loaded) NotifySecret() (text string, given bool, err error) {
+func (l *Loaded) NotifySecret() (Secret, error) {
 	return l.secretOf(PathNotifySecret, l.Config.Scheduler.Notify.Secret, l.Config.Scheduler.Notify.SecretFile)
 }

@@ -197,10 +197,15 @@ func OnlyFlags(s Sources) bool {
 	return err == nil
 }
 
-// Field names an option in an error, by what set it.
+// Field names an option in an error, by what set it, and one that nothing has set by its flag too.
 func (l *Loaded) Field(path string) string {
 	if from := l.origins[path]; from != nil {
 		return from.field(path)
+	}
+	for i := range l.table {
+		if o := &l.table[i]; o.Path == path && o.Flag != "" {
+			return path + " (--" + o.Flag + ")"
+		}
 	}
 	return path
 }

@@ -3,10 +3,13 @@ package config
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/guard"
 )
 
 // mistaken is a file in which many things are wrong.
@@ -72,7 +75,7 @@ var mistakes = []string{
 	`worker.breakers.api.example.com.buckets 1.5: allowed is 1 to 100`,
 	`unknown key worker.breakers.a b.window`,
 	`serve.address "nowhere": allowed is host:port`,
-	`serve.tls.key_file "": allowed is a file if and only if serve.tls.cert_file (--tls-cert) is one`,
+	`serve.tls.key_file (--tls-key) "": allowed is a file if and only if serve.tls.cert_file (--tls-cert) is one`,
 	`serve.tls.min_version "1.1": allowed is one of 1.2, 1.3`,
 	`serve.allow "ten": allowed is up to 1000 addresses and networks`,
 	`serve.keys and serve.keys_file come from one source`,
@@ -195,7 +198,7 @@ func TestOfASecretAndItsFileTheStrongerSourceCounts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Built(l); err == nil || !strings.Contains(err.Error(), "scheduler.notify.secret: invalid secret in line 1 (empty)") {
+	if _, err := Built(l); err == nil || !strings.Contains(err.Error(), "invalid scheduler.notify.secret (HEADGATE_SCHEDULER_NOTIFY_SECRET) in line 1 (empty)") {
 		t.Errorf("transitions are told unsigned: %v", err)
 	}
 }
@@ -233,7 +236,7 @@ func TestHeadersOfTracesAreNamesAndValues(t *testing.T) {
 	if err == nil {
 		err = Check(l)
 	}
-	if err == nil || !strings.Contains(err.Error(), "tracing.headers in line 2 (not shown): allowed is NAME: VALUE") || strings.Contains(err.Error(), "sesame") {
+	if err == nil || !strings.Contains(err.Error(), "tracing.headers_file "+bad+" in line 2 (not shown): allowed is NAME: VALUE") || strings.Contains(err.Error(), "sesame") {
 		t.Error(err)
 	}
 }
@@ -241,17 +244,18 @@ func TestHeadersOfTracesAreNamesAndValues(t *testing.T) {
 func TestAServerThatContradictsItselfIsNone(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	bad := writeText(t, dir, "bad", "sesame")
+	bad, none := writeText(t, dir, "bad", "sesame"), writeText(t, dir, "none", "# no keys yet\n")
 	for text, want := range map[string]string{
 		"insecure_no_auth: true\n  address: ':9080'":            "invalid serve.insecure_no_auth \"true\": allowed is only with an address (--address) on loopback",
 		"insecure_no_auth: true\n  address: 'example.com:9080'": "only with an address (--address) on loopback",
 		"tls: {key_file: " + bad + "}":                          "invalid serve.tls.key_file",
 		"tls: {client_ca_file: " + bad + "}":                    "invalid serve.tls.client_ca_file",
 		"tls: {cert_file: " + bad + ", key_file: " + bad + "}":  "read serve.tls.cert_file and serve.tls.key_file: tls: failed to find any PEM data",
-		"keys_file: " + bad:                                     "serve.keys: keys line 1: invalid key of 1 words",
+		"keys_file: " + bad:                                     "serve.keys_file " + bad + ": keys line 1: invalid key of 1 words",
+		"keys_file: " + none:                                    "invalid serve.keys_file " + none + " (no keys): allowed is one key or more",
 		"keys_file: /nowhere/keys":                              "open /nowhere/keys",
-		"tokens: {jwks: '{}'}":                                  "serve.tokens: invalid issuer",
-		"tokens: {jwks_file: " + bad + "}":                      "invalid jwks (not shown)",
+		"tokens: {jwks: '{}'}":                                  "invalid serve.tokens.issuer (--token-issuer) \"\": allowed is the iss of the tokens that are taken\ninvalid serve.tokens.audience (--token-audience) \"\"",
+		"tokens: {jwks_file: " + bad + "}":                      "invalid serve.tokens.jwks_file " + bad + " (not shown): allowed is a JSON Web Key Set",
 	} {
 		l, err := Load(Sources{File: writeText(t, dir, "headgate.yaml", "serve:\n  "+text)})
 		if err == nil {
@@ -296,6 +300,28 @@ func TestAListThatIsNoneIsToldAsOne(t *testing.T) {
 			continue
 		} else if err := json.Unmarshal([]byte(o.Example()), &parts); err != nil || o.read(&Config{}, parts, false) != nil {
 			t.Errorf("the example of %s is none: %s (%v)", o.Path, o.Example(), err)
+		}
+	}
+}
+
+// TestALimitThatCannotBeMeasuredHereIsNamedAsOne by its option; where the cgroup of this process has limits nothing is wrong.
+func TestALimitThatCannotBeMeasuredHereIsNamedAsOne(t *testing.T) {
+	t.Parallel()
+	l, err := Load(Sources{File: writeText(t, t.TempDir(), "headgate.yaml", "guard: {max_cgroup_memory: 0.5, max_cgroup_cpu: 0.7}")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	measured, err := guard.NewSampler().Sample(time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := fmt.Sprint(l.GuardHere())
+	for want, limited := range map[string]bool{
+		"invalid guard.max_cgroup_memory 0.5: allowed is 0 here: the cgroup of this process has no limit": measured.CgroupMemoryLimit > 0,
+		"invalid guard.max_cgroup_cpu 0.7: allowed is 0 here: the cgroup of this process has no quota":    measured.CgroupCPULimit > 0,
+	} {
+		if strings.Contains(said, want) == limited || strings.Contains(said, "MaxCgroup") {
+			t.Errorf("%s, want %q to be told: %t", said, want, !limited)
 		}
 	}
 }

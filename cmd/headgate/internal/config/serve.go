@@ -15,15 +15,19 @@ import (
 // Credentials reads what a server takes.
 func (l *Loaded) Credentials() (all access.Credentials, err error) {
 	c := &l.Config.Serve.Credentials
-	lines, _, keysErr := l.secretOf(pathKeys, c.Keys, c.KeysFile)
+	lines, keysErr := l.secretOf(pathKeys, c.Keys, c.KeysFile)
 	if keysErr == nil {
-		all.Keys, keysErr = access.ParseKeys(lines)
-		keysErr = within(l.Field(pathKeys), keysErr)
+		all.Keys, keysErr = access.ParseKeys(lines.Text)
+		keysErr = within(lines.Name, keysErr)
 	}
-	set, given, tokensErr := l.secretOf(pathJWKS, c.JWKS, c.JWKSFile)
-	if tokensErr == nil && given {
-		all.Tokens, tokensErr = access.NewTokens(access.TokenConfig{JWKS: []byte(set), Issuer: c.Issuer, Audience: c.Audience, Leeway: c.Leeway, MaxLife: c.MaxLife})
-		tokensErr = within("serve.tokens", tokensErr)
+	set, tokensErr := l.secretOf(pathJWKS, c.JWKS, c.JWKSFile)
+	switch {
+	case tokensErr != nil:
+	case set.Given:
+		all.Tokens, tokensErr = access.NewTokens(access.TokenConfig{JWKS: []byte(set.Text), Issuer: c.Issuer, Audience: c.Audience, Leeway: c.Leeway, MaxLife: c.MaxLife})
+		tokensErr = naming(tokensErr, set.Name, map[string]string{"issuer": l.Field(pathIssuer), "audience": l.Field(pathAudience), "jwks": set.Name})
+	case keysErr == nil && lines.Given && all.Keys.Len() == 0:
+		keysErr = &admission.FieldError{Field: lines.Name, Value: "(no keys)", Allowed: "one key or more, the lines that headgate key new prints: else nobody may call"}
 	}
 	return all, errors.Join(keysErr, tokensErr)
 }
@@ -34,10 +38,10 @@ func (l *Loaded) ServeTLS() (certificate *tls.Certificate, clients *x509.CertPoo
 	c := &l.Config.Serve.TLS
 	var noPair, noAuthorities error
 	if c.CertFile != "" && c.KeyFile != "" {
-		certificate, noPair = readPair("serve.tls", c.CertFile, c.KeyFile)
+		certificate, noPair = readPair(l.Field(pathServeCert), l.Field(pathServeKey), c.CertFile, c.KeyFile)
 	}
 	if c.ClientCAFile != "" {
-		clients, noAuthorities = readAuthorities(pathClientCA, c.ClientCAFile)
+		clients, noAuthorities = readAuthorities(l.Field(pathClientCA), c.ClientCAFile)
 	}
 	return certificate, clients, tlsVersions[c.MinVersion], errors.Join(noPair, noAuthorities)
 }
@@ -71,10 +75,10 @@ func (l *Loaded) serveTogether() (bad []error) {
 }
 
 // readPair reads a certificate and its key.
-func readPair(section, certificate, key string) (*tls.Certificate, error) {
+func readPair(certificateField, keyField, certificate, key string) (*tls.Certificate, error) {
 	pair, err := tls.LoadX509KeyPair(certificate, key)
 	if err != nil {
-		return nil, fmt.Errorf("read %s.cert_file and %s.key_file: %w", section, section, err)
+		return nil, fmt.Errorf("read %s and %s: %w", certificateField, keyField, err)
 	}
 	return &pair, nil
 }

@@ -65,10 +65,10 @@ func isTarget(text string) bool {
 func (l *Loaded) Traces() (spans.Config, error) {
 	c := &l.Config.Tracing
 	config := spans.Config{Endpoint: c.Endpoint, SampleRatio: c.SampleRatio, Service: c.Service, Headers: map[string]string{}}
-	lines, _, err := l.secretOf(pathTraceHeaders, c.Headers, c.HeadersFile)
+	lines, err := l.secretOf(pathTraceHeaders, c.Headers, c.HeadersFile)
 	bad := []error{err}
 	number := 0
-	for line := range strings.Lines(lines) {
+	for line := range strings.Lines(lines.Text) {
 		number++
 		if line = strings.TrimSpace(line); line == "" {
 			continue
@@ -76,7 +76,7 @@ func (l *Loaded) Traces() (spans.Config, error) {
 		name, value, ok := strings.Cut(line, ":")
 		value = strings.TrimSpace(value)
 		if !ok || !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) {
-			bad = append(bad, &admission.FieldError{Field: fmt.Sprintf("%s in line %d", l.Field(pathTraceHeaders), number), Value: "(not shown)", Allowed: "NAME: VALUE"})
+			bad = append(bad, &admission.FieldError{Field: fmt.Sprintf("%s in line %d", lines.Name, number), Value: "(not shown)", Allowed: "NAME: VALUE"})
 			continue
 		}
 		config.Headers[name] = value
@@ -92,7 +92,7 @@ func guardOptions() []Option {
 			value: count(0, guard.MaxMemory, func(c *Config) *int { return &at(c).Memory }),
 		},
 		{
-			Path: "guard.max_cgroup_memory", Default: "0", Doc: "The same, as a part of the memory that the cgroup may have, for all that is in it. Where the cgroup has no limit it is an error.",
+			Path: pathCgroupMemory, Default: "0", Doc: "The same, as a part of the memory that the cgroup may have, for all that is in it. Where the cgroup has no limit it is an error.",
 			value: between(0, 1, func(c *Config) *float64 { return &at(c).CgroupMemory }),
 		},
 		{
@@ -100,7 +100,7 @@ func guardOptions() []Option {
 			value: between(0, guard.MaxCPU, func(c *Config) *float64 { return &at(c).CPU }),
 		},
 		{
-			Path: "guard.max_cgroup_cpu", Default: "0", Doc: "The same, as a part of the quota of the cgroup. Where it has none it is an error.",
+			Path: pathCgroupCPU, Default: "0", Doc: "The same, as a part of the quota of the cgroup. Where it has none it is an error.",
 			value: between(0, 1, func(c *Config) *float64 { return &at(c).CgroupCPU }),
 		},
 		{
@@ -136,6 +136,12 @@ func guardOptions() []Option {
 			value: duration(guard.MinDelay, guard.MaxDelay, func(c *Config) *time.Duration { return &at(c).Delays.Violation }),
 		},
 	}
+}
+
+// GuardHere reports what is limited and cannot be measured where this process runs: that is known there alone, not from the configuration.
+func (l *Loaded) GuardHere() error {
+	_, err := guard.New(l.Guard(), guard.Parts{})
+	return naming(err, "guard", map[string]string{"MaxCgroupMemory": l.Field(pathCgroupMemory), "MaxCgroupCPU": l.Field(pathCgroupCPU)})
 }
 
 // Guard returns what the process may use.

@@ -254,11 +254,11 @@ func credentialOptions() []Option {
 			value: text("the name of a file", nil, func(c *Config) *string { return &at(c).JWKSFile }),
 		},
 		{
-			Path: "serve.tokens.issuer", Flag: "token-issuer", Unset: "needed where tokens are taken", Live: true, Doc: "`iss` that tokens must have.",
+			Path: pathIssuer, Flag: "token-issuer", Unset: "needed where tokens are taken", Live: true, Doc: "`iss` that tokens must have.",
 			value: text("any text", nil, func(c *Config) *string { return &at(c).Issuer }),
 		},
 		{
-			Path: "serve.tokens.audience", Flag: "token-audience", Unset: "needed where tokens are taken", Live: true, Doc: "`aud` that tokens must have.",
+			Path: pathAudience, Flag: "token-audience", Unset: "needed where tokens are taken", Live: true, Doc: "`aud` that tokens must have.",
 			value: text("any text", nil, func(c *Config) *string { return &at(c).Audience }),
 		},
 		{

@@ -30,7 +30,11 @@ const (
 	pathClientCA     = "serve.tls.client_ca_file"
 	pathKeys         = "serve.keys"
 	pathJWKS         = "serve.tokens.jwks"
+	pathIssuer       = "serve.tokens.issuer"
+	pathAudience     = "serve.tokens.audience"
 	pathNoAuth       = "serve.insecure_no_auth"
+	pathCgroupMemory = "guard.max_cgroup_memory"
+	pathCgroupCPU    = "guard.max_cgroup_cpu"
 	// PathCommand is the command that runs jobs. Its flag is one of a kind: the command ends the line.
 	PathCommand = "worker.exec.command"
 	// PathProducerLevel says whether somebody wants to read of a producer.

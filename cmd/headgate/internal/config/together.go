@@ -74,14 +74,39 @@ func (l *Loaded) copyBreakers(names []string) {
 	}
 }
 
+// Secret is what nobody is shown.
+type Secret struct {
+	// Text is the secret, Name what errors call it: the option that gave it, and the file where it is in one.
+	Text, Name string
+	// Given says whether there is any.
+	Given bool
+}
+
 // secretOf returns a secret or the text of its file, whichever comes from the stronger source.
-func (l *Loaded) secretOf(path, text, file string) (secret string, given bool, err error) {
+func (l *Loaded) secretOf(path, text, file string) (Secret, error) {
 	if l.source(path+fileSuffix) < l.source(path) || file == "" {
-		return text, l.Given(path), nil
+		return Secret{text, l.Field(path), l.Given(path)}, nil
 	}
 	bytes, err := readAll(file)
 	if err != nil {
-		return "", false, fmt.Errorf("%s: read secret: %w", l.Field(path+fileSuffix), err)
+		return Secret{}, fmt.Errorf("%s: read secret: %w", l.Field(path+fileSuffix), err)
 	}
-	return strings.TrimSuffix(strings.TrimSuffix(string(bytes), "\n"), "\r"), true, nil
+	text = strings.TrimSuffix(strings.TrimSuffix(string(bytes), "\n"), "\r")
+	return Secret{text, l.Field(path+fileSuffix) + " " + file, true}, nil
+}
+
+// naming puts names of options into an error: by names are those of fields that a package calls by names of its own. Of all else it is told
+// where it is.
+func naming(err error, where string, names map[string]string) error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		var all []error
+		for _, one := range joined.Unwrap() {
+			all = append(all, naming(one, where, names))
+		}
+		return errors.Join(all...)
+	}
+	if bad, ok := errors.AsType[*admission.FieldError](err); ok && names[bad.Field] != "" {
+		return &admission.FieldError{Field: names[bad.Field], Value: bad.Value, Allowed: bad.Allowed}
+	}
+	return within(where, err)
 }

@@ -24,7 +24,7 @@ func FuzzSecrets(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		secrets, err := ParseSecrets(text)
+		secrets, err := ParseSecrets("secret", text)
 		if err != nil {
 			if _, named := errors.AsType[*admission.FieldError](err); !named || len(text) >= minSecret && strings.Contains(err.Error(), text) {
 				t.Errorf("%q: %v", text, err)
@@ -38,7 +38,7 @@ func FuzzSecrets(f *testing.F) {
 			}
 			lines.WriteString(secretPrefix + base64.StdEncoding.EncodeToString(s) + "\n")
 		}
-		again, err := ParseSecrets(lines.String())
+		again, err := ParseSecrets("secret", lines.String())
 		if err != nil || len(again) != len(secrets) {
 			t.Fatalf("%q: %d secrets, and then %d, %v", text, len(secrets), len(again), err)
 		}

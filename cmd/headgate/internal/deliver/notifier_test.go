@@ -26,7 +26,7 @@ func testTransition() scheduler.Transition {
 // notifierTo runs a server on loopback and returns a Notifier to it.
 func notifierTo(t *testing.T, answer http.HandlerFunc) *Notifier {
 	t.Helper()
-	secrets, err := ParseSecrets(testSecret)
+	secrets, err := ParseSecrets("secret", testSecret)
 	if err != nil {
 		t.Fatal(err)
 	}

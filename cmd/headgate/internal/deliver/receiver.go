@@ -11,7 +11,9 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"regexp"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/headgate/headgate/admission"
@@ -74,16 +76,28 @@ func newReceiver(config receiverConfig) (*receiver, error) {
 	}}, nil
 }
 
+// bareHost is a host without http:// before it: a name with a dot, a port or both. A secret hardly looks like that.
+var bareHost = regexp.MustCompile(`^(localhost|[A-Za-z0-9-]{1,63}(\.[A-Za-z0-9-]{1,63})+)(:[0-9]{1,5})?$|^[A-Za-z0-9-]{1,63}:[0-9]{1,5}$`)
+
 func parseTarget(config receiverConfig) (*url.URL, error) {
 	bad := func(value, allowed string) error {
 		return &admission.FieldError{Field: config.flag, Value: value, Allowed: allowed}
 	}
+	const allowed = "http://host/path or https://host/path"
 	target, err := url.Parse(config.url)
-	if err != nil {
-		return nil, bad("(not a URL)", "http://host/path or https://host/path") // It may hold a password.
+	host := config.url
+	if end := strings.IndexAny(host, "/?#"); end >= 0 {
+		host = host[:end]
 	}
-	if target.Scheme != "http" && target.Scheme != "https" || target.Hostname() == "" || target.Fragment != "" {
-		return nil, bad(strconv.Quote(hostOf(target)), "http://host/path or https://host/path")
+	switch {
+	case bareHost.MatchString(host): // url.Parse takes the host for a path, or for the scheme where a port follows.
+		return nil, bad(strconv.Quote(host), strings.ReplaceAll(allowed, "host", host))
+	case err != nil || target.Host == "":
+		return nil, bad("(not a URL)", allowed) // It may hold a password.
+	case target.Scheme != "http" && target.Scheme != "https" || target.Hostname() == "":
+		return nil, bad(strconv.Quote(hostOf(target)), allowed)
+	case target.Fragment != "":
+		return nil, bad(strconv.Quote(hostOf(target)+"/#***"), allowed+", without #")
 	}
 	address, err := netip.ParseAddr(target.Hostname())
 	if err != nil || config.allowPrivate {

@@ -28,8 +28,8 @@ const (
 const secretPrefix = "whsec_"
 
 // ParseSecrets reads secrets, one a line: "whsec_" and base64, or else the bytes of the line as they are. Several make
-// several signatures, so that a receiver may change from one to the next. Errors quote nothing.
-func ParseSecrets(text string) ([]Secret, error) {
+// several signatures, so that a receiver may change from one to the next. Errors say by name where they are from, and quote nothing.
+func ParseSecrets(name, text string) ([]Secret, error) {
 	var secrets []Secret
 	var bad []error
 	number := 0
@@ -43,26 +43,26 @@ func ParseSecrets(text string) ([]Secret, error) {
 		if encoded, ok := strings.CutPrefix(line, secretPrefix); ok {
 			decoded, err := base64.StdEncoding.DecodeString(encoded)
 			if err != nil {
-				bad = append(bad, secretError(number, "not base64 after "+secretPrefix))
+				bad = append(bad, secretError(name, number, "not base64 after "+secretPrefix))
 				continue
 			}
 			secret = decoded
 		}
 		if len(secret) < minSecret || len(secret) > maxSecret {
-			bad = append(bad, secretError(number, strconv.Itoa(len(secret))+" bytes"))
+			bad = append(bad, secretError(name, number, strconv.Itoa(len(secret))+" bytes"))
 			continue
 		}
 		secrets = append(secrets, secret)
 	}
 	if len(secrets)+len(bad) == 0 {
-		bad = append(bad, secretError(1, "empty"))
+		bad = append(bad, secretError(name, 1, "empty"))
 	}
 	return secrets, errors.Join(bad...)
 }
 
-func secretError(line int, value string) error {
+func secretError(name string, line int, value string) error {
 	return &admission.FieldError{
-		Field: fmt.Sprintf("secret in line %d", line), Value: "(" + value + ")",
+		Field: fmt.Sprintf("%s in line %d", name, line), Value: "(" + value + ")",
 		Allowed: fmt.Sprintf("%d to %d random bytes, as they are or as %sBASE64", minSecret, maxSecret, secretPrefix),
 	}
 }

@@ -37,7 +37,7 @@ func verified(r *http.Request, body []byte, secret string) bool {
 
 func TestTheSignatureOfTheSpecification(t *testing.T) {
 	t.Parallel()
-	secrets, err := ParseSecrets(testSecret)
+	secrets, err := ParseSecrets("secret", testSecret)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +51,7 @@ func TestTheSignatureOfTheSpecification(t *testing.T) {
 func TestRequestsAreSigned(t *testing.T) {
 	t.Parallel()
 	other := "whsec_" + base64.StdEncoding.EncodeToString([]byte("another key of thirty two bytes!"))
-	secrets, err := ParseSecrets(testSecret + "\n\n  " + other + "\r\n")
+	secrets, err := ParseSecrets("secret", testSecret+"\n\n  "+other+"\r\n")
 	if err != nil || len(secrets) != 2 {
 		t.Fatalf("%d secrets: %v", len(secrets), err)
 	}
@@ -88,7 +88,7 @@ func TestRequestsAreSigned(t *testing.T) {
 func TestSecretsThatAreNone(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"", "\n", "short", "whsec_!!!!", "whsec_c2hvcnQ=", strings.Repeat("x", 65)} {
-		if secrets, err := ParseSecrets(text); err == nil || text != "" && strings.TrimSpace(text) != "" && strings.Contains(err.Error(), text) {
+		if secrets, err := ParseSecrets("secret", text); err == nil || text != "" && strings.TrimSpace(text) != "" && strings.Contains(err.Error(), text) {
 			t.Errorf("%q gave %d secrets, %v", text, len(secrets), err)
 		}
 	}

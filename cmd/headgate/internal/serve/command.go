@@ -80,6 +80,9 @@ func (f *serveFlags) run(c *cobra.Command, _ []string) error {
 	if err := f.Validate(); err != nil {
 		return err
 	}
+	if err := f.Loaded.GuardHere(); err != nil {
+		return err
+	}
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(servePercent)
 	}

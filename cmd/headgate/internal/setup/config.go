@@ -28,7 +28,8 @@ func newConfigCheck(check func(*config.Loaded) error) *cobra.Command {
 		Use: "check [FILE]", Short: "Report all that is wrong with a configuration",
 		Long: `Reads the FILE, or that of --config or HEADGATE_CONFIG, with the environment over it, and reports
 unknown keys, wrong types, values out of range and values that contradict each other, all at
-once. Files that it names are read. It calls nobody.
+once. Files that it names are read. It calls nobody. That guard.max_cgroup_memory or guard.max_cgroup_cpu
+could not be measured here is a warning: where the process runs the cgroup may have a limit.
 
 Exit codes: 0 it is well, 1 something is wrong, 2 the command line is.`,
 		Args: cli.Args(0, 1, "FILE"),
@@ -45,6 +46,9 @@ Exit codes: 0 it is well, 1 something is wrong, 2 the command line is.`,
 			cli.WriteDoubts(c.ErrOrStderr(), loaded)
 			if err := errors.Join(err, check(loaded)); err != nil {
 				return err
+			}
+			if err := loaded.GuardHere(); err != nil { // It may be well where the process runs.
+				fmt.Fprintf(c.ErrOrStderr(), "headgate: warning: here no worker and no server would start: %v\n", err)
 			}
 			fmt.Fprintln(c.OutOrStdout(), "the configuration is well")
 			return nil

@@ -95,9 +95,6 @@ func newNotes(l *config.Loaded) (*deliver.Notifier, error) {
 func NotifierConfig(l *config.Loaded) (deliver.NotifierConfig, error) {
 	c := &l.Config.Scheduler.Notify
 	secrets, err := signers(l.NotifySecret())
-	if err != nil {
-		err = fmt.Errorf("%s: %w", config.PathNotifySecret, err)
-	}
 	return deliver.NotifierConfig{URL: c.URL, Secrets: secrets, AllowPrivate: c.AllowPrivate, Deployment: l.Config.Redis.Store.Prefix}, err
 }
 
@@ -118,9 +115,9 @@ func CommandConfig(l *config.Loaded) deliver.CommandConfig {
 }
 
 // signers reads secrets, if they are given and could be read.
-func signers(text string, given bool, err error) ([]deliver.Secret, error) {
-	if err != nil || !given {
+func signers(secrets config.Secret, err error) ([]deliver.Secret, error) {
+	if err != nil || !secrets.Given {
 		return nil, err
 	}
-	return deliver.ParseSecrets(text)
+	return deliver.ParseSecrets(secrets.Name, secrets.Text)
 }

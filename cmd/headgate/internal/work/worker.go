@@ -172,7 +172,7 @@ func (f *workerFlags) prepare(args []string) (*config.Loaded, error) {
 	bad := []error{f.Validate()}
 	loaded, err := f.Load()
 	if err == nil {
-		bad = append(bad, complete(loaded))
+		bad = append(bad, complete(loaded), loaded.GuardHere())
 	}
 	if !f.exec && len(args) > 0 {
 		bad = append(bad, cli.Usage(fmt.Errorf("with --deliver there is no argument, got %q", args[0])))
