@@ -255,6 +255,29 @@ func TestWorkerRefusesPrivateAddresses(t *testing.T) {
 	}
 }
 
+// TestAFlagBehindTheCommandIsTold, which it takes: of those that are the worker's too, unless -- says that they are the command's.
+func TestAFlagBehindTheCommandIsTold(t *testing.T) {
+	t.Parallel()
+	const warning = "headgate: warning: after --exec all belongs to the command, "
+	for args, want := range map[string]string{
+		"--exec true --redis 127.0.0.1:2":                            "--redis too",
+		"--exec true report --redis=127.0.0.1:2 --queue r --redis x": "--redis, --queue too",
+		"--exec -- true --redis 127.0.0.1:2":                         "",
+		"--exec true -- --redis 127.0.0.1:2":                         "",
+		"--exec true --fast --help -redis":                           "",
+		"--deliver http://example.com":                               "",
+	} {
+		out := runHeadgate(t.Context(), append(strings.Fields("worker --redis 127.0.0.1:1 --queue q"), strings.Fields(args)...)...)
+		if _, told, _ := strings.Cut(out.stderr, warning); out.code != cli.ExitFailure || !strings.HasPrefix(told, want) || strings.Contains(out.stderr, warning) != (want != "") {
+			t.Errorf("%s: exit code %d, want %q: %s", args, out.code, want, out.stderr)
+		}
+	}
+	out := runHeadgate(t.Context(), strings.Fields("worker --queue q --exec true --redis 127.0.0.1:1")...)
+	if out.code != cli.ExitUsage || !strings.Contains(out.stderr, warning+"--redis too") || !strings.Contains(out.stderr, "say which Redis") {
+		t.Errorf("exit code %d: %s", out.code, out.stderr)
+	}
+}
+
 func TestWorkerMistakesAreNamed(t *testing.T) {
 	t.Parallel()
 	short := filepath.Join(t.TempDir(), "secret")

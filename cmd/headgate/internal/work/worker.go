@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -41,14 +42,15 @@ A secret in --secret-file or HEADGATE_SECRET signs requests as Standard Webhooks
 (webhook-id, webhook-timestamp, webhook-signature); several, one a line, sign several times.
 Only addresses of the public internet are connected to, unless --allow-private is given.
 
---exec runs the command that ends the line, without a shell. It reads the payload from its
-standard input and the rest from variables (HEADGATE_ID, HEADGATE_TENANT, HEADGATE_ATTEMPT,
-...; the job's headers as HEADGATE_HEADER_NAME). Its exit code decides: 0 done, 75
-(EX_TEMPFAIL) back after 10 s, 65 (EX_DATAERR) a dead letter, any other failed; the end of its
-standard error goes to the dead letter, its standard output nowhere. A number that it writes to
-file descriptor 3 (echo 55 >&3) tells what the job has cost in truth, as Headgate-Cost does. What it leaves running in its
-process group is killed; what leaves the group is reaped also where headgate is the first process of
-a container.
+--exec runs the command that ends the line, without a shell. What follows it belongs to the command,
+flags too; of one that the worker has as well it warns, unless -- stands before the command, as in
+--exec -- python3 report.py --timeout 5. The command reads the payload from its standard input and the
+rest from variables (HEADGATE_ID, HEADGATE_TENANT, HEADGATE_ATTEMPT, ...; the job's headers as
+HEADGATE_HEADER_NAME). Its exit code decides: 0 done, 75 (EX_TEMPFAIL) back after 10 s, 65
+(EX_DATAERR) a dead letter, any other failed; the end of its standard error goes to the dead letter,
+its standard output nowhere. A number that it writes to file descriptor 3 (echo 55 >&3) tells what the
+job has cost in truth, as Headgate-Cost does. What it leaves running in its process group is killed;
+what leaves the group is reaped also where headgate is the first process of a container.
 
 --notify URL posts a CloudEvent for each transition of a circuit breaker, for each rate that is not
 usual where the policy has anomalies, and for each trigger that begins or ends, signed by the secrets in --notify-secret-file. One of the workers that have it tells, until a 2xx takes note of it.
@@ -93,7 +95,7 @@ func NewCommand() *cobra.Command {
 	flags.String("notify", "", "`URL` that is told of each transition of a circuit breaker, of rates that are not usual and of triggers, http or https")
 	flags.String("notify-secret-file", "", "`FILE` of the secrets that sign these requests, one a line")
 	flags.Bool("notify-allow-private", false, "also tell loopback, private, link-local and other special addresses")
-	flags.BoolVar(&f.exec, "exec", false, "run the command that ends the line; all other flags come before it")
+	flags.BoolVar(&f.exec, "exec", false, "run the command that ends the line; all other flags come before it, and -- before the command says that its flags are its own")
 	flags.StringSlice("queue", nil, "`QUEUES` to serve and their weights, mail=3,hook=1; a weight is 1 unless given (required)")
 	flags.Bool("strict", false, "serve a queue only while those before it have nothing that may run")
 	flags.Int("concurrency", 10, "`N` jobs at a time, 1 to 10000")
@@ -114,6 +116,7 @@ type handler interface {
 func (f *workerFlags) run(c *cobra.Command, args []string) error {
 	if f.exec {
 		f.Extra = map[string]any{config.PathCommand: args}
+		warnOfFlags(c, args)
 	}
 	loaded, err := f.prepare(args)
 	if err != nil {
@@ -165,6 +168,27 @@ func (f *workerFlags) run(c *cobra.Command, args []string) error {
 		journal.summary(w.SchedulerStats())
 		return err
 	})
+}
+
+// warnOfFlags tells of flags of the command that are the worker's too, and may be meant for it. -- before the command says that they are not.
+func warnOfFlags(c *cobra.Command, command []string) {
+	if c.ArgsLenAtDash() == 0 {
+		return
+	}
+	var named []string
+	for _, word := range command {
+		if word == "--" {
+			break // What follows is for neither.
+		}
+		name, _, _ := strings.Cut(strings.TrimPrefix(word, "--"), "=")
+		if flag := "--" + name; strings.HasPrefix(word, "--") && name != "help" && c.Flags().Lookup(name) != nil && !slices.Contains(named, flag) {
+			named = append(named, flag)
+		}
+	}
+	if len(named) > 0 {
+		fmt.Fprintf(c.ErrOrStderr(), "headgate: warning: after --exec all belongs to the command, %s too: flags of the worker come before --exec; where the command has such a flag, --exec -- COMMAND says so\n",
+			strings.Join(named, ", "))
+	}
 }
 
 // prepare returns the configuration, and everything at once that keeps it from being a worker's.
