@@ -118,7 +118,7 @@ var bigLines = []bigLine{
 	{line: "record adopt --dry-run"},
 	{line: "record adopt"},
 	{line: "record delete t7"},
-	{line: "record delete --all"},
+	{line: "record delete --all --yes"},
 	{line: "policy rollback 1"},
 	{line: "breaker open d4 --reason test --for 1h"},
 	{line: "breaker show d4"},

@@ -130,7 +130,7 @@ func TestAdoptionKeepsTokensAndJobs(t *testing.T) {
 		t.Errorf("the policy still has %s", out.stdout)
 	}
 	p.run(cli.ExitOK, "policy rollback 1") // The way back.
-	p.run(cli.ExitOK, "record delete --all")
+	p.run(cli.ExitOK, "record delete --all --yes")
 	p.levels(6)
 	p.run(cli.ExitNothing, "record get acme")
 }

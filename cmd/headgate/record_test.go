@@ -81,7 +81,8 @@ func TestRecordCommands(t *testing.T) {
 		t.Errorf("after dry runs: %s", out.stdout)
 	}
 	p.refuses(map[string]string{
-		"record delete --all --dry-run":                 "one TENANT, not --all",
+		"record delete --all":                           "say so with --yes, look first with --dry-run",
+		"record delete --all --reason over":             "say so with --yes, look first with --dry-run",
 		"record set acme:mail:vip --tokens 7 --dry-run": "a class of queue mail",
 		"record set global --tokens 7":                  "headgate limit set global",
 		"record set acme:mail:type=ü --tokens 7":        "invalid scope",
@@ -379,7 +380,17 @@ func TestRecordsAsAFile(t *testing.T) {
 			t.Errorf("%s: no %q in %s", bad, told, out.stderr)
 		}
 	}
-	if out := p.run(cli.ExitOK, "record delete --all --reason over"); out.stdout != "500 records deleted\n" {
+	if out := p.run(cli.ExitOK, "record delete --all --dry-run"); !strings.HasPrefix(out.stdout, "nothing was deleted: 500 records would be\n- t") ||
+		!strings.HasSuffix(out.stdout, "\nand 480 more, which headgate record list tells\n") {
+		t.Errorf("%s", out.stdout)
+	}
+	if view := p.object(cli.ExitOK, "record delete --all --dry-run"); view["deleted"] != 500.0 || view["dry_run"] != true || len(view["tenants"].([]any)) != 20 {
+		t.Errorf("%v", view)
+	}
+	if out := p.run(cli.ExitOK, "record export"); len(sortedLines(out.stdout)) != 500 {
+		t.Errorf("a dry run has taken records away: %s", out.stdout)
+	}
+	if out := p.run(cli.ExitOK, "record delete --all --yes --reason over"); out.stdout != "500 records deleted\n" {
 		t.Errorf("%s", out.stdout)
 	}
 	if out := p.run(cli.ExitOK, "record export"); out.stdout != "" {

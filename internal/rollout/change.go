@@ -126,7 +126,7 @@ func (p plan) keepsRecords(ctx context.Context, store store.Deployment) error {
 	}
 	return &admission.FieldError{
 		Field: "tenant_records", Value: "false",
-		Allowed: fmt.Sprintf("true while %d tenants have records: keep them by headgate record export, and take them away by headgate record delete --all", n),
+		Allowed: fmt.Sprintf("true while %d tenants have records: keep them by headgate record export, and take them away by headgate record delete --all --yes", n),
 	}
 }
 

@@ -1,9 +1,7 @@
 package policies
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -129,7 +127,7 @@ of what the tenant asked for in the last hour, and stores nothing.`,
 					return err
 				}
 				if done.Version == policy.NoRecord {
-					return o.Print(c, goneView{1}, func(to io.Writer) { fmt.Fprintf(to, "tenant %s has no record any more\n", tenant) })
+					return o.Print(c, goneView{Deleted: 1}, func(to io.Writer) { fmt.Fprintf(to, "tenant %s has no record any more\n", tenant) })
 				}
 				return showRecord(ctx, o, c, s, tenant)
 			})
@@ -248,9 +246,11 @@ func editRecord(ctx context.Context, s store.Deployment, tenant, reason string, 
 	return rollout.EditRecord(ctx, s, read, tenant, cli.EditBy(reason), change)
 }
 
-// goneView tells how many records were taken away.
+// goneView tells how many records were taken away, or with DryRun would be, and the first tenants of these.
 type goneView struct {
-	Deleted int64 `json:"deleted"`
+	Deleted int64    `json:"deleted"`
+	DryRun  bool     `json:"dry_run,omitempty"`
+	Tenants []string `json:"tenants,omitempty"`
 }
 
 // triedRecord is what an edit of a record would do, and would have done.
@@ -275,21 +275,27 @@ func tryRecord(ctx context.Context, o *cli.Operator, c *cobra.Command, s store.D
 }
 
 func newRecordDelete(o *cli.Operator) *cobra.Command {
-	var all, dry bool
+	var all, dry, yes bool
 	var reason string
 	c := &cobra.Command{
-		Use: "delete (TENANT | --all)", Aliases: []string{"unset"}, Short: "Take the record of a tenant away, or all", Args: cli.Args(0, 1, "TENANT"),
-		Long: "Takes the record of a tenant away: what the policy says applies to it again. With --all those of all tenants, of which the audit has one entry.",
+		Use: "delete (TENANT | --all --yes)", Aliases: []string{"unset"}, Short: "Take the record of a tenant away, or all", Args: cli.Args(0, 1, "TENANT"),
+		Long: `Takes the record of a tenant away: what the policy says applies to it again. With --all and --yes those of
+all tenants, of which the audit has one entry; headgate record export keeps them in a file. --all --dry-run tells
+how many there are, and of whom.`,
 		Example: `  headgate record delete acme --reason "contract is over" --redis localhost:6379
   headgate record delete acme --dry-run --redis localhost:6379
-  headgate record delete --all --redis localhost:6379`,
+  headgate record delete --all --dry-run --redis localhost:6379
+  headgate record delete --all --yes --redis localhost:6379`,
 		RunE: func(c *cobra.Command, args []string) error {
 			if all == (len(args) == 1) {
 				return cli.Usage(errors.New("say which: a TENANT, or --all"))
 			}
+			if all && !yes && !dry {
+				return cli.Usage(errors.New("this takes the records of all tenants away: say so with --yes, look first with --dry-run, or keep them with headgate record export"))
+			}
 			return o.With(c, func(ctx context.Context, s store.Deployment) error {
 				if all && dry {
-					return cli.FieldError("dry-run", "true", "one TENANT, not --all")
+					return countRecords(ctx, o, c, s)
 				}
 				if all {
 					return deleteRecords(ctx, o, c, s, reason)
@@ -308,14 +314,48 @@ func newRecordDelete(o *cli.Operator) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return o.Print(c, goneView{1}, func(to io.Writer) { fmt.Fprintf(to, "tenant %s has no record any more\n", args[0]) })
+				return o.Print(c, goneView{Deleted: 1}, func(to io.Writer) { fmt.Fprintf(to, "tenant %s has no record any more\n", args[0]) })
 			})
 		},
 	}
 	c.Flags().BoolVar(&all, "all", false, "those of all tenants")
-	c.Flags().BoolVar(&dry, "dry-run", false, "tell what would change and what that would have done in the last hour, and store nothing")
+	c.Flags().BoolVar(&yes, "yes", false, "with --all: yes, those of all tenants")
+	c.Flags().BoolVar(&dry, "dry-run", false, "tell what would change and, of one tenant, what that would have done in the last hour, and store nothing")
 	cli.ReasonFlag(c, &reason)
 	return c
+}
+
+// shownTenants is how many of those whose records would go are named.
+const shownTenants = 20
+
+// countRecords tells how many records deleteRecords would take away, and of whom.
+func countRecords(ctx context.Context, o *cli.Operator, c *cobra.Command, s store.Deployment) error {
+	view, seen := goneView{DryRun: true}, map[string]bool{}
+	err := eachRecord(ctx, s, store.RecordsQuery{}, func(page []store.TenantRecord) error {
+		for _, r := range page {
+			if seen[r.Tenant] { // One may be on two pages.
+				continue
+			}
+			seen[r.Tenant] = true
+			if len(view.Tenants) < shownTenants {
+				view.Tenants = append(view.Tenants, r.Tenant)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	view.Deleted = int64(len(seen))
+	return o.Print(c, view, func(to io.Writer) {
+		fmt.Fprintf(to, "nothing was deleted: %d records would be\n", view.Deleted)
+		for _, tenant := range view.Tenants {
+			fmt.Fprintf(to, "- %s\n", tenant)
+		}
+		if more := view.Deleted - int64(len(view.Tenants)); more > 0 {
+			fmt.Fprintf(to, "and %d more, which headgate record list tells\n", more)
+		}
+	})
 }
 
 // deleteRecords takes all records away.
@@ -341,7 +381,7 @@ func deleteRecords(ctx context.Context, o *cli.Operator, c *cobra.Command, s sto
 	if err != nil {
 		return err
 	}
-	return o.Print(c, goneView{gone.Load()}, func(to io.Writer) { fmt.Fprintf(to, "%d records deleted\n", gone.Load()) })
+	return o.Print(c, goneView{Deleted: gone.Load()}, func(to io.Writer) { fmt.Fprintf(to, "%d records deleted\n", gone.Load()) })
 }
 
 func newRecordList(o *cli.Operator) *cobra.Command {
@@ -386,57 +426,4 @@ func writeRecords(to io.Writer, page shown.Records) {
 	if page.Cursor != "" {
 		fmt.Fprintf(to, "more: --cursor %s\n", page.Cursor)
 	}
-}
-
-func newRecordExport(o *cli.Operator) *cobra.Command {
-	var prefix string
-	c := &cobra.Command{
-		Use: "export", Short: "Write all records as lines of JSON", Args: cli.NoArgs,
-		Long: `Writes a line of JSON for each record, in no order, which headgate record import reads. A record that is
-changed meanwhile is written as it was or as it is, or twice.`,
-		Example: `  headgate record export --redis localhost:6379 > records.jsonl`,
-		RunE: func(c *cobra.Command, _ []string) error {
-			return o.With(c, func(ctx context.Context, s store.Deployment) error {
-				out := bufio.NewWriter(c.OutOrStdout())
-				encoder := json.NewEncoder(out)
-				n := 0
-				err := eachRecord(ctx, s, store.RecordsQuery{Prefix: prefix}, func(page []store.TenantRecord) error {
-					for _, r := range page {
-						if err := encoder.Encode(recordLine{r.Tenant, r.Text}); err != nil {
-							return fmt.Errorf("write records: %w", err)
-						}
-						if n++; n%recordNews == 0 {
-							cli.None(c, fmt.Sprintf("%d records written", n))
-						}
-					}
-					return nil
-				})
-				return errors.Join(err, out.Flush())
-			})
-		},
-	}
-	c.Flags().StringVar(&prefix, "name-prefix", "", "those of tenants whose names begin with `TEXT`")
-	return c
-}
-
-// eachRecord calls do for each page of records.
-func eachRecord(ctx context.Context, s store.Deployment, q store.RecordsQuery, do func([]store.TenantRecord) error) error {
-	for {
-		page, err := s.RecordsPage(ctx, q)
-		if err != nil {
-			return err
-		}
-		if err := do(page.Records); err != nil {
-			return err
-		}
-		if q.Cursor = page.Next; q.Cursor == "" {
-			return nil
-		}
-	}
-}
-
-// recordLine is a record in a file, a line each.
-type recordLine struct {
-	Tenant string          `json:"tenant"`
-	Record json.RawMessage `json:"record"`
 }
