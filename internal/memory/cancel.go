@@ -199,8 +199,10 @@ func (m *model) bury(j *modelJob, reason, text string, now int64) {
 	j.group, j.where, j.at, j.reason, j.text = "", amongDead, now, reason, text
 	m.letters.Add(j)
 	settings, inQueue := m.settingsOf(j.Queue), m.letters.InQueue(j.Queue).Len()
-	if settings.KeepDead > 0 && inQueue == 1 {
+	if _, armed := m.timers.Find("r" + j.Queue); settings.KeepDead > 0 && inQueue == 1 {
 		m.arm("r"+j.Queue, now+settings.KeepDead.Microseconds())
+	} else if settings.KeepDead > 0 && !armed {
+		m.arm("r"+j.Queue, now) // Those before it came when letters were kept for ever.
 	}
 	switch {
 	case inQueue > settings.MaxDead:
@@ -232,6 +234,22 @@ func (m *model) lettersPurge(c *fairqueue.Pass, queue string, now int64) {
 	}
 	if oldest, ok := m.letters.InQueue(queue).First(); ok {
 		m.arm("r"+queue, oldest.at+keep)
+	}
+}
+
+// lettersDue has the letters of a queue looked at, or those of all that have no settings of their own.
+func (m *model) lettersDue(queue string, now int64) {
+	if queue == store.Every || m.letters.InQueue(queue).Len() > 0 {
+		m.arm("r"+queue, now)
+	}
+}
+
+// lettersLook has queues without settings of their own look at their letters.
+func (m *model) lettersLook(now int64) {
+	for _, queue := range m.room.QueueNames() {
+		if _, named := m.queues[queue]; !named {
+			m.lettersDue(queue, now)
+		}
 	}
 }
 

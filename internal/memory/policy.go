@@ -306,15 +306,13 @@ func (m *model) setQueues(wanted settings, now int64) {
 		m.room.SetEveryClasses(every, func(queue string) bool { _, named := wanted.queues[queue]; return named })
 	}
 	for _, queue := range differing(wanted.queues, m.queues) {
-		if queue == store.Every {
-			continue
-		}
-		m.room.SetClasses(queue, wanted.classesOf(queue))
-		if m.letters.InQueue(queue).Len() > 0 {
-			m.arm("r"+queue, now)
+		m.lettersDue(queue, now)
+		if queue != store.Every {
+			m.room.SetClasses(queue, wanted.classesOf(queue))
 		}
 	}
 	for _, queue := range missing(m.queues, wanted.queues) {
+		m.lettersDue(queue, now)
 		m.room.SetClasses(queue, wanted.classesOf(queue))
 	}
 }

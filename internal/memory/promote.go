@@ -154,7 +154,11 @@ func (m *model) runTimer(c *fairqueue.Pass, timer string, now int64) {
 			m.expire(j, now)
 		}
 	case 'r':
-		m.lettersPurge(c, name, now)
+		if name == store.Every {
+			m.lettersLook(now)
+		} else {
+			m.lettersPurge(c, name, now)
+		}
 	case 'b':
 		m.breakerDue(c, name, now)
 	case 's':
@@ -237,6 +241,7 @@ func (p *Partition) Schedulers(context.Context) (all []store.SchedulerState, err
 //	o tenant:queue      spilled jobs that have room go on coming back
 //	x job               the deadline of a spilled job passes
 //	r queue             its oldest dead letter has been kept for long enough
+//	r*                  queues without settings of their own are to look at theirs
 //	s name              enqueueing is no longer suspended
 //	b downstream        its breaker's state ends by time, or is to be looked at
 

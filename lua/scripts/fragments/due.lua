@@ -8,6 +8,7 @@
 --   o tenant:queue      spilled jobs that have room go on coming back
 --   x job               the deadline of a spilled job passes
 --   r queue             its oldest dead letter has been kept for long enough
+--   r*cursor            queues without settings of their own are to look at theirs
 --   s name              enqueueing is no longer suspended
 --   b downstream        its breaker's state ends by time, or is to be looked at
 -- Jobs that wait for a time stand in `later`. Whoever lowers the earliest time adds to `wake`, on which

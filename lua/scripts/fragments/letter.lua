@@ -111,7 +111,11 @@ local function dead_letter(key, rec, reason, text, now)
   state_add('dead:' .. reason, 1)
   if record_has(rec, UNIQUE_END) ~= record_has(rec, UNIQUE_START) then unique_release(key) end
   local count = redis.call('ZCARD', call.prefix .. 'dead:' .. queue)
-  if age > 0 and count == 1 then due_add(keys.due, now + age, 'r' .. queue) end
+  if age > 0 and count == 1 then
+    due_add(keys.due, now + age, 'r' .. queue)
+  elseif age > 0 and not redis.call('ZSCORE', keys.due, 'r' .. queue) then
+    due_add(keys.due, now, 'r' .. queue) -- Those before it came when letters were kept for ever.
+  end
   if count > cap then
     letter_evict(tenant, queue)
   elseif all > DEAD_CAP then

@@ -214,6 +214,7 @@ end
 
 local function queue_want(name, text, edit, now)
   local field = 'cfg:' .. name
+  if name == '*' or redis.call('EXISTS', call.prefix .. 'dead:' .. name) == 1 then due_add(keys.due, now, 'r' .. name) end
   if text == '' then
     redis.call('HDEL', call.state, field)
     call.st[field] = false
@@ -222,7 +223,6 @@ local function queue_want(name, text, edit, now)
   redis.call('HSET', call.state, field, text)
   call.st[field] = text
   if not match(text, '^[^|]*|[^|]*|[^|]*|[^|]*|%-|') then state_set('pr', edit) end
-  if redis.call('EXISTS', call.prefix .. 'dead:' .. name) == 1 then due_add(keys.due, now, 'r' .. name) end
 end
 
 -- pressure_want has a queue measured, or no more. `npr` counts those that are.

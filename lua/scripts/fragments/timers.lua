@@ -62,6 +62,18 @@ local function letters_purge(queue, now)
   if oldest[1] then due_add(keys.due, score_of(oldest[2]) + age, 'r' .. queue) end
 end
 
+-- letters_look has queues that go by the settings of all others look at their dead letters, some LETTERS_LOOKED of them: it begins, and
+-- says where it is to go on, with a cursor of HSCAN.
+local LETTERS_LOOKED = 256
+local function letters_look(from, now)
+  local found = redis.call('HSCAN', call.state, from == '' and '0' or from, 'MATCH', 'q:*', 'COUNT', LETTERS_LOOKED)
+  for i = 1, #found[2], 2 do
+    local queue = sub(found[2][i], 3)
+    if not state_get('cfg:' .. queue) and redis.call('EXISTS', call.prefix .. 'dead:' .. queue) == 1 then due_add(keys.due, now, 'r' .. queue) end
+  end
+  if found[1] ~= '0' then due_add(keys.due, now, 'r*' .. found[1]) end
+end
+
 -- wake_continue goes on with the waiters of a gate where moves ran out when its timer was set, unless all are to wake anyway.
 local function wake_continue(name, at)
   local due, line = match(redis.call('HGET', keys.wakes, name) or '', '^(%d+)|(.*)$')
@@ -103,6 +115,8 @@ local function timer_run(timer, at, now)
     elseif rec and spill_remove(depth_name(name, rec), name, rec) then
       job_expire(queue_open(record_queue(rec)), name, rec, now)
     end
+  elseif kind == 'r' and byte(name) == 42 then
+    letters_look(sub(name, 2), now)
   elseif kind == 'r' then
     letters_purge(name, now)
   elseif kind == 's' then

@@ -11,7 +11,9 @@
 local function letter_arrive(key, rec, at, why)
   local queue = record_queue(rec)
   letter_place(key, rec, at, why)
-  local _, age = queue_bounds(queue_open(queue))
+  local q = queue_open(queue)
+  local _, age = queue_bounds(q)
+  q.touched = true -- Whoever looks at the letters of all queues is to find this one.
   if age > 0 then
     due_add(keys.due, score_of(redis.call('ZRANGE', call.prefix .. 'dead:' .. queue, 0, 0, 'WITHSCORES')[2]) + age, 'r' .. queue)
   end
