@@ -406,6 +406,10 @@ local function serve(pool, cl, x, now)
   if downstream ~= '' and park_lane(pool, cl, x, lane, stops, now) then return false end
   pool.others = nil
   local member, score, mode = lane_pop(cl, x, lane)
+  if not member then -- Somebody has emptied it.
+    if mode ~= 'a' then plan_leave(cl, x, mode) end
+    return false
+  end
   local key = x.name .. ':' .. sub(member, 13)
   waiting_add(cl, lane, -1)
   if byte(lane) == 100 and score_of(score) < now then

@@ -80,6 +80,13 @@ local function spill_remove(name, key, rec)
   return true
 end
 
+-- spill_gone is spill_remove of a job that has no record.
+local function spill_gone(name, key)
+  spill_leave(name, key)
+  far_leave(name, key)
+  redis.call('HDEL', keys.starts, key)
+end
+
 -- spill_back brings one job back, if it has begun to wait, and reports whether that was into a lane.
 local function spill_back(name, key, rec, size, now)
   local tenant, queue = match(name, '^([^:]*):(.*)$')
@@ -126,9 +133,7 @@ local function spill_drain(name, goes_on, now)
     if rec then
       back = spill_back(name, key, rec, size, now) or back
     else
-      spill_leave(name, key)
-      far_leave(name, key)
-      redis.call('HDEL', keys.starts, key)
+      spill_gone(name, key)
       job_gone(key, queue)
     end
   end

@@ -20,8 +20,12 @@ function scripts.register(KEYS, ARGV)
   call_begin(now, { 'pool:' .. POOL })
   local pool = pool_open(POOL)
   if not pool then
-    redis.call('XGROUP', 'CREATE', call.prefix .. 'ready:' .. POOL, GROUP, '0', 'MKSTREAM')
-    entry_ids_go_on(call.prefix .. 'ready:' .. POOL)
+    local created = redis.pcall('XGROUP', 'CREATE', call.prefix .. 'ready:' .. POOL, GROUP, '0', 'MKSTREAM')
+    if not created.err then
+      entry_ids_go_on(call.prefix .. 'ready:' .. POOL)
+    elseif not match(created.err, 'BUSYGROUP') then -- else it is of a call that broke off
+      return redis.error_reply(created.err)
+    end
     local first = match(QUEUES, '=(%d+)')
     state_set('pool:' .. POOL, format('0|%s|1|%s|%s', MODE, first, QUEUES))
     call.pools[POOL] = nil
