@@ -70,6 +70,36 @@ func TestAJobWithoutItsRecordIsCountedAndHoldsNobodyUp(t *testing.T) {
 	}
 }
 
+// TestALetterWithoutItsRecordIsNotRunAgain: its record is taken away when somebody has read it to run it again. It is told as no dead letter,
+// those beside it run, and whoever purges it counts it.
+func TestALetterWithoutItsRecordIsNotRunAgain(t *testing.T) {
+	t.Parallel()
+	y := newEdge(t)
+	y.admit(mail("acme", "a"), mail("acme", "b"))
+	y.killAll()
+	keys := []admission.Key{{Tenant: "acme", ID: "a"}, {Tenant: "acme", ID: "b"}}
+	letters, err := y.store.Letters(t.Context(), keys)
+	check(t, err)
+	again := make([]store.Candidate, len(letters))
+	for i := range letters {
+		again[i], err = letters[i].Redrive(1, &[admission.Levels]admission.Limit{})
+		check(t, err)
+	}
+	check(t, y.client.HDel(t.Context(), y.store.Keys().Jobs(), "acme:a").Err())
+	verdicts, err := y.store.Admit(t.Context(), 0, again)
+	check(t, err)
+	if verdicts[0].Reason != admission.ReasonGone || verdicts[1].Decision != admission.Admitted {
+		t.Errorf("got %+v", verdicts)
+	}
+	purged, err := y.store.Purge(t.Context(), keys[:1], store.Intervention{Author: "ada"})
+	check(t, err)
+	c, err := y.store.Census(t.Context())
+	check(t, err)
+	if !purged[0] || c.Dead != 0 || c.Ready != 1 || c.Left["record_gone"] != 1 || !c.Conserved() {
+		t.Errorf("purged %t: %+v", purged[0], c)
+	}
+}
+
 // TestAnEntryThatSomebodyDeletedKeepsNobodysJob: a worker is lost with an entry that is no longer in its stream. The others come back.
 func TestAnEntryThatSomebodyDeletedKeepsNobodysJob(t *testing.T) {
 	t.Parallel()

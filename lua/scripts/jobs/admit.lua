@@ -377,7 +377,7 @@ local function known(heads)
     job.known = live[i] or young and young[i] == 1 or old and old[i] == 1
     if job.redrive then
       job.live, job.again = live[i], live[i] and sub(live[i], 7, 14) ~= sub(heads, job.head_at + 7, job.head_at + 14)
-      job.gone = not job.again and not redis.call('ZSCORE', keys.dead, job.key)
+      job.gone = not job.again and not (live[i] and redis.call('ZSCORE', keys.dead, job.key))
     end
   end
 end
