@@ -508,11 +508,12 @@ local function fill_pool(pool, now)
   return true
 end
 
--- record_stands_in for one that is gone. It has no body, so whoever takes the job makes a dead letter of it: `record_gone`.
+-- record_stands_in for one that is gone. It has no body, so whoever takes the job makes a dead letter of it: `record_gone`. It counts nowhere.
 local function record_stands_in(pick)
   local queue = pick.cl.q.name
   local rec = char(1, 0, pick.cl.c - 1, 0, 1, 0) .. string.rep('\0', 28) .. char(#queue, #pick.downstream) .. queue .. pick.downstream
   redis.call('HSET', keys.jobs, pick.key, rec)
+  old_gone(pick.key, queue)
   return rec
 end
 

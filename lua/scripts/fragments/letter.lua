@@ -26,13 +26,18 @@ local function leave(key, counter, rec)
   if record_has(rec, UNIQUE_END) ~= record_has(rec, UNIQUE_START) then unique_release(key) end
 end
 
--- job_gone counts a job that was met in its place, of a queue, and has no record: somebody, or a lost slot, has taken that away.
-local function job_gone(key, queue)
+-- old_gone takes a job whose record is gone out of the depth in which it has counted since it came into a lane of a queue.
+local function old_gone(key, queue)
   local name = match(key, '^[^:]*') .. ':' .. queue
   if redis.call('ZREM', call.prefix .. 'old:' .. name, key) == 1 then
     local d = depth_open(name)
     depth_add(name, -1, -floor(d.bytes / math.max(1, d.jobs))) -- its size is not known
   end
+end
+
+-- job_gone counts a job that was met in its place, of a queue, and has no record: somebody, or a lost slot, has taken that away.
+local function job_gone(key, queue)
+  old_gone(key, queue)
   leave_plain(key, 'record_gone')
 end
 

@@ -159,17 +159,23 @@ local function spill_add(job)
   if byte(rec, 2) % 2 == 1 then due_add(keys.due, number_at(rec, 15) + 1, 'x' .. key) end
 end
 
--- drop_oldest makes room for a job with older ones of its tenant and queue.
+-- drop_oldest makes room for a job with older ones of its tenant and queue. One whose record says that it counts nowhere has lost the one that it had:
+-- if it waits no more, it was dispatched, and nothing is left of it but that it was counted.
 local function drop_oldest(job)
   local q = queue_open(job.path.queue)
   for _, v in ipairs(job.victims) do
-    local cl, lane = class_open(q, byte(v.rec, 3) + 1), record_lane(v.rec)
-    redis.call('ZREM', lane_key(cl, job.path.tenant, lane), sub(v.rec, 7, 14) .. sub(v.rec, COST_AT, COST_AT + 3)
-      .. match(v.key, ':(.*)$'))
-    waiting_add(cl, lane, -1)
-    old_remove(v.key, v.rec)
-    lane_shrunk(cl, job.path.tenant, lane)
-    dead_letter(v.key, v.rec, 'dropped', '', call.now)
+    local cl, lane, counts = class_open(q, byte(v.rec, 3) + 1), record_lane(v.rec), record_has(v.rec, COUNTED)
+    local waits = redis.call('ZREM', lane_key(cl, job.path.tenant, lane), sub(v.rec, 7, 14) .. sub(v.rec, COST_AT, COST_AT + 3)
+      .. match(v.key, ':(.*)$')) == 1
+    if waits then
+      waiting_add(cl, lane, -1)
+      lane_shrunk(cl, job.path.tenant, lane)
+    end
+    if counts then old_remove(v.key, v.rec) else old_gone(v.key, q.name) end
+    if counts or waits then
+      dead_letter(v.key, v.rec, 'dropped', '', call.now)
+      job.dropped = job.dropped + 1
+    end
   end
 end
 
@@ -326,7 +332,7 @@ local function admitted_answer()
     end
     local answer = struct_pack(ENTERED, where, position, wait, job.left, job.burst)
     if job.bypassed then answer = 'bypassed ' .. answer end
-    answers[i] = job.victims and format('dropped %d ', #job.victims) .. answer or answer
+    answers[i] = job.dropped > 0 and format('dropped %d ', job.dropped) .. answer or answer
   end
   return answered(continues and 'more' or 'decided')
 end
@@ -340,6 +346,7 @@ local function job_new(n)
   end
   job.start, job.unique, job.uploaded, job.payload, job.by, job.known = false, false, false, false, false, false
   job.live, job.again, job.gone, job.depth, job.spilled, job.victims, job.parking = false, false, false, false, false, false, false
+  job.dropped = 0
   return job
 end
 
