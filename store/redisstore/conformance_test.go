@@ -131,7 +131,7 @@ func lowered(t *testing.T, preamble string, moves int) lua.Library {
 		{"local DEAD_CAP = %d\n", store.MaxLetters, fewDead},
 		{"local HOLDERS = %d\n", 128, fewHolders},
 		{"local GATES_AT_ONCE = %d ", 1000, fewGates},
-		{"format('%%.17g', V), 'LIMIT', 0, %d)\n", 16, fewPassed},
+		{"format('%%.17g', V), 'LIMIT', 0, math.max(%d, ", 16, fewPassed},
 	} {
 		redisstore.Lower(t, scripts, bound.where, bound.from, bound.to)
 	}

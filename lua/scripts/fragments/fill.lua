@@ -256,8 +256,8 @@ local function plan_write(cl)
     if p.loaded > 0 then redis.call('UNLINK', cl.idle) end -- No tag is kept where nobody was runnable.
   else
     if #kept > 0 then redis.call('ZADD', cl.idle, unpack(kept)) end
-    if #tags + #out > 0 then
-      local passed = redis.call('ZRANGEBYSCORE', cl.idle, '-inf', format('%.17g', V), 'LIMIT', 0, 16)
+    if #tags + #p.gone > 0 then -- Twice as many go as tenants were served, or more: each tag that is kept is of one that was.
+      local passed = redis.call('ZRANGEBYSCORE', cl.idle, '-inf', format('%.17g', V), 'LIMIT', 0, math.max(16, #tags + 2 * #p.gone))
       if #passed > 0 then redis.call('ZREM', cl.idle, unpack(passed)) end
     end
   end
