@@ -33,7 +33,7 @@ const (
 	clusterSteps      = 25
 	conformanceHalves = 2
 	// Bounds of one half, low enough to be met in a short sequence: dead letters, passed tags that a call forgets, holders of a lease,
-	// and gates that a command writes.
+	// and gates and fields of the state that a command writes.
 	fewDead    = 4
 	fewPassed  = 1
 	fewHolders = 1
@@ -131,6 +131,7 @@ func lowered(t *testing.T, preamble string, moves int) lua.Library {
 		{"local DEAD_CAP = %d\n", store.MaxLetters, fewDead},
 		{"local HOLDERS = %d\n", 128, fewHolders},
 		{"local GATES_AT_ONCE = %d ", 1000, fewGates},
+		{"local FIELDS_AT_ONCE = %d\n", 1000, fewGates},
 		{"format('%%.17g', V), 'LIMIT', 0, math.max(%d, ", 16, fewPassed},
 	} {
 		redisstore.Lower(t, scripts, bound.where, bound.from, bound.to)

@@ -133,7 +133,9 @@ local function core_write(args, gone)
   end
 end
 
--- state_write writes what changed, in one HSET. A field set to false is removed.
+-- state_write writes what changed, in one HSET of as many as FIELDS_AT_ONCE: an edit of the policy may have thousands. A field set to false is
+-- removed.
+local FIELDS_AT_ONCE = 1000
 local function state_write()
   local args, gone = {}, {}
   for field in pairs(call.dirty) do
@@ -147,6 +149,6 @@ local function state_write()
   end
   call.dirty = {}
   if call.core_changed > 0 then core_write(args, gone) end
-  if #args > 0 then redis.call('HSET', call.state, unpack(args)) end
-  if #gone > 0 then redis.call('HDEL', call.state, unpack(gone)) end
+  for i = 1, #args, 2 * FIELDS_AT_ONCE do redis.call('HSET', call.state, unpack(args, i, math.min(#args, i + 2 * FIELDS_AT_ONCE - 1))) end
+  for i = 1, #gone, FIELDS_AT_ONCE do redis.call('HDEL', call.state, unpack(gone, i, math.min(#gone, i + FIELDS_AT_ONCE - 1))) end
 end

@@ -16,6 +16,12 @@ function scripts.step(KEYS, ARGV)
   local f = edit_read(edit, { 'at', 'a', 'c', 'undo', 'edit', 'version', 'digest', 'expected' })
   local at, first, rest, undo = tonumber(f.at), tonumber(f.a), tonumber(f.c), tonumber(f.undo)
   local over, taken
+  if not at then -- A call broke off at its end, or somebody has deleted it. Who edits next looks at what Redis has.
+    state_set('pg', false)
+    state_set('ps', false)
+    state_write()
+    return { 'over' }
+  end
   if not undo and at <= first and (state_get('pv') or '0') ~= f.expected then -- an older release has stored another one in between
     over, undo = true, 0
   elseif undo then
