@@ -201,8 +201,8 @@ func (m *model) bury(j *modelJob, reason, text string, now int64) {
 	settings, inQueue := m.settingsOf(j.Queue), m.letters.InQueue(j.Queue).Len()
 	if _, armed := m.timers.Find("r" + j.Queue); settings.KeepDead > 0 && inQueue == 1 {
 		m.arm("r"+j.Queue, now+settings.KeepDead.Microseconds())
-	} else if settings.KeepDead > 0 && !armed {
-		m.arm("r"+j.Queue, now) // Those before it came when letters were kept for ever.
+	} else if !armed {
+		m.lettersArm(j.Queue) // Those before it came when letters were kept for ever.
 	}
 	switch {
 	case inQueue > settings.MaxDead:
@@ -232,7 +232,13 @@ func (m *model) lettersPurge(c *fairqueue.Pass, queue string, now int64) {
 		c.MovesLeft--
 		m.endLetter(oldest, "purged")
 	}
-	if oldest, ok := m.letters.InQueue(queue).First(); ok {
+	m.lettersArm(queue)
+}
+
+// lettersArm sets the timer by which a queue's oldest letter goes, if they are kept for a time.
+func (m *model) lettersArm(queue string) {
+	keep := m.settingsOf(queue).KeepDead.Microseconds()
+	if oldest, ok := m.letters.InQueue(queue).First(); ok && keep > 0 {
 		m.arm("r"+queue, oldest.at+keep)
 	}
 }
@@ -244,11 +250,11 @@ func (m *model) lettersDue(queue string, now int64) {
 	}
 }
 
-// lettersLook has queues without settings of their own look at their letters.
-func (m *model) lettersLook(now int64) {
+// lettersLook sets the timers of queues without settings of their own.
+func (m *model) lettersLook() {
 	for _, queue := range m.room.QueueNames() {
 		if _, named := m.queues[queue]; !named {
-			m.lettersDue(queue, now)
+			m.lettersArm(queue)
 		}
 	}
 }

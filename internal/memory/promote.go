@@ -155,7 +155,7 @@ func (m *model) runTimer(c *fairqueue.Pass, timer string, now int64) {
 		}
 	case 'r':
 		if name == store.Every {
-			m.lettersLook(now)
+			m.lettersLook()
 		} else {
 			m.lettersPurge(c, name, now)
 		}

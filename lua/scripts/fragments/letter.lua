@@ -102,6 +102,13 @@ local function letter_evict(tenant, queue)
   letter_end(oldest, 'evicted', queue)
 end
 
+-- letters_arm sets the timer by which a queue's oldest dead letter goes, if they are kept for a time.
+local function letters_arm(queue)
+  local _, age = queue_bounds(queue_open(queue))
+  local oldest = age > 0 and redis.call('ZRANGE', call.prefix .. 'dead:' .. queue, 0, 0, 'WITHSCORES')[2]
+  if oldest then due_add(keys.due, score_of(oldest) + age, 'r' .. queue) end
+end
+
 -- dead_letter keeps a job among the dead. At most one other letter, of its queue or of all, goes out for it, so that the store
 -- stays within its caps.
 local function dead_letter(key, rec, reason, text, now)
@@ -119,7 +126,7 @@ local function dead_letter(key, rec, reason, text, now)
   if age > 0 and count == 1 then
     due_add(keys.due, now + age, 'r' .. queue)
   elseif age > 0 and not redis.call('ZSCORE', keys.due, 'r' .. queue) then
-    due_add(keys.due, now, 'r' .. queue) -- Those before it came when letters were kept for ever.
+    letters_arm(queue) -- Those before it came when letters were kept for ever.
   end
   if count > cap then
     letter_evict(tenant, queue)

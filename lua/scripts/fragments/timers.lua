@@ -58,18 +58,17 @@ local function letters_purge(queue, now)
   local old = redis.call('ZRANGEBYSCORE', letters, '-inf', format('%d', now - age), 'LIMIT', 0, call.moves)
   call.moves = call.moves - #old
   for _, key in ipairs(old) do letter_end(key, 'purged', queue) end
-  local oldest = redis.call('ZRANGE', letters, 0, 0, 'WITHSCORES')
-  if oldest[1] then due_add(keys.due, score_of(oldest[2]) + age, 'r' .. queue) end
+  letters_arm(queue)
 end
 
--- letters_look has queues that go by the settings of all others look at their dead letters, some LETTERS_LOOKED of them: it begins, and
--- says where it is to go on, with a cursor of HSCAN.
+-- letters_look sets the timers of queues that go by the settings of all others, some LETTERS_LOOKED of them: it begins, and says where it is to
+-- go on, with a cursor of HSCAN. Of a queue that this call makes it knows nothing yet, and of that letters have set it as they came.
 local LETTERS_LOOKED = 256
 local function letters_look(from, now)
   local found = redis.call('HSCAN', call.state, from == '' and '0' or from, 'MATCH', 'q:*', 'COUNT', LETTERS_LOOKED)
   for i = 1, #found[2], 2 do
     local queue = sub(found[2][i], 3)
-    if not state_get('cfg:' .. queue) and redis.call('EXISTS', call.prefix .. 'dead:' .. queue) == 1 then due_add(keys.due, now, 'r' .. queue) end
+    if not state_get('cfg:' .. queue) then letters_arm(queue) end
   end
   if found[1] ~= '0' then due_add(keys.due, now, 'r*' .. found[1]) end
 end

@@ -11,12 +11,8 @@
 local function letter_arrive(key, rec, at, why)
   local queue = record_queue(rec)
   letter_place(key, rec, at, why)
-  local q = queue_open(queue)
-  local _, age = queue_bounds(q)
-  q.touched = true -- Whoever looks at the letters of all queues is to find this one.
-  if age > 0 then
-    due_add(keys.due, score_of(redis.call('ZRANGE', call.prefix .. 'dead:' .. queue, 0, 0, 'WITHSCORES')[2]) + age, 'r' .. queue)
-  end
+  queue_open(queue).touched = true -- Whoever looks at the letters of all queues is to find this one.
+  letters_arm(queue)
 end
 
 local function spilled_arrive(key, rec, at)
