@@ -58,6 +58,9 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, rt route.Route, 
 	if err != nil {
 		return nil, err
 	}
+	if err = s.elsewhere(rt); err != nil {
+		return nil, err
+	}
 	if err = s.begin(w, r, rt); err != nil {
 		return nil, err
 	}

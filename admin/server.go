@@ -38,9 +38,10 @@ type Server struct {
 	// turns are the calls under way, kept those of whoever looks after the server; held is how many refusals wait.
 	turns, kept *turns
 	held        atomic.Int64
-	// machine is the guard of the process, nil for none; door is that of Serve.
+	// machine is the guard of the process, nil for none; door is that of Serve, and so is migrated.
 	machine  *guard.Guard
 	door     atomic.Pointer[door]
+	migrated atomic.Pointer[error] // why nothing is shown, nil while the deployment is where it was
 	journal  journal
 	requests *gauge.Requests
 	stats    *gauge.Stats
@@ -110,7 +111,8 @@ func (s *Server) SetAllow(networks []netip.Prefix) error {
 func (s *Server) Handler() http.Handler { return s.handler }
 
 // Serve answers calls on a listener until ctx ends. Then it takes no more, waits up to 15 s for those under way, and
-// returns nil. Meanwhile it follows the policy.
+// returns nil. Meanwhile it follows the policy. Once headgate migrate has given the deployment another number of partitions, or has moved it, it ends
+// in the same way, with an error: open the deployment anew.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	door := s.newDoor(listener)
 	s.door.Store(door)
@@ -133,7 +135,11 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	var ending sync.WaitGroup
-	var ended error
+	var ended, outdated error
+	ending.Go(func() {
+		defer stop()
+		outdated = s.watchLayout(ctx)
+	})
 	ending.Go(func() {
 		<-ctx.Done()
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
@@ -163,10 +169,13 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	ending.Wait()
 	stopCounting()
 	counting.Wait()
-	if !errors.Is(err, http.ErrServerClosed) {
-		return errors.Join(fmt.Errorf("serve: %w", err), ended)
+	if outdated != nil {
+		outdated = fmt.Errorf("serve: %w", outdated)
 	}
-	return ended
+	if !errors.Is(err, http.ErrServerClosed) {
+		return errors.Join(fmt.Errorf("serve: %w", err), outdated, ended)
+	}
+	return errors.Join(outdated, ended)
 }
 
 // mux returns the routes, each behind its guard, and answers for all other paths and methods.

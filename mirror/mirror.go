@@ -125,7 +125,8 @@ func cause(err error) string {
 	return "database"
 }
 
-// Run copies until ctx ends, and returns nil then. What the database or Redis fails with goes to OnError, and Run comes again. An *OtherError ends it.
+// Run copies until ctx ends, and returns nil then. What the database or Redis fails with goes to OnError, and Run comes again. An *OtherError ends it, and so does a
+// migration of the deployment since it was opened.
 func (m *Mirror) Run(ctx context.Context) error {
 	backoff, away := leastBackoff, ""
 	for ctx.Err() == nil {
@@ -150,6 +151,8 @@ func (m *Mirror) Run(ctx context.Context) error {
 		}
 		switch {
 		case ctx.Err() != nil:
+		case store.IsOutdated(err):
+			return fmt.Errorf("mirror: %w", err)
 		case errors.Is(err, ErrStandby):
 			pause(ctx, m.config.Poll)
 		default:
@@ -205,6 +208,9 @@ func (m *Mirror) session(ctx context.Context, do func(*session) error) error {
 		m.lock.Free(free, conn, &tables, m.who)
 	}()
 	s := &session{Mirror: m, conn: conn, places: map[placeKey]place{}}
+	if err := s.look(ctx); err != nil {
+		return err
+	}
 	if err := s.begin(ctx); err != nil {
 		return err
 	}

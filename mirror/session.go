@@ -121,8 +121,19 @@ func (s *session) transact(ctx context.Context, do func(ctx context.Context, tx 
 	return nil
 }
 
+// look refuses a deployment that is being migrated, or was: what is not where it was is not to be noted as gone.
+func (s *session) look(ctx context.Context) error {
+	if err := s.from.CheckLayout(ctx); err != nil {
+		return &redisError{err}
+	}
+	return nil
+}
+
 // round copies some of each source; full says that there is more.
 func (s *session) round(ctx context.Context) (full bool, err error) {
+	if err := s.look(ctx); err != nil {
+		return false, err
+	}
 	for _, source := range Sources {
 		began := time.Now()
 		more, err := s.copy(ctx, source)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/sqldb"
+	"github.com/headgate/headgate/store"
 )
 
 // What a producer sends in one call of Redis; see store.MaxBatchJobs and store.MaxBatchBytes. Within one call time stands still, and by that
@@ -266,7 +267,8 @@ func fateOf(result *admission.EnqueueResult) fate {
 	if _, ok := errors.AsType[*admission.FieldError](result.Err); ok {
 		return dead
 	}
-	if errors.Is(result.Err, admission.ErrUnavailable) && !errors.Is(result.Err, admission.ErrOutcomeUnknown) {
+	certain := errors.Is(result.Err, admission.ErrUnavailable) || store.IsOutdated(result.Err)
+	if certain && !errors.Is(result.Err, admission.ErrOutcomeUnknown) {
 		return unsent
 	}
 	return unknown

@@ -12,6 +12,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/sqldb"
+	"github.com/headgate/headgate/store"
 )
 
 // Batcher takes the jobs, and answers on each of them in their order, also where it fails; *producer.Producer is one.
@@ -135,7 +136,8 @@ const (
 	mostBackoff  = 5 * time.Second
 )
 
-// Run moves rows until ctx ends, and returns nil then. What the database or Redis fails with goes to OnError, and Run comes again.
+// Run moves rows until ctx ends, and returns nil then. What the database or Redis fails with goes to OnError, and Run comes again, unless the deployment was
+// migrated since it was opened: that ends Run.
 func (r *Relay) Run(ctx context.Context) error {
 	backoff := leastBackoff
 	for ctx.Err() == nil {
@@ -154,6 +156,8 @@ func (r *Relay) Run(ctx context.Context) error {
 		})
 		switch {
 		case ctx.Err() != nil:
+		case store.IsOutdated(err):
+			return fmt.Errorf("move the outbox: %w", err)
 		case errors.Is(err, ErrStandby):
 			pause(ctx, r.config.Poll)
 		default:

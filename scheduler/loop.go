@@ -10,13 +10,17 @@ import (
 // breather is the pause after roundsInARow calls that all left work, so that others get through to Redis.
 const breather = time.Millisecond
 
-// loop promotes, and waits for the next reason to.
-func (s *Scheduler) loop(ctx context.Context) {
+// loop promotes, and waits for the next reason to. It leaves a deployment that was migrated.
+func (s *Scheduler) loop(ctx context.Context, leave context.CancelCauseFunc) {
 	trouble := s.trouble("promote")
 	defer trouble.Leave()
 	rounds := 0
 	for ctx.Err() == nil {
 		p, err := s.promote(ctx)
+		if store.IsOutdated(err) {
+			leave(err)
+			return
+		}
 		if err != nil {
 			trouble.Failed(ctx, err)
 			continue

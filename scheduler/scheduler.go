@@ -86,11 +86,18 @@ func newScheduler(of store.Deployment, index int, config Config) *Scheduler {
 }
 
 // Run runs timers until ctx ends, and returns nil when all its goroutines have: within a second, because a blocked
-// read of Redis cannot be interrupted. While Redis is away it tries again, more and more seldom.
+// read of Redis cannot be interrupted. While Redis is away it tries again, more and more seldom. Once headgate migrate has given the deployment another
+// number of partitions, or has moved it, it ends with an error: open the deployment anew.
 func (s *Scheduler) Run(ctx context.Context) error {
+	ctx, leave := context.WithCancelCause(ctx)
+	defer leave(nil)
 	var running sync.WaitGroup
 	for _, other := range s.others {
-		running.Go(func() { _ = other.Run(ctx) })
+		running.Go(func() {
+			if err := other.Run(ctx); err != nil {
+				leave(err)
+			}
+		})
 	}
 	if s.first {
 		running.Go(func() { s.spreadPolicy(ctx) })
@@ -114,8 +121,11 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	if s.config.OnTrigger != nil {
 		running.Go(func() { followFeed(ctx, s, s.triggerEvents()) })
 	}
-	s.loop(ctx)
+	s.loop(ctx, leave)
 	running.Wait()
+	if cause := context.Cause(ctx); store.IsOutdated(cause) {
+		return fmt.Errorf("run scheduler: %w", cause)
+	}
 	return nil
 }
 

@@ -35,6 +35,12 @@ func Closed(err error) bool {
 	return ok && closed.Closed()
 }
 
+// IsOutdated reports whether the deployment was migrated since it was opened: it has another number of partitions now, or is on another Redis. No
+// call will do better; what has opened it is to end, and to begin anew.
+func IsOutdated(err error) bool {
+	return errors.Is(err, admission.ErrPartitions) || errors.Is(err, admission.ErrMoved)
+}
+
 // EndOf returns the error of a call on a store with what ended ctx, where that has ended. A connection has a timer of its own for the time at
 // which ctx ends: it may be quicker, and its error does not say so.
 func EndOf(ctx context.Context, err error) error {

@@ -315,6 +315,10 @@ type Looking interface {
 	Vitals(ctx context.Context) (Vitals, error)
 	// Memory returns what of it Redis uses and may use, as Vitals: one command.
 	Memory(ctx context.Context) (used, most int64, err error)
+	// CheckLayout returns nil while the deployment is laid out as it was when it was opened, and else what every script is refused with: an
+	// error that matches headgate.ErrUnavailable while headgate migrate is at work, and one that IsOutdated after it. A command; reads
+	// beside it go on, of what is no longer there.
+	CheckLayout(ctx context.Context) error
 	Time(ctx context.Context) (time.Time, error)
 }
 

@@ -85,16 +85,26 @@ func NewGuest(store store.Deployment, config GuestConfig) (*Guest, error) {
 // of returns the part that a downstream's name picks.
 func (g *Guest) of(downstream string) *guestPart { return &g.parts[g.store.PartitionOf(downstream)] }
 
-// Run reports outcomes, follows the fleet's breakers and runs a scheduler for their times, until ctx ends. Without it each breaker is this process's own.
+// Run reports outcomes, follows the fleet's breakers and runs a scheduler for their times, until ctx ends. Without it each breaker is this process's own. Its
+// error is that the deployment was migrated: open it anew.
 func (g *Guest) Run(ctx context.Context) error {
+	ctx, leave := context.WithCancelCause(ctx)
+	defer leave(nil)
 	var wg sync.WaitGroup
 	for _, part := range g.parts {
 		wg.Go(func() { part.breakers.Run(ctx) })
 		wg.Go(func() { part.breakers.Follow(ctx) })
 		wg.Go(func() { promote(ctx, part.scheduler, part.breakers.Promoting, g.config.Logger) })
-		wg.Go(func() { _ = part.scheduler.Run(ctx) })
+		wg.Go(func() {
+			if err := part.scheduler.Run(ctx); err != nil {
+				leave(err)
+			}
+		})
 	}
 	wg.Wait()
+	if cause := context.Cause(ctx); store.IsOutdated(cause) {
+		return fmt.Errorf("run guest: %w", cause)
+	}
 	return nil
 }
 

@@ -44,3 +44,25 @@ func TestAWorkerOfAnotherLayoutEnds(t *testing.T) {
 		}
 	}
 }
+
+// TestAGuestOfAnotherLayoutEnds is the same of a process that has breakers only.
+func TestAGuestOfAnotherLayoutEnds(t *testing.T) {
+	t.Parallel()
+	r := newRigOfParts(t, 2)
+	g, err := worker.NewGuest(r.store, worker.GuestConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, errors.New("it did not end in a minute"))
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- g.Run(ctx) }()
+	for _, part := range r.store.Partitions() {
+		if err := r.client.HSet(ctx, redisstore.KeysOf(part).State(), "partitions", "3").Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := <-ended; !errors.Is(err, admission.ErrPartitions) {
+		t.Errorf("it ended with %v", err)
+	}
+}

@@ -101,7 +101,7 @@ func (s *session) register(ctx context.Context) bool {
 	trouble := s.w.trouble("register")
 	defer trouble.Leave()
 	for ctx.Err() == nil {
-		if err := s.tryRegister(ctx); isOutdated(err) {
+		if err := s.tryRegister(ctx); store.IsOutdated(err) {
 			s.w.leave(err)
 			return false
 		} else if err != nil {

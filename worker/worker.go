@@ -10,7 +10,6 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/callback"
 	"github.com/headgate/headgate/internal/guard"
 	"github.com/headgate/headgate/internal/outage"
@@ -177,7 +176,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		do = w.runParts
 	}
 	err := do(ctx)
-	if cause := context.Cause(ctx); isOutdated(cause) {
+	if cause := context.Cause(ctx); store.IsOutdated(cause) {
 		err = errors.Join(fmt.Errorf("run worker: %w", cause), err)
 	}
 	return err
@@ -208,11 +207,6 @@ func (w *Worker) run(ctx context.Context) error {
 		return fmt.Errorf("run worker: %d handlers ignored the end of their ctx and were left running", left)
 	}
 	return nil
-}
-
-// isOutdated reports whether the deployment was migrated, so that this process looks for it in another form, or where it was.
-func isOutdated(err error) bool {
-	return errors.Is(err, admission.ErrPartitions) || errors.Is(err, admission.ErrMoved)
 }
 
 // await waits for a channel to be closed, for a time.

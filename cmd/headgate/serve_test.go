@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/headgate/headgate/cmd/headgate/internal/cli"
 	"github.com/headgate/headgate/internal/redistest"
@@ -73,6 +74,27 @@ func TestServeWithANewKey(t *testing.T) {
 		}
 	}
 	stop()
+}
+
+// TestServeEndsWhenItsDeploymentWasMigrated: a migration does not wait for a server that has done nothing.
+func TestServeEndsWhenItsDeploymentWasMigrated(t *testing.T) {
+	t.Parallel()
+	on := []string{"--redis", redistest.Shared(t).URL(), "--prefix", redistest.Prefix(t)}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	log, ended := &lockedBuffer{}, make(chan int, 1)
+	go func() {
+		ended <- execute(ctx, append([]string{"serve", "--address", "127.0.0.1:0", "--insecure-no-auth"}, on...), os.Stdin, io.Discard, log)
+	}()
+	awaitLog(t, log.String, "admin API listens", 1)
+	for _, line := range [][]string{{"pause", "--queue", "mail", "--reason", "x"}, {"migrate", "--partitions", "2"}} {
+		if out := runHeadgate(ctx, append(line, on...)...); out.code != cli.ExitOK {
+			t.Fatalf("%v: %+v", line, out)
+		}
+	}
+	if code := <-ended; code != cli.ExitFailure || !strings.Contains(log.String(), "another number of partitions than when this process began, 2 now: start it anew") {
+		t.Errorf("exit code %d\n%s", code, log.String())
+	}
 }
 
 // TestKeysRotateUnderLoad replaces a key while a caller uses it without a pause: the new one is taken before the old one goes,

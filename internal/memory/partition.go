@@ -142,6 +142,9 @@ func (p *Partition) ReadTimeout() time.Duration { return 0 }
 // Connections are none.
 func (p *Partition) Connections() int { return 0 }
 
+// CheckLayout finds nothing: nobody migrates what is in memory.
+func (p *Partition) CheckLayout(context.Context) error { return nil }
+
 // LeaseRight asks for something that so many callers may do at a time, as store.Common.LeaseRight.
 func (p *Partition) LeaseRight(_ context.Context, right, token string, limit int, lease time.Duration) (leased bool, err error) {
 	p.write(func(m *model, now int64) {

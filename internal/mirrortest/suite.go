@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/migrate"
 	"github.com/headgate/headgate/internal/redistest"
@@ -27,6 +28,7 @@ func Suite(t *testing.T, d *Database) {
 	t.Run("one of two works", func(t *testing.T) { testTwo(t, d) })
 	t.Run("a database has one deployment", func(t *testing.T) { testOther(t, d) })
 	t.Run("another number of partitions", func(t *testing.T) { testPartitions(t, d) })
+	t.Run("a deployment that has moved", func(t *testing.T) { testMoved(t, d) })
 	t.Run("an analyst's questions", func(t *testing.T) { testQuestions(t, d) })
 }
 
@@ -211,6 +213,39 @@ func testPartitions(t *testing.T, d *Database) { //nolint:thelper // It is a tes
 		if s.Gaps != 0 {
 			t.Errorf("%s: %d gaps, and nothing had gone", source, s.Gaps)
 		}
+	}
+}
+
+// testMoved has a mirror run while the deployment moves to another Redis: it ends, and does not take what has moved for gone.
+func testMoved(t *testing.T, d *Database) { //nolint:thelper // It is a test.
+	b := NewBench(t, d, nil)
+	b.must(t, 3, b.Policy)
+	b.must(t, 20, b.Act)
+	running := b.Mirror(t, nil)
+	must(t, running.Once(t.Context()))
+	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, errors.New("it did not end in a minute"))
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- running.Run(ctx) }()
+	there := redistest.Start(t, redistest.Options{})
+	m, err := migrate.Open(ctx, redistest.Shared(t).Client(t), there.Client(t), migrate.Config{Prefix: b.prefix, Partitions: 2, Target: there.URL(), Update: rollout.Renew})
+	must(t, err)
+	_, err = m.Run(ctx)
+	must(t, err)
+	if err := <-ended; !errors.Is(err, admission.ErrMoved) {
+		t.Errorf("it ended with %v", err)
+	}
+	if err := running.Once(ctx); !errors.Is(err, admission.ErrMoved) {
+		t.Errorf("another time: %v", err)
+	}
+	if gaps := b.rows(t, `SELECT source, reason FROM headgate_mirror_gaps`); len(gaps) > 0 {
+		t.Errorf("as gone are noted %s", gaps)
+	}
+	b.store, err = redisstore.Open(ctx, there.Client(t), redisstore.Config{Prefix: b.prefix})
+	must(t, err)
+	must(t, b.Mirror(t, nil).Once(ctx))
+	if gaps := b.rows(t, `SELECT source, reason FROM headgate_mirror_gaps`); len(gaps) > 0 {
+		t.Errorf("as gone are noted there %s", gaps)
 	}
 }
 

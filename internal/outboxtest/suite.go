@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/outbox"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // Suite is one database's worth of the rules, one after the other: to make a server costs more than all of them.
@@ -28,6 +30,7 @@ func Suite(t *testing.T, d *Database) {
 		{"a relay is killed after it sent", testKilled},
 		{"a batch without answers is sent again", testUnanswered},
 		{"what may be forgotten is not sent", testDoubt},
+		{"a relay of before a migration ends", testMigrated},
 		{"a final refusal holds nobody back", testFinal},
 		{"a passing refusal holds back its tenant", testHeld},
 		{"the jobs of a tenant go in order", testOrder},
@@ -165,6 +168,28 @@ func testDoubt(t *testing.T, b *Bench) {
 	if s := b.relay.Stats(); n != 1 || s.Admitted != 2 {
 		t.Errorf("%d were redriven, %+v", n, s)
 	}
+}
+
+// testMigrated: nothing is sent there, so no row is in doubt, and none dies of that.
+func testMigrated(t *testing.T, b *Bench) {
+	state, client := redisstore.Keys(b.store).State(), redistest.Shared(t).Client(t)
+	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, errors.New("it did not end in a minute"))
+	defer cancel()
+	b.Put(t, true, Job("one"))
+	for layout, want := range map[string]error{"3": admission.ErrPartitions, ">redis://there:6379": admission.ErrMoved} {
+		must(t, client.HSet(ctx, state, "partitions", layout).Err())
+		if err := b.newRelay(t, b.producer(t)).Run(ctx); !errors.Is(err, want) {
+			t.Errorf("it ended with %v", err)
+		}
+		var marked int
+		err := b.db.QueryRowContext(ctx, "SELECT count(*) FROM headgate_outbox WHERE sent IS NOT NULL").Scan(&marked)
+		if must(t, err); marked != 0 {
+			t.Errorf("%d rows are marked as sent, and nothing was", marked)
+		}
+	}
+	must(t, client.HDel(ctx, state, "partitions").Err())
+	b.Once(t)
+	b.Expect(t, 0, 0, 0)
 }
 
 func testFinal(t *testing.T, b *Bench) {

@@ -26,6 +26,7 @@ type Conn struct {
 	// Scripts are those that Run knows (SetLayout), Preamble what begins each: "#!lua ..." in tests on a cluster.
 	Scripts  lua.Library
 	Preamble string
+	layout   string       // what Scripts compare
 	textOnly *atomic.Bool // Redis has no functions.
 	// Now is what scripts take as the time in microseconds: empty for Redis TIME. Only tests set it.
 	Now string

@@ -1,11 +1,17 @@
 package redisconn
 
 import (
+	"cmp"
+	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/lua"
 )
 
 // The field LayoutField of each partition's state says how the deployment is laid out: "4" is of so many partitions,
@@ -26,7 +32,7 @@ func (e *LayoutError) Error() string {
 	from, to, migrating := strings.Cut(e.Stored, ">")
 	switch {
 	case migrating && from == "":
-		return admission.ErrMoved.Error() + ": " + to
+		return admission.ErrMoved.Error() + ": " + to + " (use that address)"
 	case migrating:
 		return fmt.Sprintf("%s from %s to %s partitions: try again when headgate migrate has ended", admission.ErrMigrating, from, to)
 	}
@@ -60,3 +66,15 @@ func AsLayoutError(err error) error {
 
 // LayoutField is the field of the state that holds how many partitions a deployment has; absent means one.
 const LayoutField = "partitions"
+
+// CheckLayout compares the layout that the partition says with the one that scripts are sent for: a *LayoutError where it is another.
+func (c *Conn) CheckLayout(ctx context.Context) error {
+	stored, err := Client(c).HGet(ctx, c.Partition.State(), LayoutField).Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return fmt.Errorf("read number of partitions: %w", Unread(err))
+	}
+	if stored = cmp.Or(stored, lua.SingleLayout); stored != c.layout {
+		return &LayoutError{Stored: stored}
+	}
+	return nil
+}

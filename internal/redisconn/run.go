@@ -176,5 +176,5 @@ func (c *Conn) SetLayout(layout string) {
 	if _, cluster := c.client.(*redis.ClusterClient); cluster && preamble == "" {
 		preamble = movingPreamble
 	}
-	c.Scripts = lua.Scripts(preamble, layout)
+	c.Scripts, c.layout = lua.Scripts(preamble, layout), layout
 }

@@ -281,6 +281,7 @@ func (y *yard) calls(s *Partition) map[string]func(context.Context) error {
 		"Census":         func(ctx context.Context) error { _, err := s.Census(ctx); return err },
 		"Counters":       func(ctx context.Context) error { _, err := s.Counters(ctx); return err },
 		"Vitals":         func(ctx context.Context) error { _, err := s.Vitals(ctx); return err },
+		"CheckLayout":    s.CheckLayout,
 		"Memory":         func(ctx context.Context) error { _, _, err := s.Memory(ctx); return err },
 		"Audit":          func(ctx context.Context) error { _, err := s.Audit(ctx, store.AuditQuery{Limit: 10}); return err },
 		"PolicyVersions": func(ctx context.Context) error { _, err := s.PolicyVersions(ctx); return err },

@@ -29,6 +29,9 @@ func TestEveryScriptComparesTheLayout(t *testing.T) {
 		"3": {admission.ErrPartitions}, "2>3": {admission.ErrMigrating, admission.ErrUnavailable}, ">redis://there:6379": {admission.ErrMoved},
 	} {
 		check(t, client.HSet(t.Context(), state, redisconn.LayoutField, layout).Err())
+		if looked := part.CheckLayout(t.Context()); store.IsOutdated(looked) != (layout != "2>3") || !errors.Is(looked, want[0]) {
+			t.Errorf("a look at a deployment of %s finds %v", layout, looked)
+		}
 		before := fmt.Sprint(client.HGetAll(t.Context(), state).Val())
 		for _, name := range lua.Names() {
 			if slices.Contains([]string{"alive", "count", "distinct", "probing", "start"}, name) {

@@ -315,6 +315,9 @@ func (d *many) PolicyVersion(ctx context.Context, version int64) ([]byte, error)
 	return d.parts[0].PolicyVersion(ctx, version)
 }
 
+// CheckLayout implements Deployment: a migration marks the first partition first, and commits it last.
+func (d *many) CheckLayout(ctx context.Context) error { return d.parts[0].CheckLayout(ctx) }
+
 // Time implements Deployment.
 func (d *many) Time(ctx context.Context) (time.Time, error) { return d.parts[0].conn.Time(ctx) }
 

@@ -140,5 +140,8 @@ func (s *Partition) Connections() int {
 	return 0
 }
 
+// CheckLayout implements Partition.
+func (s *Partition) CheckLayout(ctx context.Context) error { return s.conn.CheckLayout(ctx) }
+
 // Time implements Partition.
 func (s *Partition) Time(ctx context.Context) (time.Time, error) { return s.conn.Time(ctx) }

@@ -78,6 +78,14 @@ func ProblemOf(err error) *problem.DetailsError {
 		return problem.New(problem.Conflict, "the job is no dead letter: GET /api/v1/jobs/{tenant}/{id} tells where it is")
 	case errors.Is(err, admission.ErrOutcomeUnknown):
 		return problem.New(problem.OutcomeUnknown, "send the same id again within the dedup window to find out; later it could run twice")
+	case errors.Is(err, admission.ErrMigrating):
+		p := problem.New(problem.Unavailable, "the deployment is being migrated: send the same again when headgate migrate has ended")
+		p.RetryAfter = problem.RetrySoon
+		return p
+	case store.IsOutdated(err):
+		p := problem.New(problem.Unavailable, "the deployment was migrated, and this server looks for it as it was before: start the server anew, and send the same again")
+		p.RetryAfter = problem.RetrySoon
+		return p
 	case errors.Is(err, admission.ErrOutOfMemory):
 		p := problem.New(problem.Unavailable, "Redis is full: GET /api/v1/doctor says what to do")
 		p.RetryAfter = problem.RetrySoon

@@ -3,6 +3,7 @@ package api
 import (
 	"bytes"
 	"context"
+	"errors"
 	"math"
 	"net/http"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"github.com/headgate/headgate/admin/access"
 	"github.com/headgate/headgate/admin/internal/problem"
 	"github.com/headgate/headgate/admin/internal/route"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/explain"
 	"github.com/headgate/headgate/internal/shown"
 	"github.com/headgate/headgate/store"
@@ -116,23 +118,40 @@ func (a *API) ready(r *route.Request) (*route.Answer, error) {
 func (a *API) examine(ctx context.Context) healthView {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readyTimeout) // The answer is others' too.
 	defer cancel()
-	redis := checkView{Name: "redis", OK: true}
+	const noAnswer = "Redis does not answer"
+	checks := []checkView{{Name: "redis"}, {Name: "layout"}, {Name: "policy"}}
+	redis, layout, policy := &checks[0], &checks[1], &checks[2]
 	if _, err := a.config.Store.Time(ctx); err != nil {
-		redis.OK, redis.Reason = false, "Redis does not answer"
+		redis.Reason = noAnswer
 	}
-	policy := checkView{Name: "policy", OK: true}
-	switch {
-	case !redis.OK:
-		policy.OK, policy.Reason = false, "Redis does not answer"
-	default:
-		if err := a.limits.readable(ctx); err != nil {
-			policy.OK, policy.Reason = false, "the stored policy cannot be read"
+	if layout.Reason = redis.Reason; layout.Reason == "" {
+		layout.Reason = layoutReason(a.config.Store.CheckLayout(ctx), noAnswer)
+	}
+	if policy.Reason = layout.Reason; policy.Reason == "" && a.limits.readable(ctx) != nil {
+		policy.Reason = "the stored policy cannot be read"
+	}
+	status := "ok"
+	for i := range checks {
+		if checks[i].OK = checks[i].Reason == ""; !checks[i].OK {
+			status = "failing"
 		}
 	}
-	if !redis.OK || !policy.OK {
-		return a.health("failing", redis, policy)
+	return a.health(status, checks...)
+}
+
+// layoutReason says for anyone what an error of CheckLayout means, "" for none.
+func layoutReason(err error, noAnswer string) string {
+	switch {
+	case err == nil:
+		return ""
+	case errors.Is(err, admission.ErrMigrating):
+		return "the deployment is being migrated"
+	case errors.Is(err, admission.ErrMoved):
+		return "the deployment has moved to another Redis: start this server anew, with that address"
+	case errors.Is(err, admission.ErrPartitions):
+		return "the deployment has another number of partitions than when this server began: start it anew"
 	}
-	return a.health("ok", redis, policy)
+	return noAnswer
 }
 
 func (a *API) doctor(r *route.Request) (*route.Answer, error) {

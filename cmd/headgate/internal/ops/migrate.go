@@ -41,9 +41,10 @@ func NewMigrate() *cobra.Command {
 their order, attempts and deadlines, dead letters, results, unique keys, ids that have ended, levels
 of limits, breakers, pauses, the policy and its history.
 
-Stop workers, schedulers and limiters first; they are waited for. From then on all enqueueing is
-refused, with words, until the migration has ended. It may be killed at any point: run the same
-again, and it goes on. Processes that run on with the old layout are refused; start them anew.
+Stop workers, schedulers, limiters and serve first; they are waited for, but for a serve that holds
+no tokens. From then on all enqueueing is refused, with words, until the migration has ended. It may
+be killed at any point: run the same again, and it goes on. Processes that run on with the old
+layout are refused, or end by themselves, as serve does; start them anew.
 
 With the number of partitions that there is on the same Redis it raises the data to the newest
 layout, after an upgrade. Releases before it can no longer work on the deployment then.
