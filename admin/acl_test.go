@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -36,6 +37,16 @@ func documentedRules(tb testing.TB) []string {
 // docs/SECURITY.md, asserts that Redis denied nothing, also where nobody looked, and then what that user cannot do.
 func TestTheDocumentedACLIsEnough(t *testing.T) {
 	t.Parallel()
+	for _, partitions := range []int{1, 2} {
+		t.Run(strconv.Itoa(partitions), func(t *testing.T) {
+			t.Parallel()
+			aclIsEnough(t, partitions)
+		})
+	}
+}
+
+func aclIsEnough(t *testing.T, partitions int) {
+	t.Helper()
 	server := redistest.Start(t, redistest.Options{})
 	root := server.Client(t)
 	must(t, root.Do(t.Context(), append([]any{"ACL", "SETUSER", "headgate", "on", ">secret"}, words(documentedRules(t))...)...).Err())
@@ -44,14 +55,15 @@ func TestTheDocumentedACLIsEnough(t *testing.T) {
 	options.Username, options.Password = "headgate", "secret"
 	client := redis.NewClient(options)
 	t.Cleanup(func() { must(t, client.Close()) })
-	s, err := redisstore.Open(t.Context(), client, redisstore.Config{})
+	s, err := redisstore.Open(t.Context(), client, redisstore.Config{Partitions: partitions})
 	must(t, err)
 	p := newPlantOn(t, s, nil)
 	for _, part := range []func(*plant){walkMeta, walkJobs, walkLetters, walkPolicy, walkLimits, walkParts, walkQueues} {
 		part(p)
 	}
-	runOne(t, p)
-	runOthers(t, client, s)
+	tenant := p.tenant("far", 1) // of another partition than the first, where there is one
+	runOne(t, p, tenant)
+	runOthers(t, client, s, tenant)
 	denied, err := root.ACLLog(t.Context(), 10).Result()
 	must(t, err)
 	for _, entry := range denied {
@@ -75,7 +87,9 @@ func TestTheDocumentedACLIsEnough(t *testing.T) {
 		{"MONITOR"},
 		{"REPLICAOF", "NO", "ONE"},
 		{"GET", "other"},
-		{"SET", "hg{1}:x", "1"},
+		{"SET", "hg{x}:x", "1"},
+		{"SET", "hg:x", "1"},
+		{"SET", "other{0}:x", "1"},
 		{"EVAL", "return redis.call('GET', 'other')", "0"},
 		{"EVAL", "return redis.call('FLUSHALL')", "0"},
 		{"PUBLISH", "x", "y"},
@@ -95,7 +109,7 @@ func words(texts []string) []any {
 }
 
 // runOthers enqueues with a word about replicas, follows the policy, and decides by leases.
-func runOthers(t *testing.T, client *redis.Client, s store.Deployment) {
+func runOthers(t *testing.T, client *redis.Client, s store.Deployment, tenant string) {
 	t.Helper()
 	careful, err := redisstore.Open(t.Context(), client, redisstore.Config{Replicas: 1, ReplicaTimeout: time.Millisecond})
 	must(t, err)
@@ -104,7 +118,7 @@ func runOthers(t *testing.T, client *redis.Client, s store.Deployment) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- enqueuer.Run(ctx) }()
-	verdict, err := enqueuer.Enqueue(t.Context(), admission.NewJob("acme", "run", "t", nil))
+	verdict, err := enqueuer.Enqueue(t.Context(), admission.NewJob(tenant, "run", "t", nil))
 	must(t, err)
 	if !verdict.Unreplicated {
 		t.Error("nobody was asked for replicas")
@@ -114,14 +128,14 @@ func runOthers(t *testing.T, client *redis.Client, s store.Deployment) {
 	leasing, err := limiter.New(s, limiter.Config{Timeout: 10 * time.Second})
 	must(t, err)
 	for range 100 {
-		_, err := leasing.Check(t.Context(), limiter.Request{Tenant: "acme", Queue: "run"})
+		_, err := leasing.Check(t.Context(), limiter.Request{Tenant: tenant, Queue: "run"})
 		must(t, err)
 	}
 	leasing.Close(t.Context())
 }
 
 // runOne takes a job through a worker with its scheduler.
-func runOne(t *testing.T, p *plant) {
+func runOne(t *testing.T, p *plant, tenant string) {
 	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
@@ -134,13 +148,13 @@ func runOne(t *testing.T, p *plant) {
 	})
 	ended := make(chan error, 1)
 	go func() { ended <- w.Run(ctx) }()
-	if got := p.call("operator", ask{op: "POST /api/v1/jobs", body: `{"tenant":"acme","queue":"run","type":"t","id":"r","delay":"1ms"}`}); got.status != 201 {
+	if got := p.call("operator", ask{op: "POST /api/v1/jobs", body: `{"tenant":"` + tenant + `","queue":"run","type":"t","id":"r","delay":"1ms"}`}); got.status != 201 {
 		t.Fatalf("%d %s", got.status, got.body)
 	}
 	<-ran
 	stop()
 	must(t, <-ended)
-	if _, err := p.store.Look(t.Context(), admission.Key{Tenant: "acme", ID: "r"}); err != nil {
+	if _, err := p.store.Look(t.Context(), admission.Key{Tenant: tenant, ID: "r"}); err != nil {
 		t.Error(err)
 	}
 }

@@ -181,6 +181,43 @@ func TestUnreachable(t *testing.T) {
 	})
 }
 
+// TestAdviceTellsKeysFromCommands: Redis refuses both as NOPERM, and what helps against the one does not help against the other.
+func TestAdviceTellsKeysFromCommands(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Options{})
+	root := server.Client(t)
+	if err := root.Do(t.Context(), "ACL", "SETUSER", "some", "on", ">secret", "~hg{0}:*", "-@all", "+@connection", "+get", "+eval").Err(); err != nil {
+		t.Fatal(err)
+	}
+	options := server.Options()
+	options.Username, options.Password = "some", "secret"
+	client := redis.NewClient(options)
+	defer client.Close()
+	for name, row := range map[string]struct {
+		err    error
+		advice string
+	}{
+		"keys":               {client.Get(t.Context(), "hg{1.723}:policy").Err(), "may not touch these keys"},
+		"keys of a script":   {client.Eval(t.Context(), "return redis.call('GET', 'hg{1.723}:policy')", nil).Err(), "may not touch these keys"},
+		"a command":          {client.Set(t.Context(), "hg{0}:policy", "1", 0).Err(), "may not run that command"},
+		"keys, by Redis 8":   {said("NOPERM No permissions to access a key"), "may not touch these keys"},
+		"a command, Redis 8": {said("NOPERM User some has no permissions to run the 'randomkey' command"), "may not run that command"},
+	} {
+		if row.err == nil || !strings.Contains(embedded.Advice(row.err), row.advice) {
+			t.Errorf("%s: %v: %q", name, row.err, embedded.Advice(row.err))
+		}
+	}
+}
+
+// said is an answer of a Redis that is not here.
+type said string
+
+// Error is what it said.
+func (s said) Error() string { return string(s) }
+
+// RedisError marks it.
+func (s said) RedisError() {}
+
 // soon calls until that takes no longer than bound, for a minute: what waits by design waits every time.
 func soon(t *testing.T, bound time.Duration, call func()) {
 	t.Helper()

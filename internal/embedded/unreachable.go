@@ -56,13 +56,19 @@ func Advice(err error) string {
 	return advice
 }
 
+// otherKeys is what to do where a user may run a command, but not on its keys.
+const otherKeys = "this user may not touch these keys: see ACL SETUSER; those of each partition begin otherwise, allow ~PREFIX{[0-9]*}:*"
+
 // adviceOnReply knows the errors that Redis itself answers.
 func adviceOnReply(err error) (string, bool) {
 	for _, known := range []struct{ part, advice string }{
 		{"NOAUTH", "it wants a password: redis://user:password@host:port"},
 		{"WRONGPASS", "it does not know this user and password"},
 		{"without any password configured", "it has no password: leave it out"},
-		{"NOPERM", "this user may not run commands: see ACL SETUSER"},
+		{"to access one of the keys", otherKeys}, // Redis up to 7.0, then in scripts, then later ones.
+		{"can't access at least one of the keys", otherKeys},
+		{"to access a key", otherKeys},
+		{"NOPERM", "this user may not run that command: see ACL SETUSER"},
 		{"LOADING", "it still loads its data: try again"},
 		{"DENIED", "it is in protected mode: give it a password or bind it to this network"},
 		{"MASTERDOWN", "it is a replica without a master: give the master's address"},
