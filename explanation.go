@@ -63,8 +63,8 @@ type Changed struct {
 // FindingKind is a kind of Finding.
 type FindingKind string
 
-// The kinds. Of jobs: all up to FindingDead; of tenants and scopes: FindingLimit, FindingSuspension, FindingTier, FindingBacklog, FindingPause,
-// FindingCap and FindingRate; of queues and downstreams: those of gates, such as FindingPause and FindingCap, and all from FindingParked on.
+// The kinds. Of jobs: all up to FindingDead; of tenants and scopes: FindingLimit, FindingSuspension, FindingDepth, FindingTier, FindingBacklog, FindingPause,
+// FindingCap and FindingRate; of queues and downstreams: FindingDepth, those of gates, such as FindingPause and FindingCap, and all from FindingParked on.
 const (
 	// FindingPause is something that an operator paused, FindingBreaker a breaker that is not closed.
 	FindingPause   FindingKind = FindingKind(store.WaitPause)
@@ -75,7 +75,7 @@ const (
 	// FindingTime is the job's own time or its backoff, FindingType a type that no worker knew to which it came.
 	FindingTime FindingKind = FindingKind(store.WaitTime)
 	FindingType FindingKind = FindingKind(store.WaitType)
-	// FindingDepth is a tenant that has as many jobs in the queue as it may.
+	// FindingDepth is how many jobs a tenant may have in the queue, or over all, which binds where it has as many.
 	FindingDepth FindingKind = FindingKind(store.WaitDepth)
 	// FindingWorkers is a queue that no worker serves.
 	FindingWorkers FindingKind = FindingKind(store.WaitWorkers)

@@ -374,8 +374,11 @@ func (p Policy) ownTypeClause(tenant, queue string, class admission.Priority) Cl
 	return Clause{"override of " + string(admission.ScopeAt(admission.LevelPriority, tenant, queue, class)), append(at, path...)}
 }
 
-// OverflowClause returns the rule that decides the bound of a tenant's depth in a queue.
+// OverflowClause returns the rule that decides the bound of a tenant's depth in a queue, or over all where the queue is empty.
 func (p Policy) OverflowClause(tenant, queue string) Clause {
+	if queue == "" {
+		return p.totalClause(tenant)
+	}
 	scope := admission.ScopeAt(admission.LevelQueue, tenant, queue, "")
 	if _, own := p.candidateFor(tenant).Overflows[scope]; own {
 		return Clause{"override of " + string(scope), []string{"rollout", "rules", "overflows", string(scope)}}

@@ -43,15 +43,17 @@ func TestWhatIsNamedAsTheRuleIsInForce(t *testing.T) {
 				t.Fatalf("%v (%s) is %+v, and %+v is in force", rule.Path, rule.Of, got, limit)
 			}
 		}
-		rule := p.OverflowClause(tenant, queue)
-		var bound Overflow
-		if rule.Path != nil {
-			if err := json.Unmarshal(at(t, p, rule), &bound); err != nil {
-				t.Fatal(err)
+		for in, want := range map[string]Overflow{queue: naiveBound(p, tenant, queue), "": naiveTotal(p, tenant)} {
+			rule := p.OverflowClause(tenant, in)
+			var bound Overflow
+			if rule.Path != nil {
+				if err := json.Unmarshal(at(t, p, rule), &bound); err != nil {
+					t.Fatal(err)
+				}
 			}
-		}
-		if want := naiveBound(p, tenant, queue); bound != want {
-			t.Fatalf("%v (%s) is %+v, and %+v is in force", rule.Path, rule.Of, bound, want)
+			if bound != want {
+				t.Fatalf("%v (%s) is %+v in %q, and %+v is in force", rule.Path, rule.Of, bound, in, want)
+			}
 		}
 	})
 }

@@ -178,6 +178,24 @@ func (c *Compiled) byTier(of func(tier string) Overflow) (Overflow, map[string]O
 	return standard, others
 }
 
+// totalClause returns the rule that decides the bound of a tenant's depth over all its queues.
+func (p Policy) totalClause(tenant string) Clause {
+	scope, every := admission.Scope(tenant), admission.Scope(Every)
+	if _, own := p.candidateFor(tenant).Overflows[scope]; own {
+		return Clause{"override of tenant " + tenant, []string{"rollout", "rules", "overflows", tenant}}
+	}
+	if _, own := p.Overflows[scope]; own {
+		return Clause{"override of tenant " + tenant, []string{"overflows", tenant}}
+	}
+	if tier, at := p.tierRules(tenant); tier.Overflow != (Overflow{}) {
+		return Clause{"default of tier " + p.TierOf(tenant), append(at, "overflow")}
+	}
+	if _, all := p.Overflows[every]; all {
+		return Clause{"default of tenants without a bound", []string{"overflows", Every}}
+	}
+	return Clause{}
+}
+
 // tierBound returns what bounds a tenant of a tier in a queue where it has no bound of its own.
 func (c *Compiled) tierBound(tier, queue string) Overflow {
 	return cmp.Or(c.tierBounds[tier][queue], c.queues[queue].Overflow, c.tierBounds[tier][Every], c.queues[Every].Overflow, c.overflows[Every+":"+Every])

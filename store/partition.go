@@ -307,6 +307,8 @@ type Looking interface {
 	Peek(ctx context.Context, queue string, n int) (QueueState, []PeekedClass, error)
 	WaitingTenants(ctx context.Context, queue string, n int) (top []TenantWaiting, partial bool, err error)
 	Backlogs(ctx context.Context, tenant string) ([]Backlog, error)
+	// Depths returns how many jobs of a tenant count in the bounds of its depth in queues, over all its queues for "", in their order.
+	Depths(ctx context.Context, tenant string, queues []string) ([]Depth, error)
 	Foresee(ctx context.Context, pool string) (time.Duration, error)
 	Workers(ctx context.Context) ([]WorkerState, error)
 	Schedulers(ctx context.Context) ([]SchedulerState, error)

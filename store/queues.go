@@ -117,6 +117,14 @@ type Backlog struct {
 	Partial bool
 }
 
+// Depth is how many jobs of a tenant count in what bounds its depth, in a queue or over all its queues.
+type Depth struct {
+	// Jobs are those that live, dead letters and Spilled ones apart, and Bytes their bytes; both are 0 where nothing bounds them.
+	Jobs, Bytes int64
+	// Spilled counts those that a queue keeps aside.
+	Spilled int64
+}
+
 // PressureState is how much a queue is pressed, as it was measured last.
 type PressureState struct {
 	admission.Pressure

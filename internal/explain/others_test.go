@@ -103,12 +103,18 @@ func TestExplainTellsWhoseCapAJobWaitsFor(t *testing.T) {
 	}
 }
 
-// capped has a job wait for a cap of a tenant with a record, and fails where it is not told that rule and what would change it.
-func (s *stage) capped(record policy.OwnLimits, want explain.Rule, change string) {
+// record gives tenant acme a record.
+func (s *stage) record(record policy.OwnLimits) {
 	s.t.Helper()
 	read := func(ctx context.Context) (rollout.Rules, error) { return rollout.ReadRules(ctx, s.store) }
 	_, err := rollout.EditRecord(s.t.Context(), s.store, read, "acme", rollout.Edit{Expected: rollout.AnyVersion}, func(policy.OwnLimits) (policy.OwnLimits, error) { return record, nil })
 	must(s.t, err)
+}
+
+// capped has a job wait for a cap of a tenant with a record, and fails where it is not told that rule and what would change it.
+func (s *stage) capped(record policy.OwnLimits, want explain.Rule, change string) {
+	s.t.Helper()
+	s.record(record)
 	s.work(9, 0, "")
 	for _, id := range []string{"a", "b", "c", "d"} {
 		s.enqueue(id)

@@ -40,6 +40,9 @@ func explainQueue(ctx context.Context, s store.Deployment, name string) (Explana
 	if err := in.eachTenant(&e, name); err != nil {
 		return e, err
 	}
+	if err := in.depthIn(ctx, s, &e, name); err != nil {
+		return e, err
+	}
 	if q.Suspended != nil {
 		e.add(Reason{
 			Kind: KindSuspension, Binds: true, Text: store.HoldsOf(nil, []store.Suspension{*q.Suspended})[0].Words(), Until: q.Suspended.Until,

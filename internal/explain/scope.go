@@ -38,6 +38,13 @@ func explainTenant(ctx context.Context, store store.Deployment, name string) (Ex
 	if err := e.addBacklog(ctx, store, name); err != nil {
 		return e, err
 	}
+	full, err := e.addDepths(ctx, store, in, name)
+	if err != nil {
+		return e, err
+	}
+	if len(full) > 0 && e.Summary == admitted {
+		e.Summary = fmt.Sprintf("a job would be refused in %s: %s has as many jobs there as it may", shorten(full), name)
+	}
 	if err := in.expiryOfTenant(&e); err != nil {
 		return e, err
 	}
@@ -85,9 +92,12 @@ func explainScope(ctx context.Context, store store.Deployment, name string) (Exp
 	return e, err
 }
 
-// newScope explains whether a scope admits: suspensions and buckets on its way.
+// admitted is the summary where nothing stands in the way.
+const admitted = "a job of 1 token would be admitted"
+
+// newScope explains whether a scope admits: suspensions, buckets on its way, and bounds of depth.
 func newScope(ctx context.Context, store store.Deployment, scope admission.Scope) (Explanation, *rules, error) {
-	e := Explanation{Summary: "a job of 1 token would be admitted", Reasons: []Reason{}}
+	e := Explanation{Summary: admitted, Reasons: []Reason{}}
 	tenant, queue, _, err := scope.Parts()
 	if err != nil {
 		return e, nil, err
@@ -113,11 +123,20 @@ func newScope(ctx context.Context, store store.Deployment, scope admission.Scope
 	if err := in.adaptive(ctx, store, &e, ofLimits(queue)); err != nil {
 		return e, nil, err
 	}
+	suspended := len(e.Reasons) > 0 && e.Reasons[0].Binds
+	held, err := e.addDepth(ctx, store, in, tenant, queue)
+	if err != nil {
+		return e, nil, err
+	}
 	switch {
 	case verdict.Decision != admission.Admitted:
 		e.Summary = fmt.Sprintf("a job of 1 token would be refused by %s", verdict.Scope)
-	case len(e.Reasons) > 0 && e.Reasons[0].Binds:
+	case suspended:
 		e.Summary = "a job would be refused where enqueueing is suspended"
+	case held != nil && held.refuses():
+		e.Summary = fmt.Sprintf("a job would be refused: %s has as many jobs %s as it may", tenant, held.where())
+	case held != nil:
+		e.Summary = fmt.Sprintf("a job would be kept aside: %s has as many jobs %s as it may", tenant, held.where())
 	}
 	return e, in, nil
 }

@@ -148,6 +148,9 @@ func (p *pair) overview(queues ...string) {
 		p.same("rest of "+name, func(s store.Partition) any { return replied(s.Remaining(p.ctx, name)) })
 	}
 	for _, tenant := range []string{"acme", "bakery", "nobody"} {
+		p.same("depths of "+tenant, func(s store.Partition) any {
+			return replied(s.Depths(p.ctx, tenant, []string{"mail", "report", "", "nosuch"}))
+		})
 		p.same("backlogs of "+tenant, func(s store.Partition) any { return replied(s.Backlogs(p.ctx, tenant)) })
 	}
 }

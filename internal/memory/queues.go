@@ -216,6 +216,24 @@ func (p *Partition) Backlogs(_ context.Context, tenant string) (all []store.Back
 	return all, nil
 }
 
+// Depths returns what counts in the bounds of a tenant's depth, as store.Partition.Depths.
+func (p *Partition) Depths(_ context.Context, tenant string, queues []string) ([]store.Depth, error) {
+	if err := admission.ValidateTenant(tenant); err != nil {
+		return nil, err
+	}
+	depths := make([]store.Depth, len(queues))
+	p.read(func(m *model, _ int64) {
+		for i, queue := range queues {
+			of := m.depthOf(tenantQueue{tenant, queue})
+			if queue == "" {
+				of = m.totalOf(tenant)
+			}
+			depths[i] = store.Depth{Jobs: int64(of.jobs), Bytes: int64(of.bytes), Spilled: int64(m.spilledIn(tenant, queue).Len())}
+		}
+	})
+	return depths, nil
+}
+
 // Workers returns every registered worker, by pool and name.
 func (p *Partition) Workers(context.Context) (workers []store.WorkerState, err error) {
 	p.read(func(m *model, _ int64) { workers = m.workerStates() })

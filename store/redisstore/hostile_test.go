@@ -282,6 +282,7 @@ func (y *yard) calls(s *Partition) map[string]func(context.Context) error {
 		"Counters":       func(ctx context.Context) error { _, err := s.Counters(ctx); return err },
 		"Vitals":         func(ctx context.Context) error { _, err := s.Vitals(ctx); return err },
 		"CheckLayout":    s.CheckLayout,
+		"Depths":         func(ctx context.Context) error { _, err := s.Depths(ctx, "acme", []string{"mail"}); return err },
 		"Memory":         func(ctx context.Context) error { _, _, err := s.Memory(ctx); return err },
 		"Audit":          func(ctx context.Context) error { _, err := s.Audit(ctx, store.AuditQuery{Limit: 10}); return err },
 		"PolicyVersions": func(ctx context.Context) error { _, err := s.PolicyVersions(ctx); return err },

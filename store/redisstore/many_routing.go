@@ -46,6 +46,11 @@ func (d *many) ClearTenant(ctx context.Context, tenant, queue string, by store.I
 	return d.of(tenant).ClearTenant(ctx, tenant, queue, by)
 }
 
+// Depths implements Deployment.
+func (d *many) Depths(ctx context.Context, tenant string, queues []string) ([]store.Depth, error) {
+	return d.of(tenant).Depths(ctx, tenant, queues)
+}
+
 // Backlogs implements Deployment.
 func (d *many) Backlogs(ctx context.Context, tenant string) ([]store.Backlog, error) {
 	return d.of(tenant).Backlogs(ctx, tenant)

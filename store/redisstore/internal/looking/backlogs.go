@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 
@@ -80,6 +81,42 @@ func (s *Looking) backlogs(ctx context.Context, tenant string, names []string) (
 		}
 	}
 	return all, nil
+}
+
+// Depths implements Partition. Its cost grows with the queues: it is for operators.
+func (s *Looking) Depths(ctx context.Context, tenant string, queues []string) ([]store.Depth, error) {
+	if err := admission.ValidateTenant(tenant); err != nil {
+		return nil, err
+	}
+	depths := make([]store.Depth, 0, len(queues))
+	for page := range slices.Chunk(queues, backlogPage) {
+		some, err := s.depths(ctx, tenant, page)
+		if err != nil {
+			return nil, err
+		}
+		depths = append(depths, some...)
+	}
+	return depths, nil
+}
+
+func (s *Looking) depths(ctx context.Context, tenant string, queues []string) ([]store.Depth, error) {
+	base, names := s.conn.Partition.Base(), make([]string, len(queues))
+	pipe := redisconn.Client(s.conn).Pipeline()
+	spilled := make([]*redis.IntCmd, len(queues))
+	for i, queue := range queues {
+		names[i] = tenant + ":" + queue
+		spilled[i] = pipe.ZCard(ctx, base+"spill:"+names[i])
+	}
+	counted := pipe.HMGet(ctx, base+"depth", names...)
+	if _, err := pipe.Exec(ctx); err != nil {
+		return nil, fmt.Errorf("read depth of %s: %w", tenant, redisconn.Unread(err))
+	}
+	depths := make([]store.Depth, len(queues))
+	for i := range depths {
+		jobs, bytes, _ := strings.Cut(redisconn.TextAt(counted.Val(), i), "|")
+		depths[i] = store.Depth{Jobs: redisconn.Whole(jobs), Bytes: redisconn.Whole(bytes), Spilled: spilled[i].Val()}
+	}
+	return depths, nil
 }
 
 // eachWaitingClass calls do for the classes of a queue in which any job waits, by CLASS:QUEUE.
