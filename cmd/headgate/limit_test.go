@@ -228,6 +228,45 @@ func TestTheTopScopesAreListed(t *testing.T) {
 	}
 }
 
+// TestAnEditThatARecordOverrulesSaysSo: it is stored, changes nothing that the tenant's record says, and explain names the command that does.
+func TestAnEditThatARecordOverrulesSaysSo(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t)
+	p.setPolicy(`{"tenant_records": true}`)
+	p.run(cli.ExitOK, "record set acme --tokens 5 --per 1s --weight high=3")
+	for line, want := range map[string]string{
+		"limit set acme --tokens 9":                  "the limit of acme is in the record of tenant acme, which goes before the policy: headgate record set acme --tokens NUMBER",
+		"limit delete acme":                          "the limit of acme is in the record of tenant acme",
+		"limit set acme:mail --tokens 9":             "",
+		"tenant set acme --tier standard":            "",
+		"tenant set acme --weight high=2,low=1":      "the record of tenant acme says something of priority_weights.high, and goes before the policy: headgate record set acme changes it",
+		"tenant set acme --tokens 9 --tier standard": "says something of limit, and goes",
+		"tenant unset acme":                          "says something of limit, priority_weights, and goes",
+		"tenant set bolt --tokens 9":                 "",
+	} {
+		if strings.HasPrefix(line, "limit delete") || strings.HasPrefix(line, "tenant unset") {
+			p.run(cli.ExitOK, "tenant set acme --tokens 8")
+		}
+		out := p.run(cli.ExitOK, line)
+		if !strings.Contains(out.stderr, want) || strings.Contains(out.stderr, "note:") != (want != "") {
+			t.Errorf("%s: %s", line, out.stderr)
+		}
+	}
+	if set := p.object(cli.ExitOK, "limit set acme --tokens 9"); !strings.Contains(fmt.Sprint(set["note"]), "goes before the policy") || set["recorded"] != true {
+		t.Errorf("%v", set)
+	}
+	if set := p.object(cli.ExitOK, "tenant set acme --tokens 9"); !strings.Contains(fmt.Sprint(set["note"]), "says something of limit") {
+		t.Errorf("%v", set)
+	}
+	if shows := p.object(cli.ExitOK, "tenant show acme"); shows["note"] != nil {
+		t.Errorf("%v", shows)
+	}
+	told := p.run(cli.ExitOK, "explain tenant acme").stdout
+	if !strings.Contains(told, "change: headgate record set acme --tokens NUMBER --per DURATION") || strings.Contains(told, "headgate limit set acme ") {
+		t.Error(told)
+	}
+}
+
 // TestLimitScale scales limits by the command line, as an operator does in an emergency, and sees everywhere that they are.
 func TestLimitScale(t *testing.T) {
 	t.Parallel()

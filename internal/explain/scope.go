@@ -309,7 +309,11 @@ func (r *rules) bucket(level admission.Level, q *store.Question, answer *store.A
 	if err != nil {
 		return Reason{}, err
 	}
-	reason := Reason{Kind: KindLimit, Text: string(scope) + " has no limit", Rule: rule, Change: "headgate limit set " + string(scope) + " --tokens NUMBER --per DURATION"}
+	set := "headgate limit set "
+	if rule.Of == recordOf(q.Tenant) {
+		set = "headgate record set "
+	}
+	reason := Reason{Kind: KindLimit, Text: string(scope) + " has no limit", Rule: rule, Change: set + string(scope) + " --tokens NUMBER --per DURATION"}
 	if limit.Disabled {
 		return reason, nil
 	}

@@ -81,6 +81,27 @@ func showLimit(ctx context.Context, o *cli.Operator, c *cobra.Command, store sto
 	return o.Print(c, config, func(to io.Writer) { writeLimit(to, config) })
 }
 
+// limitEdited is a limit after an edit of the policy, with what is to be known of that.
+type limitEdited struct {
+	shown.LimitConfig
+
+	Note string `json:"note,omitempty"`
+}
+
+// showEdited is showLimit after an edit of the policy, and says so where the tenant's record goes before that.
+func showEdited(ctx context.Context, o *cli.Operator, c *cobra.Command, store store.Deployment, scope string) error {
+	config, err := limitInForce(ctx, store, scope)
+	if err != nil {
+		return err
+	}
+	var note string
+	if config.Recorded {
+		note = fmt.Sprintf("the limit of %s is in the %s, which goes before the policy: headgate record set %s --tokens NUMBER --per DURATION changes it, --none takes it out", scope, config.Rule.Of, scope)
+		fmt.Fprintf(c.ErrOrStderr(), "headgate: note: %s\n", note)
+	}
+	return o.Print(c, limitEdited{config, note}, func(to io.Writer) { writeLimit(to, config) })
+}
+
 func writeLimit(to io.Writer, config shown.LimitConfig) {
 	whose := "by default"
 	switch {
@@ -213,7 +234,7 @@ func newLimitSet(o *cli.Operator) *cobra.Command {
 				if err := editLimit(ctx, s, args[0], value, f.reason); err != nil {
 					return err
 				}
-				return showLimit(ctx, o, c, s, args[0])
+				return showEdited(ctx, o, c, s, args[0])
 			})
 		},
 	}
@@ -236,7 +257,7 @@ type of a tenant what its tier or the queue has for each tenant, if either has.`
 				if err := editLimit(ctx, s, args[0], nil, reason); err != nil {
 					return err
 				}
-				return showLimit(ctx, o, c, s, args[0])
+				return showEdited(ctx, o, c, s, args[0])
 			})
 		},
 	}

@@ -33,8 +33,8 @@ type part struct {
 	settings func() []setting
 	// lost says what applies once all is taken away.
 	lost string
-	// show prints a thing after an edit.
-	show func(ctx context.Context, o *cli.Operator, c *cobra.Command, s store.Deployment, name string) error
+	// show prints a thing after an edit of fields.
+	show func(ctx context.Context, o *cli.Operator, c *cobra.Command, s store.Deployment, name string, fields [][]string) error
 }
 
 // setting is something that a thing may have of its own.
@@ -227,7 +227,11 @@ func (p part) newSet(o *cli.Operator, long, example string) *cobra.Command {
 				if err := p.set(ctx, st, args[0], edits, reason); err != nil {
 					return err
 				}
-				return p.show(ctx, o, c, st, args[0])
+				fields := make([][]string, len(edits))
+				for i, e := range edits {
+					fields[i] = e.Path
+				}
+				return p.show(ctx, o, c, st, args[0], fields)
 			})
 		},
 	}
@@ -301,7 +305,7 @@ func (p part) newUnset(o *cli.Operator, example string) *cobra.Command {
 				if err := p.unset(ctx, s, args[0], args[1:], reason); err != nil {
 					return err
 				}
-				return p.show(ctx, o, c, s, args[0])
+				return p.show(ctx, o, c, s, args[0], p.fields(args[1:]))
 			})
 		},
 	}
@@ -316,16 +320,24 @@ func (p part) words() (words []string) {
 	return words
 }
 
+// fields are where the settings of some words are, those of all for none.
+func (p part) fields(words []string) (all [][]string) {
+	for _, s := range p.settings() {
+		if len(words) == 0 || slices.Contains(words, s.word) {
+			all = append(all, s.field)
+		}
+	}
+	return all
+}
+
 // unset stores the policy without settings of a thing, all of them for no words.
 func (p part) unset(ctx context.Context, store store.Deployment, name string, words []string, reason string) error {
 	_, err := rollout.Change(ctx, store, cli.EditBy(reason), func(current policy.Policy) (policy.Policy, error) {
 		edits := []policy.Patch{{Path: p.path(name)}}
 		if len(words) > 0 {
 			edits = nil
-		}
-		for _, s := range p.settings() {
-			if slices.Contains(words, s.word) {
-				edits = append(edits, policy.Patch{Path: append(p.path(name), s.field...)})
+			for _, field := range p.fields(words) {
+				edits = append(edits, policy.Patch{Path: append(p.path(name), field...)})
 			}
 		}
 		next, err := current.Edited(edits...)
@@ -376,8 +388,8 @@ func writeParts(to io.Writer, v shown.Parts) {
 }
 
 // showPart prints what a thing of a section has of its own.
-func showPart(section shown.Section) func(context.Context, *cli.Operator, *cobra.Command, store.Deployment, string) error {
-	return func(ctx context.Context, o *cli.Operator, c *cobra.Command, s store.Deployment, name string) error {
+func showPart(section shown.Section) func(context.Context, *cli.Operator, *cobra.Command, store.Deployment, string, [][]string) error {
+	return func(ctx context.Context, o *cli.Operator, c *cobra.Command, s store.Deployment, name string, _ [][]string) error {
 		current, err := rollout.Current(ctx, s)
 		if err != nil {
 			return err

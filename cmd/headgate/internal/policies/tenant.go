@@ -2,10 +2,12 @@ package policies
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
@@ -87,12 +89,13 @@ func newTenantShow(o *cli.Operator) *cobra.Command {
 		Use: "show TENANT", Short: "Show a tenant's tier, limit and settings, and what is held back of it", Args: cli.OneArg("TENANT"),
 		Example: `  headgate tenant show acme --redis localhost:6379`,
 		RunE: func(c *cobra.Command, args []string) error {
-			return o.With(c, func(ctx context.Context, s store.Deployment) error { return showTenant(ctx, o, c, s, args[0]) })
+			return o.With(c, func(ctx context.Context, s store.Deployment) error { return showTenant(ctx, o, c, s, args[0], nil) })
 		},
 	}
 }
 
-func showTenant(ctx context.Context, o *cli.Operator, c *cobra.Command, store store.Deployment, tenant string) error {
+// showTenant prints a tenant, after an edit of fields that may be overruled by its record.
+func showTenant(ctx context.Context, o *cli.Operator, c *cobra.Command, store store.Deployment, tenant string, fields [][]string) error {
 	current, err := rollout.Current(ctx, store)
 	if err != nil {
 		return err
@@ -101,7 +104,35 @@ func showTenant(ctx context.Context, o *cli.Operator, c *cobra.Command, store st
 	if err != nil {
 		return err
 	}
-	return o.Print(c, view, func(to io.Writer) { writeTenant(to, view) })
+	var note string
+	if overruled := overruledBy(view.Record, fields); len(overruled) > 0 {
+		note = fmt.Sprintf("the record of tenant %s says something of %s, and goes before the policy: headgate record set %s changes it", tenant, strings.Join(overruled, ", "), tenant)
+		fmt.Fprintf(c.ErrOrStderr(), "headgate: note: %s\n", note)
+	}
+	return o.Print(c, tenantEdited{view, note}, func(to io.Writer) { writeTenant(to, view) })
+}
+
+// tenantEdited is a tenant after an edit, with what is to be known of that.
+type tenantEdited struct {
+	shown.Tenant
+
+	Note string `json:"note,omitempty"`
+}
+
+// overruledBy returns the fields of which a record says something, which are where the policy has them of its tenant.
+func overruledBy(record json.RawMessage, fields [][]string) (all []string) {
+	for _, field := range fields {
+		said := record
+		for _, name := range field {
+			var members map[string]json.RawMessage
+			_ = json.Unmarshal(said, &members) // What is no object has no members.
+			said = members[name]
+		}
+		if said != nil {
+			all = append(all, strings.Join(field, "."))
+		}
+	}
+	return all
 }
 
 // tenantPart is what a tenant has of its own.
@@ -115,9 +146,7 @@ var tenantPart = part{
 		}
 	},
 	lost: "The tier's then apply, and of a tenant without a tier those of standard. Its jobs stay, and limits of\nits queues and priorities (headgate limit) too; queues are its limits by type of job.",
-	show: func(ctx context.Context, o *cli.Operator, c *cobra.Command, s store.Deployment, name string) error {
-		return showTenant(ctx, o, c, s, name)
-	},
+	show: showTenant,
 }
 
 func newTenantSet(o *cli.Operator) *cobra.Command {

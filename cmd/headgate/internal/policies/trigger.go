@@ -96,7 +96,7 @@ func newTriggerShow(o *cli.Operator) *cobra.Command {
 				if err := triggerThere(ctx, s, args[0]); err != nil {
 					return err
 				}
-				return triggerPart.show(ctx, o, c, s, args[0])
+				return triggerPart.show(ctx, o, c, s, args[0], nil)
 			})
 		},
 	}
@@ -202,7 +202,7 @@ input. It is looked at within a second. The policy needs a "load".`,
 				if err := triggerPart.set(ctx, s, args[0], one(json.RawMessage(text)), reason); err != nil {
 					return ofTrigger(args[1], err)
 				}
-				return triggerPart.show(ctx, o, c, s, args[0])
+				return triggerPart.show(ctx, o, c, s, args[0], nil)
 			})
 		},
 	}
@@ -221,7 +221,7 @@ func newTriggerUnset(o *cli.Operator) *cobra.Command {
 				if err := triggerPart.unset(ctx, s, args[0], nil, reason); err != nil {
 					return err
 				}
-				return triggerPart.show(ctx, o, c, s, args[0])
+				return triggerPart.show(ctx, o, c, s, args[0], nil)
 			})
 		},
 	}
