@@ -342,6 +342,9 @@ func walkScales(p *plant) {
 	if metrics := p.want(http.StatusOK, "viewer", ask{op: "GET /metrics"}); !bytes.Contains(metrics.body, []byte(`headgate_limit_scale{of="all"} 0.25`)) {
 		p.tb.Error("the metrics do not say that all limits are scaled")
 	}
+	if limit := p.want(http.StatusOK, "acme-viewer", ask{op: "GET /api/v1/rate-limit/config/{scope}", path: map[string]string{"scope": "acme"}}); !bytes.Contains(limit.body, []byte(`"scaled":{"part":0.25,"until":"2`)) {
+		p.tb.Errorf("%s", limit.body)
+	}
 	for body, told := range map[string]string{
 		`{"part":0.001,"for":"10m"}`: "want 0.01", `{"part":2,"for":"10m"}`: "want 1", `{"part":0.5,"for":"25h"}`: "1s to 24h", `{"part":0.5}`: "for",
 	} {

@@ -134,7 +134,11 @@ func (e *RefusedError) Error() string {
 	v := e.Verdict
 	switch v.Reason {
 	case ReasonLimited:
-		return fmt.Sprintf("job refused: scope %s holds %d tokens, retry after %s", v.Scope, v.TokensLeft, v.RetryAfter.Round(time.Microsecond))
+		which := ""
+		if v.Detail != "" {
+			which = " (" + v.Detail + ")"
+		}
+		return fmt.Sprintf("job refused: scope %s%s holds %d tokens, retry after %s", v.Scope, which, v.TokensLeft, v.RetryAfter.Round(time.Microsecond))
 	case ReasonTooCostly:
 		return fmt.Sprintf("job refused for good: cost is above the burst of %d tokens of scope %s", v.Burst, v.Scope)
 	case ReasonDedup:

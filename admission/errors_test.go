@@ -15,6 +15,7 @@ func TestEachRefusalSaysWhatItIsAndMatchesItsError(t *testing.T) {
 		text      string
 	}{
 		{Verdict{Reason: ReasonLimited, Scope: "acme:mail", TokensLeft: 3, RetryAfter: 1500 * time.Millisecond}, ErrLimited, false, "job refused: scope acme:mail holds 3 tokens, retry after 1.5s"},
+		{Verdict{Reason: ReasonLimited, Scope: "acme", TokensLeft: 2, RetryAfter: time.Minute, Detail: "scaled to 0.5 until 2027-01-01T12:10:00Z"}, ErrLimited, false, "job refused: scope acme (scaled to 0.5 until 2027-01-01T12:10:00Z) holds 2 tokens, retry after 1m0s"},
 		{Verdict{Reason: ReasonTooCostly, Scope: "acme", Burst: 50}, ErrTooCostly, true, "job refused for good: cost is above the burst of 50 tokens of scope acme"},
 		{Verdict{Reason: ReasonDedup, RetryAfter: time.Second}, ErrDedupFull, false, "job refused: the window of ended job ids is full, retry after 1s"},
 		{Verdict{Reason: ReasonBuckets, Scope: "acme:sms"}, ErrBucketsFull, false, "job refused: tenant has its largest number of buckets, scope acme:sms would be one more"},

@@ -299,6 +299,11 @@ func TestLimitScale(t *testing.T) {
 		"doctor":             {"all limits are scaled to 0.5 by " + cli.Author(), "headgate limit scale SCOPE --off ends one"},
 		"explain scope acme": {"acme has 2 of 2 tokens left and gets 100 tokens a day, scaled to 0.25", "headgate limit scale all --off", "headgate limit scale acme --off"},
 		"audit":              {"scale all for 10m0s", "to 0.5: fire", "scale tenant acme for 1h0m0s"},
+		"limit get acme":     {"acme gets 100 tokens a day and holds 10, its own limit, scaled to 0.25, until 2"},
+		"limit get bolt":     {"scaled to 0.5, until 2"},
+		"limit get global":   {"global has no limit, by default\n"},
+		"tenant show acme":   {"scaled to 0.25, until 2"},
+		"tenant show bolt":   {"scaled to 0.5, until 2"},
 	} {
 		out := p.run(cli.ExitOK, line)
 		for _, part := range parts {
@@ -311,10 +316,16 @@ func TestLimitScale(t *testing.T) {
 	if one, _ := shown[0].(map[string]any); len(shown) != 2 || one["scope"] != "all" || one["part"] != 0.5 || one["reason"] != "fire" || one["author"] != cli.Author() || one["until"] == nil {
 		t.Errorf("%v", shown)
 	}
+	if scaled, _ := p.object(cli.ExitOK, "limit get acme")["scaled"].(map[string]any); scaled["part"] != 0.25 || scaled["until"] == nil {
+		t.Errorf("%v", scaled)
+	}
 	if out := p.object(cli.ExitOK, "limit scale t:acme --off"); out["off"] != true || out["scope"] != "t:acme" {
 		t.Errorf("%v", out)
 	}
 	if out := p.run(cli.ExitOK, "limit scale all --off --reason out"); out.stdout != "limits of all are the policy's again\n" {
+		t.Errorf("%s", out.stdout)
+	}
+	if out := p.run(cli.ExitOK, "limit get acme"); out.stdout != "acme gets 100 tokens a day and holds 10, its own limit\n" {
 		t.Errorf("%s", out.stdout)
 	}
 	if out := p.run(cli.ExitOK, "explain scope acme"); !strings.Contains(out.stdout, "acme has 10 of 10 tokens left and gets 100 tokens a day\n") {

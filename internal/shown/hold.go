@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/store"
 )
 
@@ -87,6 +88,18 @@ type Holds struct {
 	Gates       []Gate       `json:"gates"`
 	Suspensions []Suspension `json:"suspensions"`
 	Scales      []Scale      `json:"scales"`
+}
+
+// Scaled returns what part of a scope's limit is in force by the scales that are held, nil for all of it.
+func (h *Holds) Scaled(scope admission.Scope) *Scaled {
+	scales := make([]store.Scale, len(h.Scales))
+	for i, s := range h.Scales {
+		scales[i] = store.Scale{Target: s.Scope, Part: s.Part}
+		if s.Until != nil {
+			scales[i].Until = *s.Until
+		}
+	}
+	return scaledOf(scales, scope)
 }
 
 // ReadHolds returns the gates and suspensions whose names are wanted, with what limits are scaled to, those that are wanted and those of all.

@@ -58,9 +58,11 @@ type Rule struct {
 // LimitConfig is what the policy has for a scope.
 type LimitConfig struct {
 	Scope admission.Scope `json:"scope"`
-	// Own is the limit that the policy has for the scope itself, as it is put; InForce the one that applies there, if any.
+	// Own is the limit that the policy has for the scope itself, as it is put; InForce the one that applies there, if any, and Scaled what part of that
+	// does for a time.
 	Own     json.RawMessage `json:"own,omitempty"`
 	InForce *Limit          `json:"in_force,omitempty"`
+	Scaled  *Scaled         `json:"scaled,omitempty"`
 	// Rule is what decides that, none where nothing in the policy does.
 	Rule *Rule `json:"rule,omitempty"`
 	// Recorded says that it is the tenant's record that decides, before the policy; then Rule.Path is in that.
@@ -69,6 +71,23 @@ type LimitConfig struct {
 	Shares []float64 `json:"shares,omitempty"`
 	// Reserved is what is kept of the global limit for some classes, if anything is.
 	Reserved *LimitReserved `json:"reserved,omitempty"`
+}
+
+// Scaled is what part of a limit is in force for a time.
+type Scaled struct {
+	Part  float64    `json:"part"`
+	Until *time.Time `json:"until"`
+}
+
+// scaledOf returns what part of a scope's limit is in force, nil for all of it.
+func scaledOf(scales []store.Scale, scope admission.Scope) (least *Scaled) {
+	var until time.Time
+	for _, s := range scales {
+		if s.Concerns(scope) && (least == nil || s.Part < least.Part || s.Part == least.Part && s.Until.After(until)) {
+			least, until = &Scaled{s.Part, Stamp(s.Until)}, s.Until
+		}
+	}
+	return least
 }
 
 // LimitReserved is a part of a limit that is kept for some classes.
@@ -81,7 +100,7 @@ type LimitReserved struct {
 	Others *Limit `json:"others"`
 }
 
-// ReadLimitConfig shows the limit of a scope, by the policy in force, and its shares. A bad scope is a *headgate.FieldError.
+// ReadLimitConfig shows the limit of a scope, by the policy in force, its shares, and what part of it is in force. A bad scope is a *headgate.FieldError.
 func ReadLimitConfig(ctx context.Context, s store.Deployment, current policy.Policy, compiled *policy.Compiled, scope admission.Scope) (LimitConfig, error) {
 	if tenant, _, _, err := policy.LimitParts(scope); err == nil {
 		if err := store.LearnRecord(ctx, s, compiled, tenant); err != nil {
@@ -89,8 +108,15 @@ func ReadLimitConfig(ctx context.Context, s store.Deployment, current policy.Pol
 		}
 	}
 	v, err := LimitConfigOf(current, compiled, scope)
-	if err != nil || scope != admission.Global || v.InForce == nil {
+	if err != nil || v.InForce == nil {
 		return v, err
+	}
+	scales, err := s.Scales(ctx)
+	if err != nil {
+		return v, err
+	}
+	if v.Scaled = scaledOf(scales, scope); scope != admission.Global {
+		return v, nil
 	}
 	limits := compiled.LimitsFor("", "", "")
 	v.Shares, err = store.SharesOf(ctx, s, &limits[admission.LevelGlobal])

@@ -120,6 +120,7 @@ func writeLimit(to io.Writer, config shown.LimitConfig) {
 		fmt.Fprintf(to, "%s has no limit, %s\n", config.Scope, whose)
 		return
 	}
+	whose += scaledWords(config.Scaled)
 	if l.Window != "" {
 		fmt.Fprintf(to, "%s gets %s, %s%s\n", config.Scope, l.Words(), whose, store.SharesWords(config.Shares))
 		return
@@ -129,6 +130,14 @@ func writeLimit(to io.Writer, config shown.LimitConfig) {
 
 // perTimes are those over which the tokens of a limit may come in.
 var perTimes = admission.DurationText(admission.MinLimitPer) + " to " + admission.DurationText(admission.MaxLimitPer)
+
+// scaledWords say of a limit what part of it is in force, nothing for all of it.
+func scaledWords(s *shown.Scaled) string {
+	if s == nil {
+		return ""
+	}
+	return ", scaled to " + store.PartText(s.Part) + cli.Until(s.Until)
+}
 
 // limitFlags say a limit.
 type limitFlags struct {

@@ -188,7 +188,7 @@ func writeTenants(to io.Writer, v shown.Tenants) {
 func writeTenant(to io.Writer, v shown.Tenant) {
 	limit := "none"
 	if v.Limit != nil {
-		limit = fmt.Sprintf("%s, at most %d at once", v.Limit.Words(), v.Limit.Burst)
+		limit = fmt.Sprintf("%s, at most %d at once", v.Limit.Words(), v.Limit.Burst) + scaledWords(v.Scaled(admission.Scope(v.Tenant)))
 	}
 	running := "no bound"
 	if v.MaxRunning > 0 {
