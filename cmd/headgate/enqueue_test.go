@@ -55,7 +55,10 @@ func TestEnqueueOneJobByFlags(t *testing.T) {
 		{[]string{"--id", "b", "--payload", "@" + file}, cli.ExitOK, "admitted"},
 		{[]string{"--id", "c", "--payload", "-", "--json"}, cli.ExitOK, `"decision":"admitted"`},
 		{[]string{"--id", "d"}, cli.ExitNothing, "limited"},
-		{[]string{"--id", "e", "--cost", "9", "--json"}, cli.ExitNothing, `"reason":"too_costly"`},
+		{[]string{"--id", "d"}, cli.ExitNothing, "\njob refused: scope acme holds 0 tokens, retry after "},
+		{[]string{"--id", "d", "--cost", "9"}, cli.ExitNothing, "\njob refused for good: cost is above the burst of 3 tokens of scope acme\n"},
+		{[]string{"--id", "e", "--cost", "9", "--json"}, cli.ExitNothing, `"reason":"too_costly","detail":"job refused for good: cost is above the burst of 3 tokens of scope acme"`},
+		{[]string{"--id", "a", "--set", "redis.replicas=1"}, cli.ExitOK, "\nthe job is on too few replicas: a failover may lose it\n"},
 		{[]string{"--id", "f", "--deadline", "2020-01-01T00:00:00Z"}, cli.ExitNothing, "deadline"},
 	} {
 		out := job(row.args...)
@@ -124,6 +127,37 @@ func TestEnqueueLines(t *testing.T) {
 	out = d.run(t.Context(), strings.NewReader(`{"tenant":"acme","type":"send","id":"1"}`), "enqueue", "--jsonl", "--queue", "q")
 	if out.code != cli.ExitOK || !strings.Contains(out.stdout, "duplicate") {
 		t.Errorf("again: %+v", out)
+	}
+}
+
+// TestEnqueueSaysWhyJobsAreRefused: by the words of who suspended it, or by figures, of each job or of the first of each reason.
+func TestEnqueueSaysWhyJobsAreRefused(t *testing.T) {
+	t.Parallel()
+	d := newDeployment(t)
+	if out := d.run(t.Context(), strings.NewReader(`{"overflows": {"acme:report": {"policy": "reject", "max_jobs": 1}}}`), "policy", "merge", "-"); out.code != cli.ExitOK {
+		t.Fatalf("%+v", out)
+	}
+	if out := d.run(t.Context(), nil, "pause", "--queue", "mail", "--enqueue", "--reason", "closed for moving\a"); out.code != cli.ExitOK {
+		t.Fatalf("%+v", out)
+	}
+	lines := `{"queue":"mail"}` + "\n" + strings.Repeat(`{"queue":"report"}`+"\n", 3)
+	in := func(args ...string) string {
+		out := d.run(t.Context(), strings.NewReader(lines), "enqueue", append([]string{"--jsonl", "--tenant", "acme", "--type", "send"}, args...)...)
+		if out.code != cli.ExitNothing {
+			t.Errorf("%v: %+v", args, out)
+		}
+		return out.stdout
+	}
+	for _, row := range []struct{ said, want string }{
+		{in(), "the first refused, paused: job refused: enqueueing is suspended (closed for moving ), retry after "},
+		{in(), "the first refused, overflow: job refused: its tenant has 1 jobs of "},
+		{in("--verbose"), "\nline 1: job refused: enqueueing is suspended (closed for moving ), retry after "},
+		{in("--verbose"), "\nline 4: job refused: its tenant has 1 jobs of "},
+		{in("--verbose", "--json"), `"reason":"paused","detail":"job refused: enqueueing is suspended (closed for moving`},
+	} {
+		if !strings.Contains(row.said, row.want) {
+			t.Errorf("no %q in\n%s", row.want, row.said)
+		}
 	}
 }
 

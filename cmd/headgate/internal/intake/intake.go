@@ -67,7 +67,7 @@ func newRun(p *producer.Producer, config Config) *run {
 	if config.Progress == nil {
 		config.Progress = func(Tally) {}
 	}
-	return &run{producer: p, config: config, tally: Tally{Refused: map[admission.Reason]int{}}}
+	return &run{producer: p, config: config, tally: Tally{Refused: map[admission.Reason]int{}, details: map[admission.Reason]string{}}}
 }
 
 func (r *run) lines(ctx context.Context, from io.Reader) error {

@@ -8,7 +8,9 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 
@@ -28,7 +30,7 @@ func (t *Tally) WriteJSON(to io.Writer) error {
 	return nil
 }
 
-// WriteVerdicts writes a row for each verdict that was kept.
+// WriteVerdicts writes a row for each verdict that was kept, and what is to be said of it beside.
 func (t *Tally) WriteVerdicts(to io.Writer) {
 	rows := report.NewTable(to, 5, "line", "id", "verdict", "reason", "scope", "tokens left", "retry after", "position", "estimated wait")
 	for _, v := range t.Verdicts {
@@ -59,9 +61,31 @@ func (t *Tally) WriteVerdicts(to io.Writer) {
 		})
 	}
 	rows.Render()
+	for _, v := range t.Verdicts {
+		which := ""
+		if v.Line > 0 {
+			which = fmt.Sprintf("line %d: ", v.Line)
+		}
+		if v.Detail != "" {
+			fmt.Fprintln(to, which+plain(v.Detail))
+		}
+		if v.Unreplicated {
+			fmt.Fprintln(to, which+"the job is on too few replicas: a failover may lose it")
+		}
+	}
 }
 
-// WriteCounts writes how many jobs came to what.
+// plain leaves out what a terminal would obey: operators write reasons.
+func plain(text string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, text)
+}
+
+// WriteCounts writes how many jobs came to what, and what the first refusal of each reason says.
 func (t *Tally) WriteCounts(to io.Writer) {
 	rows := report.NewTable(to, 1, "verdict", "jobs", "retry after")
 	rows.AppendRow(table.Row{"admitted", t.Admitted, "-"})
@@ -86,6 +110,12 @@ func (t *Tally) WriteCounts(to io.Writer) {
 		rows.AppendRow(table.Row{"no answer", t.Unanswered, "-"})
 	}
 	rows.Render()
+	if len(t.Verdicts) > 0 {
+		return // They say it.
+	}
+	for _, reason := range slices.Sorted(maps.Keys(t.Refused)) {
+		fmt.Fprintf(to, "the first refused, %s: %s\n", reason, plain(t.details[reason]))
+	}
 }
 
 func short(ms float64) string { return report.Short(time.Duration(ms * float64(time.Millisecond))) }

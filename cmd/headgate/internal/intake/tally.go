@@ -27,6 +27,8 @@ type Tally struct {
 	RetryAfterMs float64 `json:"retry_after_ms"`
 	// Verdicts are those of single jobs, if they were asked for.
 	Verdicts []Verdict `json:"verdicts,omitempty"`
+	// details are what the first refusal of each reason said.
+	details map[admission.Reason]string
 }
 
 // Verdict is what came of one job.
@@ -36,6 +38,7 @@ type Verdict struct {
 	ID           string           `json:"id"`
 	Decision     string           `json:"decision"`
 	Reason       admission.Reason `json:"reason,omitempty"`
+	Detail       string           `json:"detail,omitempty"` // what a refusal says
 	Scope        admission.Scope  `json:"scope,omitempty"`
 	TokensLeft   admission.Tokens `json:"tokens_left,omitempty"`
 	Burst        admission.Tokens `json:"burst,omitempty"`
@@ -78,7 +81,9 @@ func (t *Tally) add(v admission.Verdict) {
 	case admission.Duplicate:
 		t.Duplicates++
 	case admission.Refused:
-		t.Refused[v.Reason]++
+		if t.Refused[v.Reason]++; t.Refused[v.Reason] == 1 {
+			t.details[v.Reason] = v.Err().Error()
+		}
 		t.RetryAfterMs = max(t.RetryAfterMs, millis(v.RetryAfter))
 	}
 }
@@ -87,6 +92,9 @@ func verdictOf(line int, job *admission.Job, v admission.Verdict) Verdict {
 	out := Verdict{
 		Line: line, Tenant: job.Tenant, ID: v.ID, Decision: v.Decision.String(), Reason: v.Reason, Scope: v.Scope, TokensLeft: v.TokensLeft,
 		Burst: v.Burst, RetryAfterMs: millis(v.RetryAfter), Place: v.Place, Position: v.Position, Bypassed: v.Bypassed, Unreplicated: v.Unreplicated,
+	}
+	if v.Decision == admission.Refused {
+		out.Detail = v.Err().Error()
 	}
 	if v.Reason == admission.ReasonDoomed || v.Decision == admission.Admitted && v.EstimatedWait >= 0 {
 		out.EstimatedWaitMs = new(millis(v.EstimatedWait))
