@@ -34,8 +34,24 @@ func (o *Operation) CheckBody(body []byte) []problem.Fault {
 		return []problem.Fault{*fault}
 	}
 	return faultsOf(o.body.Validate(value), func(place []string, detail string) problem.Fault {
+		if detail == noMember {
+			detail += o.instead(place)
+		}
 		return problem.At(pointer(place), detail)
 	})
+}
+
+// noMember is the fault of a member that the schema does not have.
+const noMember = "there is no such member"
+
+// instead says in place of which members one is that is not allowed, and whether it is to be a parameter.
+func (o *Operation) instead(place []string) string {
+	within, name := place[:len(place)-1], place[len(place)-1]
+	text := "; allowed is " + cmp.Or(o.shape.memberNames(within), "none")
+	if _, ok := o.parameters[name]; ok && len(within) == 0 {
+		text += "; " + name + " is a parameter of the query"
+	}
+	return text
 }
 
 // CheckQuery returns what is wrong with the query parameters.
@@ -143,7 +159,7 @@ func leaf(e *jsonschema.ValidationError, fault func([]string, string) problem.Fa
 	case *kind.AdditionalProperties:
 		var faults []problem.Fault
 		for _, name := range k.Properties[:min(len(k.Properties), mostFaults)] {
-			faults = append(faults, fault(append(slices.Clone(place), name), "there is no such member"))
+			faults = append(faults, fault(append(slices.Clone(place), name), noMember))
 		}
 		return faults
 	case *kind.Required:

@@ -57,6 +57,27 @@ func lines(faults []problem.Fault) string {
 	return strings.Join(all, "\n")
 }
 
+// jobMembers are those of a job.
+const jobMembers = "cost, deadline, delay, downstream, headers, id, max_attempts, payload, payload_base64, priority, queue, run_at, tenant, timeout, type, unique"
+
+// TestAMemberThatIsNotThereIsToldWhatIs: those that are allowed in its place, as of a wrong parameter; and that it is a parameter, where it is one.
+func TestAMemberThatIsNotThereIsToldWhatIs(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct{ pattern, body, want string }{
+		{"POST /api/v1/rate-limit/check", `{"scope":"acme","token":3}`, "/token: there is no such member; allowed is also, checks, metadata, peek, priority, scope, tokens"},
+		{
+			"PUT /api/v1/rate-limit/config/{scope}", `{"tokens":1,"per":"1s","reason":"x"}`,
+			"/reason: there is no such member; allowed is algorithm, anchor, burst, burst_capacity, enabled, per, rate_per_second, tokens, window, zone; reason is a parameter of the query",
+		},
+		{"PUT /api/v1/queues/{queue}/pause", `{"reasn":"x"}`, "/reasn: there is no such member; allowed is for, reason"},
+		{"POST /api/v1/dead-letters/purge", `{"keys":[{"tenant":"a","id":"b","x":1}]}`, "/keys/0/x: there is no such member; allowed is id, tenant"},
+	} {
+		if got := lines(operation(t, row.pattern).CheckBody([]byte(row.body))); got != row.want {
+			t.Errorf("%s %s:\n%s\nwant\n%s", row.pattern, row.body, got, row.want)
+		}
+	}
+}
+
 func TestEveryFaultOfABodyIsToldWithItsPlace(t *testing.T) {
 	t.Parallel()
 	for body, want := range map[string]string{
@@ -65,7 +86,7 @@ func TestEveryFaultOfABodyIsToldWithItsPlace(t *testing.T) {
 		`{`:             ": the body is not one JSON value: unexpected end of JSON input",
 		`{} {}`:         ": the body is not one JSON value: invalid character '{' after top-level value",
 		`[]`:            ": got array, want object",
-		`{"a":{}}`:      "/a: there is no such member\n/queue: is missing\n/tenant: is missing\n/type: is missing",
+		`{"a":{}}`:      "/a: there is no such member; allowed is " + jobMembers + "\n/queue: is missing\n/tenant: is missing\n/type: is missing",
 		`{"a":1,"a":2}`: "/a: is there several times; allowed is once",
 		`{"tenant":"acme","queue":"mail","type":"t","unique":{"key":"k","key":"l"}}`: "/unique/key: is there several times; allowed is once",
 		`{"tenant":"global","queue":"a:b","type":7,"cost":0,"delay":"soon","unique":{"ky":1},"run_at":"noon"}`: strings.Join([]string{
@@ -76,7 +97,7 @@ func TestEveryFaultOfABodyIsToldWithItsPlace(t *testing.T) {
 			"/tenant: is what the schema excludes",
 			"/type: got number, want string",
 			"/unique/key: is missing",
-			"/unique/ky: there is no such member",
+			"/unique/ky: there is no such member; allowed is for, key, release",
 		}, "\n"),
 	} {
 		if got := lines(operation(t, "POST /api/v1/jobs").CheckBody([]byte(body))); got != want {
@@ -101,7 +122,7 @@ func TestNumbersThatTakeLongAreRefusedUnread(t *testing.T) {
 		}
 	}
 	body := `{"checks":[{"scope":"acme","tokens":1},{"scope":"acme","more":[0.5,2,{"a":[1e400]}]}]}`
-	if got := lines(check.CheckBody([]byte(body))); got != "/checks/1/more: there is no such member" {
+	if got := lines(check.CheckBody([]byte(body))); got != "/checks/1/more: there is no such member; allowed is also, priority, scope, tokens" {
 		t.Error(got)
 	}
 }

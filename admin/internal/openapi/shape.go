@@ -2,7 +2,10 @@ package openapi
 
 import (
 	"encoding/json"
+	"fmt"
+	"maps"
 	"slices"
+	"strings"
 )
 
 // shape is what of a schema bounds how a body is read. The nil shape is that of a value that is free, or not allowed at all.
@@ -24,6 +27,31 @@ func (s *shape) member(name string) (inner *shape, described bool) {
 		return inner, true
 	}
 	return s.others, s.others != nil || s.closed
+}
+
+// mostNames is how many members are named where another one is not allowed.
+const mostNames = 24
+
+// memberNames names the members that a schema has for what is at a place, in order; "" for none.
+func (s *shape) memberNames(place []string) string {
+	for _, step := range place {
+		if s == nil {
+			return ""
+		}
+		if s.items != nil {
+			s = s.items
+			continue
+		}
+		s, _ = s.member(step)
+	}
+	if s == nil {
+		return ""
+	}
+	names := slices.Sorted(maps.Keys(s.members))
+	if more := len(names) - mostNames; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:mostNames], ", "), more)
+	}
+	return strings.Join(names, ", ")
 }
 
 // shape returns that of the schema at a place of the description, nil if it says nothing of the value.
