@@ -45,7 +45,7 @@ func (p *Producer) travel(ctx context.Context, end time.Time, t *ticket) error {
 		return err
 	}
 	if start {
-		go l.pilot(first) // Flights carry the tickets of many calls, and outlast the call that began them.
+		go p.pilot(l, first) //nolint:contextcheck // Flights carry the tickets of many calls, and outlast the call that began them.
 	}
 	timer := p.timer(end.Sub(now))
 	defer p.timers.Put(timer)

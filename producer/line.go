@@ -111,6 +111,11 @@ func (t *ticket) settleLocked(failure error) {
 	}
 }
 
+// caller makes calls until nobody waits in a line, the first for a ticket that is not in it, if that is not nil.
+type caller interface {
+	pilot(l *line, first *ticket)
+}
+
 // line is where tickets wait while calls are under way. Tenants take turns. While anybody waits there is at least one pilot.
 type line struct {
 	// places is the largest number of pilots.
@@ -120,8 +125,8 @@ type line struct {
 	// patience is the longest that a call is taken to last, half of the producer's time-out: nobody who has just come is told
 	// that there is no time left, so however slow calls have been, they are tried.
 	patience time.Duration
-	// pilot makes the calls of the line: Producer.pilot.
-	pilot func(first *ticket)
+	// caller makes the calls of the line: the Producer.
+	caller caller
 	// used are tickets that were recycled.
 	used sync.Pool
 	// crowd is nil unless somebody was turned away of late: then it is worth to ask before making a ticket.
@@ -187,7 +192,7 @@ func (l *line) watch() {
 	l.mu.watched = false
 	if l.mu.waiting.tickets > 0 && l.mu.pilots < l.places && l.anotherLocked(time.Now()) {
 		l.mu.pilots++
-		go l.pilot(nil)
+		go l.caller.pilot(l, nil)
 	}
 	l.watchLocked()
 }
