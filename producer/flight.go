@@ -46,6 +46,8 @@ func (p *Producer) travel(ctx context.Context, end time.Time, t *ticket) error {
 	}
 	if start {
 		go p.pilot(l, first) //nolint:contextcheck // Flights carry the tickets of many calls, and outlast the call that began them.
+	} else {
+		p.watch(l) //nolint:contextcheck // as above
 	}
 	timer := p.timer(end.Sub(now))
 	defer p.timers.Put(timer)
@@ -62,6 +64,27 @@ func (p *Producer) travel(ctx context.Context, end time.Time, t *ticket) error {
 		p.doubts.note()
 	}
 	return err
+}
+
+// watchEvery is how long somebody waits, at most, for whom nobody has sent a call when it was due.
+const watchEvery = 10 * time.Millisecond
+
+// watch looks at a line while anybody waits, and starts a pilot where another call is due. Whether one is is asked when somebody joins and when a call ends, but the one
+// that is under way may hang, and nobody may join after those who wait.
+func (p *Producer) watch(l *line) {
+	if l.watched.Load() || !l.watched.CompareAndSwap(false, true) {
+		return
+	}
+	time.AfterFunc(watchEvery, func() {
+		l.watched.Store(false)
+		pilot, waits := l.due(time.Now())
+		if waits {
+			p.watch(l)
+		}
+		if pilot {
+			p.pilot(l, nil)
+		}
+	})
 }
 
 // timer returns one that is not in use, set.

@@ -111,11 +111,6 @@ func (t *ticket) settleLocked(failure error) {
 	}
 }
 
-// caller makes calls until nobody waits in a line, the first for a ticket that is not in it, if that is not nil.
-type caller interface {
-	pilot(l *line, first *ticket)
-}
-
 // line is where tickets wait while calls are under way. Tenants take turns. While anybody waits there is at least one pilot.
 type line struct {
 	// places is the largest number of pilots.
@@ -125,8 +120,8 @@ type line struct {
 	// patience is the longest that a call is taken to last, half of the producer's time-out: nobody who has just come is told
 	// that there is no time left, so however slow calls have been, they are tried.
 	patience time.Duration
-	// caller makes the calls of the line: the Producer.
-	caller caller
+	// watched says that Producer.watch looks in a while.
+	watched atomic.Bool
 	// used are tickets that were recycled.
 	used sync.Pool
 	// crowd is nil unless somebody was turned away of late: then it is worth to ask before making a ticket.
@@ -143,8 +138,6 @@ type line struct {
 		// tookOff is when the last call went out, and aloft how many jobs those under way have.
 		tookOff time.Time
 		aloft   int
-		// watched says that watch runs in a while.
-		watched bool
 		// failures counts the calls without an answer since the last that had one; back is closed when one has again.
 		failures int
 		back     chan struct{}
@@ -166,35 +159,21 @@ func (l *line) join(t *ticket, now time.Time) (first *ticket, start bool, err er
 	}
 	l.mu.waiting.push(t)
 	if l.mu.pilots == l.places || !l.anotherLocked(now) {
-		l.watchLocked()
 		return nil, false, nil
 	}
 	l.mu.pilots++
 	return nil, true, nil
 }
 
-// watchEvery is how long somebody waits, at most, for whom nobody has sent a call when it was due.
-const watchEvery = 10 * time.Millisecond
-
-// watchLocked has watch run while somebody waits.
-func (l *line) watchLocked() {
-	if !l.mu.watched && l.mu.waiting.tickets > 0 {
-		l.mu.watched = true
-		time.AfterFunc(watchEvery, l.watch)
-	}
-}
-
-// watch starts a pilot where another call is due. Whether one is is asked when somebody joins and when a call ends, but the one that is under way may hang, and nobody
-// may join after those who wait.
-func (l *line) watch() {
+// due reports whether a new pilot is to fly for those who wait, and whether anybody does.
+func (l *line) due(now time.Time) (pilot, waits bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.mu.watched = false
-	if l.mu.waiting.tickets > 0 && l.mu.pilots < l.places && l.anotherLocked(time.Now()) {
+	waits = l.mu.waiting.tickets > 0
+	if pilot = waits && l.mu.pilots < l.places && l.anotherLocked(now); pilot {
 		l.mu.pilots++
-		go l.caller.pilot(l, nil)
 	}
-	l.watchLocked()
+	return pilot, waits
 }
 
 // anotherLocked reports whether a call is to go out beside those that are under way: as many jobs wait as these have together, so that

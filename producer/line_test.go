@@ -20,7 +20,7 @@ import (
 // busyLine returns a line with one pilot under way, and the time at which its call went out.
 func busyLine(t *testing.T, jobs, bytes int) (*line, time.Time) {
 	t.Helper()
-	l := &line{places: 1, jobs: jobs, bytes: bytes, patience: time.Minute, caller: nobody{}}
+	l := &line{places: 1, jobs: jobs, bytes: bytes, patience: time.Minute}
 	now := time.Now()
 	if _, start, err := l.join(waitingTicket("first", 1, 0), now); !start || err != nil {
 		t.Fatalf("the first does not fly: %v", err)
@@ -28,11 +28,6 @@ func busyLine(t *testing.T, jobs, bytes int) (*line, time.Time) {
 	l.mu.tookOff = now
 	return l, now
 }
-
-// nobody calls.
-type nobody struct{}
-
-func (nobody) pilot(*line, *ticket) {}
 
 // join puts a ticket into a line that has a pilot.
 func join(t *testing.T, l *line, now time.Time, x *ticket) *ticket {
@@ -355,7 +350,7 @@ func TestTurningAwayCostsLittle(t *testing.T) {
 // TestWhoHasLeftLeavesTheTicket: one that a flight may have is not used again, for another job's answer would come by it.
 func TestWhoHasLeftLeavesTheTicket(t *testing.T) {
 	t.Parallel()
-	l := &line{places: 1, jobs: 100, bytes: 1 << 20, caller: nobody{}}
+	l := &line{places: 1, jobs: 100, bytes: 1 << 20}
 	j := testJob("a")
 	left := l.ticket(t.Context(), time.Now().Add(time.Minute), &j)
 	if _, start, err := l.join(left, time.Now()); err != nil || !start {

@@ -75,7 +75,6 @@ const largeBytes = store.MaxBatchBytes / 4
 func (p *Producer) openLines() {
 	for l, places := range map[*line]int{&p.small: p.config.InFlight, &p.large: (p.config.InFlight + 1) / 2} {
 		l.places, l.jobs, l.bytes, l.patience = places, p.config.MaxWaiting, p.config.MaxWaitingBytes, p.config.Timeout/2
-		l.caller = p
 	}
 }
 

@@ -79,35 +79,30 @@ func ProblemOf(err error) *problem.DetailsError {
 	case errors.Is(err, admission.ErrOutcomeUnknown):
 		return problem.New(problem.OutcomeUnknown, "send the same id again within the dedup window to find out; later it could run twice")
 	case errors.Is(err, admission.ErrMigrating):
-		p := problem.New(problem.Unavailable, "the deployment is being migrated: send the same again when headgate migrate has ended")
-		p.RetryAfter = problem.RetrySoon
-		return p
+		return unavailable("the deployment is being migrated: send the same again when headgate migrate has ended")
 	case store.IsOutdated(err):
-		p := problem.New(problem.Unavailable, "the deployment was migrated, and this server looks for it as it was before: start the server anew, and send the same again")
-		p.RetryAfter = problem.RetrySoon
-		return p
+		return unavailable("the deployment was migrated, and this server looks for it as it was before: start the server anew, and send the same again")
 	case errors.Is(err, admission.ErrOutOfMemory):
-		p := problem.New(problem.Unavailable, "Redis is full: GET /api/v1/doctor says what to do")
-		p.RetryAfter = problem.RetrySoon
-		return p
+		return unavailable("Redis is full: GET /api/v1/doctor says what to do")
 	case store.IsDenied(err):
-		p := problem.New(problem.Unavailable, "Redis refuses the user of this server: its password, or its ACL, has changed")
-		p.RetryAfter = problem.RetrySoon
-		return p
+		return unavailable("Redis refuses the user of this server: its password, or its ACL, has changed")
 	case errors.Is(err, store.ErrStale):
-		p := problem.New(problem.Unavailable, "the policy has changed again and again while this was decided, and nothing was")
-		p.RetryAfter = problem.RetrySoon
-		return p
+		return unavailable("the policy has changed again and again while this was decided, and nothing was")
 	case store.InDoubt(err):
 		p := problem.New(problem.OutcomeUnknown, "Redis did not answer in time; what the call was to do may have been done")
 		p.RetryAfter = problem.RetrySoon
 		return p
 	case errors.Is(err, admission.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
-		p := problem.New(problem.Unavailable, "Redis cannot be reached, and what the call was to do was not sent to it: send the same again")
-		p.RetryAfter = problem.RetrySoon
-		return p
+		return unavailable("Redis cannot be reached, and what the call was to do was not sent to it: send the same again")
 	}
 	return problem.New(problem.Internal, "the server's log has the reason, by the request's id")
+}
+
+// unavailable is a call that may be made again soon.
+func unavailable(detail string) *problem.DetailsError {
+	p := problem.New(problem.Unavailable, "%s", detail)
+	p.RetryAfter = problem.RetrySoon
+	return p
 }
 
 // fieldFaults returns every bad field that an error holds.

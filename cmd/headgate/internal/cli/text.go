@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/cmd/headgate/internal/report"
 	"github.com/headgate/headgate/internal/shown"
 )
 
@@ -20,21 +20,6 @@ func Clock(t time.Time) string {
 
 // ShownText is how much of a text a table shows.
 const ShownText = 80
-
-// Tame makes a text that anybody may have written fit for a terminal: no control characters, no more than most runes; 0
-// is no bound.
-func Tame(text string, most int) string {
-	text = strings.TrimSpace(strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || !unicode.IsPrint(r) {
-			return ' '
-		}
-		return r
-	}, text))
-	if runes := []rune(text); most > 0 && len(runes) > most {
-		return string(runes[:most-1]) + "…"
-	}
-	return text
-}
 
 // At is Clock for a time that may be nil, which is empty.
 func At(t *time.Time) string {
@@ -57,7 +42,7 @@ func Because(reason string) string {
 	if reason == "" {
 		return ""
 	}
-	return " (" + Tame(reason, ShownText) + ")"
+	return " (" + report.Tame(reason, ShownText) + ")"
 }
 
 // GateWords says how a gate stands.

@@ -8,9 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
-	"unicode"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 
@@ -67,22 +65,12 @@ func (t *Tally) WriteVerdicts(to io.Writer) {
 			which = fmt.Sprintf("line %d: ", v.Line)
 		}
 		if v.Detail != "" {
-			fmt.Fprintln(to, which+plain(v.Detail))
+			fmt.Fprintln(to, which+report.Tame(v.Detail, 0))
 		}
 		if v.Unreplicated {
 			fmt.Fprintln(to, which+"the job is on too few replicas: a failover may lose it")
 		}
 	}
-}
-
-// plain leaves out what a terminal would obey: operators write reasons.
-func plain(text string) string {
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return ' '
-		}
-		return r
-	}, text)
 }
 
 // WriteCounts writes how many jobs came to what, and what the first refusal of each reason says.
@@ -114,7 +102,7 @@ func (t *Tally) WriteCounts(to io.Writer) {
 		return // They say it.
 	}
 	for _, reason := range slices.Sorted(maps.Keys(t.Refused)) {
-		fmt.Fprintf(to, "the first refused, %s: %s\n", reason, plain(t.details[reason]))
+		fmt.Fprintf(to, "the first refused, %s: %s\n", reason, report.Tame(t.details[reason], 0))
 	}
 }
 

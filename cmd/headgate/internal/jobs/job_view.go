@@ -37,7 +37,7 @@ func (v jobView) write(to io.Writer) {
 		return
 	}
 	for _, w := range v.Waits {
-		fmt.Fprintf(to, "  waits: %s%s\n", cli.Tame(w.Text, 0), cli.Until(w.Until))
+		fmt.Fprintf(to, "  waits: %s%s\n", report.Tame(w.Text, 0), cli.Until(w.Until))
 	}
 	t := report.NewTable(to, 2, "field", "value")
 	for _, row := range []struct {
@@ -63,13 +63,13 @@ func (v jobView) write(to io.Writer) {
 	if len(v.History) > 0 {
 		h := report.NewTable(to, 5, "ended", "outcome", "ran", "worker", "error")
 		for _, d := range v.History {
-			h.AppendRow(table.Row{cli.Clock(d.At), d.Outcome, report.Short(time.Duration(d.RanMs * float64(time.Millisecond))), d.Worker, cli.Tame(d.Text, cli.ShownText)})
+			h.AppendRow(table.Row{cli.Clock(d.At), d.Outcome, report.Short(time.Duration(d.RanMs * float64(time.Millisecond))), d.Worker, report.Tame(d.Text, cli.ShownText)})
 		}
 		h.Render()
 	}
 	if v.Payload != nil {
 		if text := string(v.Payload); utf8.ValidString(text) {
-			fmt.Fprintln(to, cli.Tame(text, 0))
+			fmt.Fprintln(to, report.Tame(text, 0))
 		} else {
 			fmt.Fprintf(to, "%q\n", v.Payload)
 		}
@@ -106,13 +106,13 @@ func (v jobView) where() string {
 	case store.PlaceRunning:
 		text := "running on worker " + v.Worker + " since " + cli.At(v.Since)
 		if v.Cancelled {
-			text += ", to be cancelled: " + cmp.Or(cli.Tame(v.Reason, cli.ShownText), "no reason given")
+			text += ", to be cancelled: " + cmp.Or(report.Tame(v.Reason, cli.ShownText), "no reason given")
 		}
 		return text
 	case store.PlaceDead:
 		text := "dead since " + cli.At(v.At) + ", " + v.Reason
 		if v.Text != "" {
-			text += ": " + cli.Tame(v.Text, 0)
+			text += ": " + report.Tame(v.Text, 0)
 		}
 		return text
 	case store.PlaceEnded:
@@ -143,7 +143,7 @@ func (v listView) write(to io.Writer) {
 				when = cli.At(j.At)
 			}
 			if j.Reason != "" {
-				note = cli.Tame(j.Reason+": "+j.Text, cli.ShownText)
+				note = report.Tame(j.Reason+": "+j.Text, cli.ShownText)
 			}
 			t.AppendRow(table.Row{j.Tenant, j.ID, j.Place, j.Queue, j.Type, j.Priority, j.Attempts, when, note})
 		}

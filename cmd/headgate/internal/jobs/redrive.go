@@ -141,7 +141,7 @@ func (v *redrivenView) write(to io.Writer) {
 		fmt.Fprintf(to, "%d were refused: %s\n", v.Refused[reason], reason)
 	}
 	for _, e := range v.Errors {
-		fmt.Fprintf(to, "  %s %s: %s\n", e.Tenant, e.ID, cli.Tame(e.Error, 0))
+		fmt.Fprintf(to, "  %s %s: %s\n", e.Tenant, e.ID, report.Tame(e.Error, 0))
 	}
 }
 

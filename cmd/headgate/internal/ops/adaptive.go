@@ -72,7 +72,7 @@ func writeAdaptives(to io.Writer, all shown.Adaptives, now time.Time) {
 			}
 			step += held(a.Frozen.Author) + " since " + sinceWhen(a.Frozen.Since, now)
 			if a.Frozen.Reason != "" {
-				step += ", " + cli.Tame(a.Frozen.Reason, cli.ShownText)
+				step += ", " + report.Tame(a.Frozen.Reason, cli.ShownText)
 			}
 		}
 		if a.Signal != nil {
@@ -82,7 +82,7 @@ func writeAdaptives(to io.Writer, all shown.Adaptives, now time.Time) {
 			step += fmt.Sprintf("; the dead band held it %d times", a.DeadBand)
 		}
 		t.AppendRow(table.Row{
-			cli.Tame(a.Name, cli.ShownText), cli.Tame(a.Gate.Words(), cli.ShownText), a.InWords(a.Limit), a.InWords(a.Min), a.InWords(a.Max), a.Running, sinceWhen(a.Looked, now), step,
+			report.Tame(a.Name, cli.ShownText), report.Tame(a.Gate.Words(), cli.ShownText), a.InWords(a.Limit), a.InWords(a.Min), a.InWords(a.Max), a.Running, sinceWhen(a.Looked, now), step,
 		})
 	}
 	t.Render()

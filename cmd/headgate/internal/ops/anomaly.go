@@ -80,7 +80,7 @@ func writeAnomalies(to io.Writer, view shown.Anomalies) {
 			score = strconv.FormatFloat(a.Score, 'f', 1, 64)
 		}
 		t.AppendRow(table.Row{
-			cli.At(&a.Minute), a.Kind, a.Of, cli.Tame(a.Name, cli.ShownText), strconv.FormatFloat(a.Rate, 'f', -1, 64),
+			cli.At(&a.Minute), a.Kind, a.Of, report.Tame(a.Name, cli.ShownText), strconv.FormatFloat(a.Rate, 'f', -1, 64),
 			strconv.FormatFloat(a.Usual, 'f', -1, 64), score,
 		})
 	}

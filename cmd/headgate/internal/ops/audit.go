@@ -70,7 +70,7 @@ func writeAudit(to io.Writer, page shown.AuditPage) {
 	if len(page.Entries) > 0 {
 		t := report.NewTable(to, 1, "when", "who", "what", "why")
 		for _, entry := range page.Entries {
-			t.AppendRow(table.Row{cli.At(entry.At), cli.Tame(entry.Author, cli.ShownText), auditWhat(entry), cli.Tame(entry.Reason, cli.ShownText)})
+			t.AppendRow(table.Row{cli.At(entry.At), report.Tame(entry.Author, cli.ShownText), auditWhat(entry), report.Tame(entry.Reason, cli.ShownText)})
 		}
 		t.Render()
 	}
@@ -103,7 +103,7 @@ func auditWhat(entry shown.AuditEntry) string {
 	case store.AuditOpen, store.AuditClosed:
 		what = "breaker of " + entry.Downstream + " forced " + entry.Action
 	default:
-		what = strings.ReplaceAll(entry.Action, "_", " ") + " " + cli.Tame(auditName(entry), cli.ShownText)
+		what = strings.ReplaceAll(entry.Action, "_", " ") + " " + report.Tame(auditName(entry), cli.ShownText)
 		if entry.Jobs > 0 {
 			what += fmt.Sprintf(", %d jobs", entry.Jobs)
 		}

@@ -48,7 +48,7 @@ func breakerLife(l shown.Life) string {
 func breakerErrors(all []shown.CallError) string {
 	lines := make([]string, len(all))
 	for i, e := range all {
-		lines[i] = fmt.Sprintf("%s, %d times: %s", cli.Clock(e.At), e.Count, cli.Tame(e.Text, 0))
+		lines[i] = fmt.Sprintf("%s, %d times: %s", cli.Clock(e.At), e.Count, report.Tame(e.Text, 0))
 	}
 	return strings.Join(lines, "\n")
 }
@@ -108,7 +108,7 @@ func writeBreaker(to io.Writer, v shown.Breaker) {
 		{"failures in a row", strconv.FormatUint(v.Window.FailureStreak, 10)},
 		{"probes", probes},
 		{"trips", fmt.Sprintf("%d, of them %d in a row", v.Trips, v.TripsInRow)},
-		{"last reason", cli.Tame(v.Reason, 0)},
+		{"last reason", report.Tame(v.Reason, 0)},
 		{"calls ever", breakerLife(v.Life)},
 		{"last errors", breakerErrors(v.Errors)},
 		{"rules", breakerRules(&v.Rules)},

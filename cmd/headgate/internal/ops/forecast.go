@@ -63,7 +63,7 @@ func writeForecasts(to io.Writer, all shown.Forecasts) {
 	t := report.NewTable(to, 1, "queue", "a minute", "next hour at most", "at", "most admitted", "error", "yesterday's", "days")
 	for i := range all.Forecasts {
 		f := &all.Forecasts[i]
-		row := table.Row{cli.Tame(f.Queue, cli.ShownText), jobsOf(f.Last), "-", "-", jobsOf(&f.Most), "-", "-", strconv.FormatFloat(f.Days, 'f', 1, 64)}
+		row := table.Row{report.Tame(f.Queue, cli.ShownText), jobsOf(f.Last), "-", "-", jobsOf(&f.Most), "-", "-", strconv.FormatFloat(f.Days, 'f', 1, 64)}
 		if f.PeakAt != nil {
 			row[2], row[3] = jobsOf(&f.Peak), f.PeakAt.Format(clockTime)
 		}

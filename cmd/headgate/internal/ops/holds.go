@@ -48,7 +48,7 @@ func writeHolds(to io.Writer, holds shown.Holds, now time.Time) {
 	rows := 0
 	add := func(name, what, author string, since, until *time.Time, reason string) {
 		rows++
-		t.AppendRow(table.Row{cli.Tame(name, cli.ShownText), what, held(author), sinceWhen(since, now), cli.At(until), cli.Tame(reason, cli.ShownText)})
+		t.AppendRow(table.Row{report.Tame(name, cli.ShownText), what, held(author), sinceWhen(since, now), cli.At(until), report.Tame(reason, cli.ShownText)})
 	}
 	for _, g := range holds.Gates {
 		if g.Paused {
@@ -73,7 +73,7 @@ func held(author string) string {
 	if author == "" {
 		return "-"
 	}
-	return cli.Tame(author, cli.ShownText)
+	return report.Tame(author, cli.ShownText)
 }
 
 // sinceWhen writes a time, and how long ago it was.

@@ -166,7 +166,7 @@ func writeLoadsOf(to io.Writer, what string, loads []shown.Load, lines map[strin
 	t := report.NewTable(to, 1, columns...)
 	for _, l := range loads {
 		row := table.Row{
-			cli.Tame(l.Service, cli.ShownText), l.Depth, countOf(l.Running), percent(l.CPU), percent(l.Memory), percent(l.ErrorRate), millis(l.Average), millis(l.P95), millis(l.WaitP95),
+			report.Tame(l.Service, cli.ShownText), l.Depth, countOf(l.Running), percent(l.CPU), percent(l.Memory), percent(l.ErrorRate), millis(l.Average), millis(l.P95), millis(l.WaitP95),
 		}
 		if lines != nil {
 			row = append(row, lines[l.Service])
@@ -178,7 +178,7 @@ func writeLoadsOf(to io.Writer, what string, loads []shown.Load, lines map[strin
 
 // writeLoad tells of one, a line for each figure with its history.
 func writeLoad(to io.Writer, v shown.LoadHistory) {
-	t := report.NewTable(to, 1, "of "+cli.Tame(v.Service, cli.ShownText), "now", "most", "from "+from(v))
+	t := report.NewTable(to, 1, "of "+report.Tame(v.Service, cli.ShownText), "now", "most", "from "+from(v))
 	row := func(name string, of func(l *shown.Load) *float64, show func(*float64) string, scale float64) {
 		values, most := make([]float64, len(v.History)), of(&v.Load)
 		for i := range v.History {

@@ -107,7 +107,7 @@ Exit code 3 says that the lease had ended by itself.`,
 					return err
 				}
 				return o.Print(c, releasedView{args[0], args[1]}, func(to io.Writer) {
-					fmt.Fprintf(to, "%s holds nothing of %s\n", cli.Tame(args[1], cli.ShownText), cli.Tame(args[0], cli.ShownText))
+					fmt.Fprintf(to, "%s holds nothing of %s\n", report.Tame(args[1], cli.ShownText), report.Tame(args[0], cli.ShownText))
 				})
 			})
 		},
@@ -131,7 +131,7 @@ func writeSemaphores(to io.Writer, all []shown.Semaphore, now time.Time) {
 	}
 	t := report.NewTable(to, 1, "name", "limit", "held", "waiting", "oldest")
 	for _, v := range all {
-		t.AppendRow(table.Row{cli.Tame(v.Name, cli.ShownText), v.Limit, v.Held, v.Waiting, sinceWhen(v.Oldest, now)})
+		t.AppendRow(table.Row{report.Tame(v.Name, cli.ShownText), v.Limit, v.Held, v.Waiting, sinceWhen(v.Oldest, now)})
 	}
 	t.Render()
 }

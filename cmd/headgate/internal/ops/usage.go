@@ -91,7 +91,7 @@ func writeUsage(to io.Writer, all []shown.Usage) {
 	var sum shown.Usage
 	for i := range all {
 		u := &all[i]
-		t.AppendRow(table.Row{u.Day, cli.Tame(u.Tenant, cli.ShownText), cli.Tame(u.Queue, cli.ShownText), u.Jobs, u.Calls, u.Reserved, u.Committed, u.Refunded, u.Added})
+		t.AppendRow(table.Row{u.Day, report.Tame(u.Tenant, cli.ShownText), report.Tame(u.Queue, cli.ShownText), u.Jobs, u.Calls, u.Reserved, u.Committed, u.Refunded, u.Added})
 		sum.Jobs, sum.Calls, sum.Reserved = sum.Jobs+u.Jobs, sum.Calls+u.Calls, sum.Reserved+u.Reserved
 		sum.Committed, sum.Refunded, sum.Added = sum.Committed+u.Committed, sum.Refunded+u.Refunded, sum.Added+u.Added
 	}

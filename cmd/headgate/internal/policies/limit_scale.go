@@ -137,8 +137,8 @@ func writeScales(to io.Writer, all shown.Scales) {
 	t := report.NewTable(to, 1, "limits of", "scaled to", "who", "since", "until", "why")
 	for _, s := range all.Scales {
 		t.AppendRow(table.Row{
-			cli.Tame(s.Scope.Words(), cli.ShownText), store.PartText(s.Part), cli.Tame(s.Author, cli.ShownText), cli.At(s.Since), cli.At(s.Until),
-			cli.Tame(s.Reason, cli.ShownText),
+			report.Tame(s.Scope.Words(), cli.ShownText), store.PartText(s.Part), report.Tame(s.Author, cli.ShownText), cli.At(s.Since), cli.At(s.Until),
+			report.Tame(s.Reason, cli.ShownText),
 		})
 	}
 	t.Render()

@@ -85,7 +85,7 @@ func writeForecast(to io.Writer, f rollout.Forecast) {
 	fmt.Fprintf(to, "in the last hour, %d minutes with demand; the tenants that were counted asked for %.2f %% of it\n", f.Minutes, 100*f.Coverage)
 	t := report.NewTable(to, 2, "scope", "tier", "asked for", "refused now", "refused then", "allowed now", "allowed then")
 	row := func(scope, tier string, f rollout.Flow) {
-		t.AppendRow(table.Row{cli.Tame(scope, cli.ShownText), tier, f.Demand, f.Before.Refused, f.After.Refused, f.Before.Allowed, f.After.Allowed})
+		t.AppendRow(table.Row{report.Tame(scope, cli.ShownText), tier, f.Demand, f.Before.Refused, f.After.Refused, f.Before.Allowed, f.After.Allowed})
 	}
 	for _, one := range f.Scopes[:min(len(f.Scopes), forecastRows)] {
 		row(string(one.Scope), one.Tier, one.Flow)
@@ -184,7 +184,7 @@ func suggest(ctx context.Context, o *cli.Operator, c *cobra.Command, s store.Dep
 	return o.Print(c, v, func(to io.Writer) {
 		fmt.Fprintf(to, "in %d minutes of %d tenants the median is %d tokens, 99 of 100 have %d at most, the worst has %d\n%s\n", made.Minutes, made.Tenants, made.Median, made.P99, made.Worst, made.Part)
 		for _, cut := range made.Cut {
-			fmt.Fprintf(to, "cut: %s\n", cli.Tame(cut, 0))
+			fmt.Fprintf(to, "cut: %s\n", report.Tame(cut, 0))
 		}
 		v.write(to)
 	})

@@ -84,7 +84,7 @@ func (v historyView) write(to io.Writer) {
 	}
 	t := report.NewTable(to, 1, "version", "when", "who", "changes", "why")
 	for _, row := range v.Versions {
-		when, changes, why := "-", "-", cli.Tame(row.Reason, cli.ShownText)
+		when, changes, why := "-", "-", report.Tame(row.Reason, cli.ShownText)
 		if row.At != nil {
 			when = cli.Clock(*row.At)
 		}
@@ -94,7 +94,7 @@ func (v historyView) write(to io.Writer) {
 		if row.Restored != 0 {
 			why = fmt.Sprintf("version %d again%s", row.Restored, cli.Because(row.Reason))
 		}
-		t.AppendRow(table.Row{row.Version, when, cli.Tame(cmp.Or(row.Author, "-"), cli.ShownText), changes, why})
+		t.AppendRow(table.Row{row.Version, when, report.Tame(cmp.Or(row.Author, "-"), cli.ShownText), changes, why})
 	}
 	t.Render()
 }

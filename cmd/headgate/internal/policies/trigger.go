@@ -81,7 +81,7 @@ func writeTriggers(to io.Writer, v shown.Triggers, current policy.Policy) {
 		if one.Active {
 			since = cli.At(one.Since)
 		}
-		t.AppendRow(table.Row{one.Name, when, one.Do, cli.Tame(one.Of, cli.ShownText), since, cli.Tame(one.Why, cli.ShownText)})
+		t.AppendRow(table.Row{one.Name, when, one.Do, report.Tame(one.Of, cli.ShownText), since, report.Tame(one.Why, cli.ShownText)})
 	}
 	t.Render()
 }
@@ -170,11 +170,11 @@ func ofTrigger(file string, err error) error {
 
 func writeTrial(to io.Writer, v shown.TriggerTrial) {
 	if v.Points == 0 {
-		fmt.Fprintf(to, "nothing is known of %s of %s in the last hour\n", v.Metric, cli.Tame(v.Of, cli.ShownText))
+		fmt.Fprintf(to, "nothing is known of %s of %s in the last hour\n", v.Metric, report.Tame(v.Of, cli.ShownText))
 		return
 	}
 	number := func(x *float64) string { return strconv.FormatFloat(*x, 'g', 4, 64) }
-	fmt.Fprintf(to, "%s of %s was %s to %s, in %d points since %s\n", v.Metric, cli.Tame(v.Of, cli.ShownText), number(v.Least), number(v.Most), v.Points, cli.At(v.From))
+	fmt.Fprintf(to, "%s of %s was %s to %s, in %d points since %s\n", v.Metric, report.Tame(v.Of, cli.ShownText), number(v.Least), number(v.Most), v.Points, cli.At(v.From))
 	fmt.Fprintf(to, "it would have begun to act %d times, and acted for %s\n", v.Fired, time.Duration(v.ActiveMS)*time.Millisecond)
 	for _, span := range v.Spans {
 		end := "now"

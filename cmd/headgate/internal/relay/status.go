@@ -11,6 +11,7 @@ import (
 
 	"github.com/headgate/headgate/cmd/headgate/internal/cli"
 	"github.com/headgate/headgate/cmd/headgate/internal/database"
+	"github.com/headgate/headgate/cmd/headgate/internal/report"
 	"github.com/headgate/headgate/outbox"
 )
 
@@ -42,7 +43,7 @@ func (v *statusView) write(to io.Writer) {
 	table := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "TENANT\tID\tREASON\tDIED")
 	for _, d := range v.DeadRows {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", cli.Tame(d.Tenant, 0), cli.Tame(d.ID, 0), cli.Tame(d.Reason, 0), d.Died.UTC().Format(time.RFC3339))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", report.Tame(d.Tenant, 0), report.Tame(d.ID, 0), report.Tame(d.Reason, 0), d.Died.UTC().Format(time.RFC3339))
 	}
 	_ = table.Flush()
 }

@@ -156,7 +156,7 @@ func writeTrial(to io.Writer, t *trial) {
 	rows := report.NewTable(to, 4, "minute", "what", "of", "name", "rate", "usual", "score")
 	for _, a := range t.First {
 		rows.AppendRow(table.Row{
-			cli.At(&a.Minute), string(a.Kind), string(a.Of), cli.Tame(a.Name, cli.ShownText), strconv.FormatFloat(a.Rate, 'f', -1, 64), strconv.FormatFloat(a.Usual, 'f', -1, 64),
+			cli.At(&a.Minute), string(a.Kind), string(a.Of), report.Tame(a.Name, cli.ShownText), strconv.FormatFloat(a.Rate, 'f', -1, 64), strconv.FormatFloat(a.Usual, 'f', -1, 64),
 			strconv.FormatFloat(a.Score, 'f', 1, 64),
 		})
 	}
