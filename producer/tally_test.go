@@ -2,15 +2,10 @@ package producer_test
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/hyperloglog"
@@ -256,37 +251,17 @@ func TestDifferentNamesAreCounted(t *testing.T) {
 	}
 }
 
-// noNames refuses to add names so many times, as a Redis does whose user may not PFADD.
-type noNames struct{ left *atomic.Int64 }
-
-// notPermittedError is an answer of Redis.
-type notPermittedError struct{ error }
-
-func (notPermittedError) RedisError() {}
-
-func (noNames) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (noNames) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
-func (n noNames) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, command redis.Cmder) error {
-		if redistest.IsScript(command.Name()) && strings.HasSuffix(fmt.Sprint(command.Args()[1]), "_distinct") && n.left.Add(-1) >= 0 {
-			err := notPermittedError{errors.New("NOPERM this user has no permissions to run the 'pfadd' command")}
-			command.SetErr(err)
-			return err
-		}
-		return next(ctx, command)
-	}
-}
-
 // TestWhatIsCountedWithoutItsNamesIsNotCountedAgain: the names are told again, and no more.
 func TestWhatIsCountedWithoutItsNamesIsNotCountedAgain(t *testing.T) {
 	t.Parallel()
 	const jobs, refused = 5, 3
 	client, left := redistest.Shared(t).Client(t), &atomic.Int64{}
-	client.AddHook(noNames{left})
+	redistest.OnScript(client, func(script string, run func() error) error {
+		if script == "distinct" && left.Add(-1) >= 0 {
+			return redistest.NoNames
+		}
+		return run()
+	})
 	s := open(t, client)
 	left.Store(refused)
 	own := policy.Unlimited()

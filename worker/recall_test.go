@@ -5,7 +5,6 @@ import (
 	"io"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/redisstore"
 	"github.com/headgate/headgate/worker"
@@ -86,101 +86,57 @@ func TestJobsThatOnlyRedisKnowsOfRunWithinTheSlots(t *testing.T) {
 	}
 }
 
-// endless answers each end of a job with an error, as a Redis does that has something else in a key of its, and counts the heartbeats since it was given up.
-type endless struct{ refused, beats atomic.Int64 }
-
-func (e *endless) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (e *endless) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
-func (e *endless) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		script := ""
-		if args := cmd.Args(); cmd.Name() == "fcall" {
-			script = args[1].(string)
-		}
-		switch {
-		case strings.HasSuffix(script, "_finish"):
-			e.refused.Add(1)
-			err := wrongTypeError{}
-			cmd.SetErr(err)
-			return err
-		case strings.HasSuffix(script, "_heartbeat") && e.refused.Load() >= 5:
-			e.beats.Add(1)
-		}
-		return next(ctx, cmd)
-	}
-}
-
-type wrongTypeError struct{}
-
-func (wrongTypeError) Error() string {
-	return "WRONGTYPE Operation against a key holding the wrong kind of value"
-}
-func (wrongTypeError) RedisError() {}
-
 // TestAJobThatRedisDoesNotEndRunsOnce: it stays with its worker until the lease ends, which learns again and again that it holds it.
 func TestAJobThatRedisDoesNotEndRunsOnce(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	client, hook := r.server.Client(t), &endless{}
-	client.AddHook(hook)
-	var runs atomic.Int64
+	client := r.server.Client(t)
+	var runs, refused, beats atomic.Int64 // heartbeats since the end was given up
+	redistest.OnScript(client, func(script string, run func() error) error {
+		if script == "finish" {
+			refused.Add(1)
+			return wrongType
+		}
+		if script == "heartbeat" && refused.Load() >= 5 {
+			beats.Add(1)
+		}
+		return run()
+	})
 	w := r.run(r.open(client), worker.Config{Concurrency: 2, Lease: time.Second}, on("send", func(context.Context, worker.Job[[]byte]) error {
 		runs.Add(1)
 		return nil
 	}))
 	r.enqueue(job("send", "s"))
-	r.await("heartbeats after the end was given up, behind each of which the worker looks at what Redis says it holds", func() bool { return hook.beats.Load() >= 6 })
+	r.await("heartbeats after the end was given up, behind each of which the worker looks at what Redis says it holds", func() bool { return beats.Load() >= 6 })
 	if n := runs.Load(); n != 1 {
 		t.Errorf("it ran %d times", n)
 	}
 	w.stop()
 }
 
-// forgetful has the first end wait, loses the answer to the next, which has two, and refuses the one after that.
-type forgetful struct {
-	calls atomic.Int64
-	first chan struct{}
-}
-
-func (f *forgetful) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (f *forgetful) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
-func (f *forgetful) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) (err error) {
-		args := cmd.Args()
-		if cmd.Name() != "fcall" || !strings.HasSuffix(args[1].(string), "_finish") {
-			return next(ctx, cmd)
-		}
-		switch f.calls.Add(1) {
-		case 1:
-			<-f.first
-			return next(ctx, cmd)
-		case 2:
-			_ = next(ctx, cmd)
-			err = io.ErrUnexpectedEOF
-		case 3:
-			err = wrongTypeError{}
-		default:
-			return next(ctx, cmd)
-		}
-		cmd.SetErr(err)
-		return err
-	}
-}
+const wrongType = redistest.ReplyError("WRONGTYPE Operation against a key holding the wrong kind of value")
 
 // TestAnEndThatWasCarriedOutIsNotLost: the answer to a call that ended two jobs is lost, the next call is refused, and so each is sent alone, when both are gone.
 func TestAnEndThatWasCarriedOutIsNotLost(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	client, hook := r.server.Client(t), &forgetful{first: make(chan struct{})}
-	client.AddHook(hook)
+	client, first := r.server.Client(t), make(chan struct{})
+	var calls atomic.Int64
+	redistest.OnScript(client, func(script string, run func() error) error {
+		if script != "finish" {
+			return run()
+		}
+		switch calls.Add(1) {
+		case 1: // waits until both others have ended
+			<-first
+		case 2:
+			_ = run()
+			return io.ErrUnexpectedEOF
+		case 3:
+			return wrongType
+		}
+		return run()
+	})
 	var mu sync.Mutex
 	outcomes := map[string]worker.Outcome{}
 	var ran atomic.Int64
@@ -190,14 +146,14 @@ func TestAnEndThatWasCarriedOutIsNotLost(t *testing.T) {
 		outcomes[e.Key.ID] = e.Outcome
 	}}}, on("send", func(_ context.Context, j worker.Job[[]byte]) error {
 		if j.ID != "first" {
-			r.await("the first end to be on its way", func() bool { return hook.calls.Load() == 1 })
+			r.await("the first end to be on its way", func() bool { return calls.Load() == 1 })
 		}
 		ran.Add(1)
 		return nil
 	}))
 	r.enqueue(job("send", "first"), job("send", "a"), job("send", "b"))
 	r.await("the others to have ended", func() bool { return ran.Load() == 3 && w.EndsWaiting() == 2 })
-	close(hook.first)
+	close(first)
 	r.await("all to be told", func() bool {
 		mu.Lock()
 		defer mu.Unlock()

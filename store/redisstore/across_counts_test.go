@@ -1,16 +1,10 @@
 package redisstore
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
@@ -67,38 +61,18 @@ func TestWhatIsCountedOfATenantIsInItsPartition(t *testing.T) {
 	}
 }
 
-// noNames refuses to add names, as a Redis does whose user may not PFADD.
-type noNames struct{ refused *atomic.Bool }
-
-// notPermittedError is an answer of Redis.
-type notPermittedError struct{ error }
-
-func (notPermittedError) RedisError() {}
-
-func (noNames) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (noNames) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
-func (n noNames) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, command redis.Cmder) error {
-		if redistest.IsScript(command.Name()) && strings.HasSuffix(fmt.Sprint(command.Args()[1]), "_distinct") && n.refused.Load() {
-			err := notPermittedError{errors.New("NOPERM this user has no permissions to run the 'pfadd' command")}
-			command.SetErr(err)
-			return err
-		}
-		return next(ctx, command)
-	}
-}
-
 // TestWhereNamesAreRefusedAllIsCounted: in all partitions and in more than one call, and the answer says that it is, so that nobody counts it again.
 func TestWhereNamesAreRefusedAllIsCounted(t *testing.T) {
 	t.Parallel()
 	const tenants = 2 * store.MaxBatchJobs
 	for _, partitions := range []int{1, 4} {
 		client, refused := redistest.Shared(t).Client(t), &atomic.Bool{}
-		client.AddHook(noNames{refused})
+		redistest.OnScript(client, func(script string, run func() error) error {
+			if script == "distinct" && refused.Load() {
+				return redistest.NoNames
+			}
+			return run()
+		})
 		s, err := openMany(t.Context(), client, Config{Prefix: redistest.Prefix(t) + strconv.Itoa(partitions), Partitions: partitions})
 		check(t, err)
 		counts := []store.ScopeCount{{Queue: "mail", Allowed: 1, Watched: true, Tenants: []string{"tenant-0"}, Jobs: []string{"tenant-0:1"}}}
