@@ -258,7 +258,7 @@ func TestWhatIsCountedWithoutItsNamesIsNotCountedAgain(t *testing.T) {
 	client, left := redistest.Shared(t).Client(t), &atomic.Int64{}
 	redistest.OnScript(client, func(script string, run func() error) error {
 		if script == "distinct" && left.Add(-1) >= 0 {
-			return redistest.NoNames
+			return redistest.ErrNoNames
 		}
 		return run()
 	})

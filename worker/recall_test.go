@@ -95,7 +95,7 @@ func TestAJobThatRedisDoesNotEndRunsOnce(t *testing.T) {
 	redistest.OnScript(client, func(script string, run func() error) error {
 		if script == "finish" {
 			refused.Add(1)
-			return wrongType
+			return errWrongType
 		}
 		if script == "heartbeat" && refused.Load() >= 5 {
 			beats.Add(1)
@@ -114,7 +114,7 @@ func TestAJobThatRedisDoesNotEndRunsOnce(t *testing.T) {
 	w.stop()
 }
 
-const wrongType = redistest.ReplyError("WRONGTYPE Operation against a key holding the wrong kind of value")
+const errWrongType = redistest.ReplyError("WRONGTYPE Operation against a key holding the wrong kind of value")
 
 // TestAnEndThatWasCarriedOutIsNotLost: the answer to a call that ended two jobs is lost, the next call is refused, and so each is sent alone, when both are gone.
 func TestAnEndThatWasCarriedOutIsNotLost(t *testing.T) {
@@ -133,7 +133,7 @@ func TestAnEndThatWasCarriedOutIsNotLost(t *testing.T) {
 			_ = run()
 			return io.ErrUnexpectedEOF
 		case 3:
-			return wrongType
+			return errWrongType
 		}
 		return run()
 	})

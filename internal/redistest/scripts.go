@@ -15,8 +15,8 @@ func (e ReplyError) Error() string { return string(e) }
 // RedisError tells go-redis what it is.
 func (ReplyError) RedisError() {}
 
-// NoNames is what a Redis answers whose user may not add names to those that are counted.
-const NoNames = ReplyError("NOPERM this user has no permissions to run the 'pfadd' command")
+// ErrNoNames is what a Redis answers whose user may not add names to those that are counted.
+const ErrNoNames = ReplyError("NOPERM this user has no permissions to run the 'pfadd' command")
 
 // OnScript has f called in the place of each function of a script that a client calls outside of pipelines, by the script's name. run carries the call out; what f returns
 // is what the caller is told.

@@ -69,7 +69,7 @@ func TestWhereNamesAreRefusedAllIsCounted(t *testing.T) {
 		client, refused := redistest.Shared(t).Client(t), &atomic.Bool{}
 		redistest.OnScript(client, func(script string, run func() error) error {
 			if script == "distinct" && refused.Load() {
-				return redistest.NoNames
+				return redistest.ErrNoNames
 			}
 			return run()
 		})

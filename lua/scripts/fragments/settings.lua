@@ -253,23 +253,29 @@ local function reserve_want(queue, spec)
   call.gates_dirty[name], call.freed[name] = true, true
 end
 
--- classes_counted returns how many classes each queue has that a list may give others.
-local function classes_counted(list)
-  local counts, every = {}, false
+-- classes_counted counts the classes of each queue that a table names.
+local function classes_counted(of)
+  local counts = {}
+  for name in pairs(of) do counts[name] = remembered(CONFIGS, state_get('cfg:' .. name) or state_get('cfg:*') or DEFAULT_QUEUE).n end
+  return counts
+end
+
+-- queues_listed names the queues to which a list may give other classes.
+local function queues_listed(list)
+  local of, every = {}, false
   for i = 1, #list, 3 do
-    if list[i] == 'q' then every, counts[list[i + 1]] = every or list[i + 1] == '*', 0 end
+    if list[i] == 'q' then every, of[list[i + 1]] = every or list[i + 1] == '*', true end
   end
   for _, field in ipairs(every and redis.call('HKEYS', call.state) or {}) do
     local name = match(field, '^q:(.+)$')
-    if name then counts[name] = 0 end
+    if name then of[name] = true end
   end
-  for name in pairs(counts) do counts[name] = remembered(CONFIGS, state_get('cfg:' .. name) or state_get('cfg:*') or DEFAULT_QUEUE).n end
-  return counts
+  return of
 end
 
 -- settings_apply makes the settings of a list so, for an edit. A queue that has fewer classes then forgets the phase and the virtual time of those that are gone.
 local function settings_apply(list, edit, now)
-  local wanted, names, touched, counts = {}, {}, {}, classes_counted(list)
+  local wanted, names, touched, counts = {}, {}, {}, classes_counted(queues_listed(list))
   call.entries = nil
   for i = 1, #list, 3 do
     local kind, name, value = list[i], list[i + 1], list[i + 2]
@@ -304,7 +310,7 @@ local function settings_apply(list, edit, now)
     end
   end
   call.queues, call.bounds = {}, {}
-  for name, n in pairs(classes_counted(list)) do
+  for name, n in pairs(classes_counted(counts)) do
     if n < counts[name] and state_get('q:' .. name) then queue_open(name).touched = true end
   end
   if #names > 0 then caps_apply(wanted, names, now) end
