@@ -105,17 +105,18 @@ func TestWhatTriggersLeaveIsBounded(t *testing.T) {
 		switches, cuts, seen := make([]control.Switch, n), make([]control.Cut, n), make([][]float64, n)
 		for i := range n {
 			bound := rapid.Float64Range(0, 1).Draw(t, "bound")
-			off := bound - rapid.Float64Range(0, 1).Draw(t, "hysteresis")
+			off := bound - rapid.OneOf(rapid.Just(0.), rapid.Float64Range(0, 1)).Draw(t, "hysteresis")
 			switches[i] = control.Switch{
 				On:  control.Threshold{Bound: bound, For: time.Duration(rapid.IntRange(0, 3).Draw(t, "on for")) * time.Second},
 				Off: control.Threshold{Below: true, Bound: off, For: time.Duration(rapid.IntRange(0, 3).Draw(t, "off for")) * time.Second},
 			}
 			cuts[i] = control.Cut{Name: strconv.Itoa(i), Priority: rapid.IntRange(0, 2).Draw(t, "priority"), By: -rapid.Float64Range(.01, .99).Draw(t, "by")}
 		}
-		value := rapid.OneOf(rapid.Float64Range(-1, 2), rapid.Just(math.NaN()), rapid.Just(math.Inf(1)), rapid.Just(math.Inf(-1)))
+		anything := rapid.OneOf(rapid.Float64Range(-1, 2), rapid.Just(math.NaN()), rapid.Just(math.Inf(1)), rapid.Just(math.Inf(-1)))
 		for look := range rapid.IntRange(1, 30).Draw(t, "looks") {
 			var on []control.Cut
 			for i := range n {
+				value := rapid.OneOf(anything, rapid.SampledFrom([]float64{switches[i].On.Bound, switches[i].Off.Bound}))
 				seen[i] = append(seen[i], value.Draw(t, "value"))
 				switches[i].Look(seen[i][look], time.Unix(int64(look), 0))
 				if want := plain(switches[i].On, switches[i].Off, seen[i]); switches[i].Active != want {
@@ -141,16 +142,19 @@ func TestWhatTriggersLeaveIsBounded(t *testing.T) {
 	})
 }
 
-// plain says whether a trigger is on after what was seen, a look a second, without keeping anything.
+// plain says whether a trigger is on after what was seen, a look a second, without keeping anything. What turns one that is on off is a value beyond
+// the bound of off, one nobody knows, and, where both bounds are the same, one at them.
 func plain(on, off control.Threshold, seen []float64) (active bool) {
 	from := 0 // from where on it counts
 	for i := range seen {
-		turns := on
+		turns, turning := on, on.Beyond
 		if active {
-			turns = off
+			turns, turning = off, func(value float64) bool {
+				return off.Beyond(value) || math.IsNaN(value) || on.Bound == off.Bound && value == on.Bound
+			}
 		}
 		holds := 0
-		for j := i; j >= from && (turns.Beyond(seen[j]) || active && math.IsNaN(seen[j])); j-- {
+		for j := i; j >= from && turning(seen[j]); j-- {
 			holds++
 		}
 		if holds > 0 && time.Duration(holds-1)*time.Second >= turns.For {
