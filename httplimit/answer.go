@@ -61,7 +61,7 @@ const (
 
 // Problem answers with application/problem+json (RFC 9457) of the draft's types: quota-exceeded for 429, with the level or the dimension that refuses in
 // violated-policies, and temporary-reduced-capacity for 503. It names nobody and tells no error.
-func Problem(w http.ResponseWriter, r *http.Request, refusal Refusal) {
+func Problem(w http.ResponseWriter, _ *http.Request, refusal Refusal) {
 	p := problem{Type: "about:blank", Title: http.StatusText(refusal.Status), Status: refusal.Status, Reason: refusal.Verdict.Reason}
 	switch refusal.Status {
 	case http.StatusTooManyRequests:
@@ -74,7 +74,7 @@ func Problem(w http.ResponseWriter, r *http.Request, refusal Refusal) {
 	case http.StatusServiceUnavailable:
 		p.Type, p.Title = reducedCapacity, reducedTitle
 	}
-	write(w, r, refusal.Status, "application/problem+json", p)
+	write(w, refusal.Status, "application/problem+json", p)
 }
 
 // throttled is the answer of ErrorObject to a 429, unavailable that to all else.
@@ -94,21 +94,21 @@ type (
 
 // ErrorObject is a Config.Answer for clients that know the older forms: for 429 status, error, message and timestamp; for 503 error,
 // reason and retry_after_seconds, the reason also in X-Throttle-Reason.
-func ErrorObject(w http.ResponseWriter, r *http.Request, refusal Refusal) {
+func ErrorObject(w http.ResponseWriter, _ *http.Request, refusal Refusal) {
 	if refusal.Status == http.StatusTooManyRequests {
 		message := "Rate limit exceeded for key: " + refusal.Verdict.Scope.Kind()
-		write(w, r, refusal.Status, "application/json", throttled{refusal.Status, http.StatusText(refusal.Status), message, time.Now().UTC()})
+		write(w, refusal.Status, "application/json", throttled{refusal.Status, http.StatusText(refusal.Status), message, time.Now().UTC()})
 		return
 	}
 	reason := refusal.Verdict.Reason
 	if reason != "" {
 		w.Header().Set("X-Throttle-Reason", string(reason))
 	}
-	write(w, r, refusal.Status, "application/json", unavailable{http.StatusText(refusal.Status), reason, limitheader.Seconds(refusal.RetryAfter)})
+	write(w, refusal.Status, "application/json", unavailable{http.StatusText(refusal.Status), reason, limitheader.Seconds(refusal.RetryAfter)})
 }
 
-// write answers with a JSON text; its length alone to HEAD.
-func write(w http.ResponseWriter, r *http.Request, status int, contentType string, value any) {
+// write answers with a JSON text. To HEAD the server sends its length alone; that is for it to say, as the request of Authz is another than the server's.
+func write(w http.ResponseWriter, status int, contentType string, value any) {
 	text, err := json.Marshal(value)
 	if err != nil { // No value of ours has no text.
 		text = nil
@@ -117,9 +117,7 @@ func write(w http.ResponseWriter, r *http.Request, status int, contentType strin
 	header.Set("Content-Type", contentType)
 	header.Set("Content-Length", strconv.Itoa(len(text)))
 	w.WriteHeader(status)
-	if r.Method != http.MethodHead {
-		_, _ = w.Write(text) // Whoever went away hears nothing.
-	}
+	_, _ = w.Write(text) // Whoever went away hears nothing.
 }
 
 // onceWriter lets one status through, and knows whether one was written.

@@ -1,6 +1,7 @@
 package httplimit_test
 
 import (
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -54,6 +55,26 @@ func TestAGatewayAsksAboutAnotherRequest(t *testing.T) {
 				t.Errorf("another client: %d", other.Code)
 			}
 		})
+	}
+}
+
+// TestAGatewayThatAsksAboutAHeadIsAnsweredWhole: it asks by a GET of its own, which has the body that its header announces. Traefik answers its client
+// 500 for one that breaks off.
+func TestAGatewayThatAsksAboutAHeadIsAnsweredWhole(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(authz(t, 0))
+	t.Cleanup(server.Close)
+	for n, want := range []int{200, 200, 429} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/authz", http.NoBody)
+		check(t, err)
+		r.Header = http.Header{"X-Forwarded-Uri": {"/orders/1"}, "X-Forwarded-Method": {"HEAD"}, "X-Api-Key": {"sesame"}}
+		answer, err := server.Client().Do(r)
+		check(t, err)
+		body, err := io.ReadAll(answer.Body)
+		_ = answer.Body.Close()
+		if err != nil || answer.StatusCode != want || int64(len(body)) != answer.ContentLength {
+			t.Errorf("call %d: status %d, %d of %d bytes, %v", n, answer.StatusCode, len(body), answer.ContentLength, err)
+		}
 	}
 }
 
