@@ -83,6 +83,22 @@ func spreadOver(requests []Request, inForce *policy.Compiled) (all []Request, er
 	return append(all, beside...), nil
 }
 
+// undecided answers requests without Redis where the policy was never read: each, and each of its dimensions behind all others, by Config.Outage.
+func (l *Limiter) undecided(ctx context.Context, requests []Request) Together {
+	var all, beside []Request
+	for i := range requests {
+		own := requests[i]
+		own.Also, own.Cost = nil, cmp.Or(own.Cost, 1)
+		all = append(all, own)
+		for j := range requests[i].Also {
+			beside = append(beside, Request{Tenant: admission.DimensionMark + requests[i].Also[j].Name, Cost: own.Cost})
+		}
+	}
+	all = append(all, beside...)
+	made, _ := l.leader().answersBlind(ctx, make([]*way, len(all)), all, l.clock.now())
+	return made
+}
+
 // taking is what was taken of some requests, and what puts it back; nil where nothing can.
 type taking struct {
 	Together
@@ -256,7 +272,7 @@ func (l *Limiter) checkAlso(ctx context.Context, r *Request) (Verdict, error) {
 	requests, err := l.spreadAll(ctx, []Request{*r})
 	switch {
 	case err != nil && isAway(err):
-		made := l.leader().togetherBlind(ctx, []*way{nil}, []Request{*r}, l.clock.now())
+		made := l.undecided(ctx, []Request{*r})
 		return made.verdict(1), nil
 	case err != nil:
 		return Verdict{}, err

@@ -37,7 +37,7 @@ func (l *Limiter) CheckTogether(ctx context.Context, requests []Request) (Togeth
 	if slices.ContainsFunc(requests, func(r Request) bool { return len(r.Also) > 0 || r.beside() }) {
 		var err error
 		if all, err = l.spreadAll(ctx, requests); err != nil && isAway(err) {
-			return l.leader().togetherBlind(ctx, make([]*way, own), requests, l.clock.now()), nil
+			return l.undecided(ctx, requests), nil
 		} else if err != nil {
 			return Together{}, err
 		}
@@ -361,11 +361,6 @@ func (l *Limiter) noteTogether(ctx context.Context, made *Together, ways []*way)
 func (l *Limiter) takingBlind(ctx context.Context, ways []*way, requests []Request, now breaker.Instant) taking {
 	made, back := l.answersBlind(ctx, ways, requests, now)
 	return taking{made, back}
-}
-
-func (l *Limiter) togetherBlind(ctx context.Context, ways []*way, requests []Request, now breaker.Instant) Together {
-	made, _ := l.answersBlind(ctx, ways, requests, now)
-	return made
 }
 
 // answersBlind answers without Redis: each request by what is on lease and the modes of its scopes, and none where one is refused.

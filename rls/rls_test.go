@@ -57,6 +57,12 @@ func newEnvoy(tb testing.TB) *envoy {
 	p.Dimensions = map[string]policy.DimensionRules{"user": {Limit: admission.Limit{Tokens: 4, Per: 24 * time.Hour, Burst: 4}}}
 	limits, err := limiter.New(store.Single(memory.New(memory.Config{}), nil), limiter.Config{Policy: &p, Timeout: 10 * time.Second})
 	check(tb, err)
+	return envoyOf(tb, limits)
+}
+
+// envoyOf is a client of a service over a limiter.
+func envoyOf(tb testing.TB, limits *limiter.Limiter) *envoy {
+	tb.Helper()
 	m, err := ReadMapping([]byte(mapping))
 	check(tb, err)
 	e := &envoy{tb: tb, service: New(limits, m)}
