@@ -14,6 +14,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/limiter"
+	"github.com/headgate/headgate/policy"
 )
 
 // Mapping says what descriptors are. It does not change once it was read.
@@ -39,7 +40,8 @@ type DescriptorRule struct {
 	Queue      string             `yaml:"queue"`
 	QueueFrom  string             `yaml:"queue_from"`
 	Class      admission.Priority `yaml:"class"`
-	// Also are dimensions of the policy, each the key of the entry whose value it has, up to limiter.MaxAlso.
+	// Also are dimensions of the policy, each the key of the entry whose value it has, up to limiter.MaxAlso. A value above policy.MaxDimensionValue is
+	// hashed as that of a tenant is.
 	Also   map[string]string `yaml:"also"`
 	Shadow bool              `yaml:"shadow"`
 }
@@ -149,7 +151,11 @@ func (r *DescriptorRule) request(entries []Match, cost uint64) limiter.Request {
 	for _, name := range slices.Sorted(maps.Keys(r.Also)) {
 		for _, e := range entries {
 			if e.Key == r.Also[name] && e.Value != "" {
-				asked.Also = append(asked.Also, limiter.Dimension{Name: name, Value: e.Value})
+				value := e.Value
+				if len(value) > policy.MaxDimensionValue { // An error would let the call through: clients choose values.
+					value = hashed(value)
+				}
+				asked.Also = append(asked.Also, limiter.Dimension{Name: name, Value: value})
 				break
 			}
 		}

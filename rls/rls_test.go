@@ -198,6 +198,23 @@ func TestADescriptorIsChargedForItsDimensions(t *testing.T) {
 	}
 }
 
+// TestALongValueIsNoWayAroundLimits: an error is what Envoy lets through, and clients write values as long as they like.
+func TestALongValueIsNoWayAroundLimits(t *testing.T) {
+	t.Parallel()
+	e := newEnvoy(t)
+	long := strings.Repeat("x", policy.MaxDimensionValue+1)
+	got := e.limit("edge", 4, asked(-1, "tenant", long), asked(-1, "user", long))
+	if got.overall != codeOK || !slices.Equal(got.remaining, []uint64{6, 0}) {
+		t.Fatalf("%+v", got)
+	}
+	if got = e.limit("edge", 1, asked(-1, "user", long)); got.overall != codeOverLimit {
+		t.Errorf("a second time: %+v", got)
+	}
+	if got = e.limit("edge", 1, asked(-1, "user", long+"y")); got.overall != codeOK {
+		t.Errorf("another value: %+v", got)
+	}
+}
+
 // TestADeniedDescriptorChargesNoneOfTheOthers, each asks for its own addend or the call's, and a refusal says when to come back.
 func TestADeniedDescriptorChargesNoneOfTheOthers(t *testing.T) {
 	t.Parallel()
