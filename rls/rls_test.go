@@ -271,6 +271,28 @@ func TestWhatIsUnknownOrInShadowIsOK(t *testing.T) {
 	}
 }
 
+// TestALimitIsToldAsItIs: 100 a minute are not two a second, of which 57 are left.
+func TestALimitIsToldAsItIs(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		limit          admission.Limit
+		requests, unit uint64
+	}{
+		{admission.PerSecond(10), 10, 1},
+		{admission.PerMinute(100), 100, 2},
+		{admission.PerMinute(90), 90, 2},
+		{admission.PerMinute(120), 2, 1},
+		{admission.PerHour(1000), 1000, 3},
+		{admission.Limit{Tokens: 7, Per: 90 * time.Second}, 280, 3},
+		{admission.Limit{Tokens: 1000, Per: admission.MaxLimitPer}, 32, 4},
+		{admission.Limit{Tokens: 1, Per: admission.MaxLimitPer}, 1, 4},
+	} {
+		if requests, unit := perUnit(row.limit.Rate()); requests != row.requests || unit != row.unit {
+			t.Errorf("%s: %d in unit %d, want %d in %d", row.limit.Words(), requests, unit, row.requests, row.unit)
+		}
+	}
+}
+
 func TestBadCallsAreAnsweredByCodes(t *testing.T) {
 	t.Parallel()
 	e := newEnvoy(t)

@@ -220,15 +220,20 @@ func statusOf(made *limiter.Together, n int) status {
 	return s
 }
 
-// perUnit is a rate in the shortest of Envoy's units in which it is a request or more.
+// perUnit is a rate in the shortest of Envoy's units in which it is a whole number of requests, and where there is none rounded, a day's.
 func perUnit(rate admission.TokensPerSecond) (requests, unit uint64) {
+	n := 0.0
 	for i, seconds := range []float64{1, 60, 3600, 86400} {
-		if n := float64(rate) * seconds; n >= 1 || seconds == 86400 {
-			return uint64(math.Round(n)), uint64(i) + 1 //nolint:gosec // above zero
+		n = float64(rate) * seconds
+		if whole := math.Round(n); whole >= 1 && math.Abs(n-whole) < 1e-6*whole {
+			return uint64(whole), uint64(i) + 1 //nolint:gosec // above zero
 		}
 	}
-	return 0, 0
+	return uint64(max(1, math.Round(n))), unitDay
 }
+
+// unitDay is Envoy's largest unit that all of its releases know.
+const unitDay = 4
 
 // headersOf says of a refusal when to come back.
 func headersOf(made *limiter.Together) []header {
