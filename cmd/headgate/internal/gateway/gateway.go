@@ -142,11 +142,18 @@ func (g *Gateways) answerAuthz(c *Authz) error {
 		return err
 	}
 	const prefix, nginx = "/authz", "/authz/nginx"
-	mux := http.NewServeMux()
-	mux.Handle(nginx, filter.Authz(nginx, http.StatusForbidden))
-	mux.Handle(prefix, filter.Authz(prefix, 0))
-	mux.Handle(prefix+"/", filter.Authz(prefix, 0))
-	g.all = append(g.all, gateway{"gateways are answered", c.Listen, func(ctx context.Context, listener net.Listener) error { return serveHTTP(ctx, listener, mux) }})
+	byStatus, for403 := filter.Authz(prefix, 0), filter.Authz(nginx, http.StatusForbidden)
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch path := r.URL.Path; { // A ServeMux would redirect a path such as //a, and the gateway its client.
+		case path == nginx:
+			for403.ServeHTTP(w, r)
+		case path == prefix || strings.HasPrefix(path, prefix+"/"):
+			byStatus.ServeHTTP(w, r)
+		default:
+			http.NotFound(w, r)
+		}
+	})
+	g.all = append(g.all, gateway{"gateways are answered", c.Listen, func(ctx context.Context, listener net.Listener) error { return serveHTTP(ctx, listener, handler) }})
 	return nil
 }
 
