@@ -217,3 +217,39 @@ func TestAClassThatIsNewIsHeardOf(t *testing.T) {
 		}
 	}
 }
+
+// TestADenialTellsWhatRedisDid, of a bucket below zero and of one that is scaled: when it helps to come again, what is left, and that less may pass.
+func TestADenialTellsWhatRedisDid(t *testing.T) {
+	t.Parallel()
+	limit := admission.Limit{Tokens: 60, Per: time.Hour, Burst: 100}
+	t.Run("below zero", func(t *testing.T) {
+		t.Parallel()
+		l := start(t, open(t, redistest.Shared(t).Client(t)), Config{Policy: limited(none, limit), Timeout: patient})
+		l.clock.set = &newVirtual().process
+		ask(t, l, Request{Tenant: "acme"}) // It hears of the limits with its first call, which ends denials.
+		reserved, err := l.Reserve(t.Context(), Request{Tenant: "acme", Cost: 90})
+		check(t, err)
+		check(t, reserved.Commit(t.Context(), 150))
+		first := ask(t, l, Request{Tenant: "acme", Cost: 10})
+		if again := ask(t, l, Request{Tenant: "acme", Cost: 10}); first.TokensLeft > -50 || again.Source != Cached || again.TokensLeft != first.TokensLeft || again.RetryAfter < 59*time.Minute {
+			t.Errorf("%+v, and then %+v", first, again)
+		}
+	})
+	t.Run("scaled", func(t *testing.T) {
+		t.Parallel()
+		s := open(t, redistest.Shared(t).Client(t))
+		l := start(t, s, Config{Policy: limited(none, limit), Timeout: patient})
+		l.clock.set = &newVirtual().process
+		_, err := s.ScaleLimits(t.Context(), store.ScaleAll, 0.1, 24*time.Hour, store.Intervention{})
+		check(t, err)
+		ask(t, l, Request{Tenant: "acme", Cost: 2})
+		first := ask(t, l, Request{Tenant: "acme", Cost: 10})
+		again := ask(t, l, Request{Tenant: "acme", Cost: 10})
+		if first.TokensLeft != 8 || again.Source != Cached || again.TokensLeft != 8 || first.RetryAfter-again.RetryAfter > time.Minute {
+			t.Errorf("%+v, and then %+v", first, again)
+		}
+		if less := ask(t, l, Request{Tenant: "acme", Cost: 3}); !less.Admitted {
+			t.Errorf("of 8 that are left 3 were refused: %+v", less)
+		}
+	})
+}

@@ -288,7 +288,10 @@ func (w *way) deny(landed breaker.Instant, cost admission.Tokens, verdict *admis
 			d.window, d.left, d.cost, d.until = limit.Window, buckets.MicroOf(verdict.TokensLeft), cost, landed.Add(verdict.RetryAfter)
 		default:
 			gained := buckets.Micro(float64(verdict.RetryAfter.Microseconds()) * rate)
-			d.left = max(0, buckets.MicroOf(cost)-gained)
+			d.left = buckets.MicroOf(cost) - gained
+			if told := buckets.Micro(verdict.TokensLeft) * buckets.MicroPerToken; d.left < told { // Less comes in than the limit says: it is scaled.
+				d.left, d.perMicro = told, float64(verdict.RetryAfter)/float64(buckets.MicroOf(cost)-told)
+			}
 			d.pause = landed.Add(s.pause(w.most[i], limit))
 		}
 		s.denial.Store(d)
