@@ -35,7 +35,7 @@ type Bucket struct {
 func (b Bucket) Policy() string {
 	quota, window := rateOf(b.Rate)
 	if !b.Window.IsZero() {
-		quota, window = int64(b.Burst), int64(math.Round(float64(b.Burst)/float64(b.Rate)))
+		quota, window = int64(b.Burst), Seconds(lengthOf(b.Window))
 	}
 	text := append(b.named(), ";q="...)
 	text = strconv.AppendInt(text, quota, 10)
@@ -43,6 +43,14 @@ func (b Bucket) Policy() string {
 	text = strconv.AppendInt(text, window, 10)
 	text = append(text, ";headgate-burst="...)
 	return string(strconv.AppendInt(text, int64(b.Burst), 10))
+}
+
+// lengthOf is how long a window is, of a month 31 days. It does not follow from burst and rate: a partition's part of a limit is rounded down.
+func lengthOf(w admission.Window) time.Duration {
+	if length, err := time.ParseDuration(w.Length()); err == nil {
+		return length
+	}
+	return admission.MaxLimitPer
 }
 
 // Limit is the bucket's item of RateLimit. retryAfter is the answer's, zero where it has none.

@@ -74,6 +74,22 @@ func TestASlidingWindowIsTold(t *testing.T) {
 	}
 }
 
+// TestAPartOfAWindowIsAsLong: of a limit of all that partitions divide each has a part of the tokens, rounded down, in the same time.
+func TestAPartOfAWindowIsAsLong(t *testing.T) {
+	t.Parallel()
+	for window, seconds := range map[string]string{"1m": "60", "24h": "86400", admission.WindowMonth: "2678400"} {
+		limit, err := admission.FixedWindow(100, window, "", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		const parts = 3
+		part := Bucket{Name: "global", Rate: limit.Rate() / parts, Burst: limit.Burst / parts, Window: limit.Window}
+		if got, want := part.Policy(), `"global";q=33;w=`+seconds+`;headgate-burst=33`; got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}
+
 func TestADelayIsASecondAtTheLeast(t *testing.T) {
 	t.Parallel()
 	for d, want := range map[time.Duration]string{0: "1", time.Nanosecond: "1", time.Second: "1", 1001 * time.Millisecond: "2", time.Hour: "3600"} {
