@@ -57,7 +57,7 @@ func (p *Producer) enqueuing(ctx context.Context, job *admission.Job) (ended fun
 	with.Headers = make(map[string]string, len(job.Headers)+len(headers)) // The caller's are read only.
 	maps.Copy(with.Headers, job.Headers)
 	maps.Copy(with.Headers, headers)
-	if with.Validate(p.config.MaxPayload) == nil {
+	if p.validate(&with) == nil {
 		job.Headers = with.Headers
 	}
 	return ended

@@ -164,6 +164,31 @@ func TestAJobThatNamesATraceStaysInIt(t *testing.T) {
 	}
 }
 
+// TestAJobWhoseCostIsLearnedIsInTheTrace, as it enters alone, after a wait and in a batch.
+func TestAJobWhoseCostIsLearnedIsInTheTrace(t *testing.T) {
+	t.Parallel()
+	store := openStore(t)
+	shown, _, kept := traced(t)
+	p := observed(t, store, shown, policy.Unlimited())
+	learned := func(id string) admission.Job {
+		j := job(id)
+		j.Cost = admission.LearnedCost
+		return j
+	}
+	_, err := p.Enqueue(t.Context(), learned("a"))
+	must(t, err)
+	_, err = p.EnqueueWait(t.Context(), learned("b"))
+	must(t, err)
+	_, err = p.EnqueueBatch(t.Context(), []admission.Job{learned("c")})
+	must(t, err)
+	work(t, store, shown, 3, func(context.Context, worker.Job[[]byte]) error { return nil })
+	for _, run := range named(kept, "run mail") {
+		if !run.Parent.IsValid() {
+			t.Errorf("a run stands under nothing: %v", run.Attributes)
+		}
+	}
+}
+
 // TestHeadersThatHaveNoRoomStay: a job with as many headers as it may have is sent without a trace, not refused.
 func TestHeadersThatHaveNoRoomStay(t *testing.T) {
 	t.Parallel()
