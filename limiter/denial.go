@@ -16,11 +16,12 @@ const denialLife = time.Second
 type denial struct {
 	policy *policy.Compiled
 	reason admission.Reason
-	// left is what the bucket held at; it gains a micro-token in perMicro nanoseconds, up to burst.
+	// left is what the bucket held at; it gains a micro-token in perMicro nanoseconds, up to burst, which is less than most, that of the policy, where it is scaled.
 	left     buckets.Micro
 	rate     admission.TokensPerSecond
 	perMicro float64
 	burst    admission.Tokens
+	most     admission.Tokens
 	// at is before the call that was refused. Until pause everything is refused that left does not cover.
 	at, pause breaker.Instant
 	// window is that of a limit of windows, which refused cost, and has no room for that until another one begins, or enough is as old as it.
@@ -36,8 +37,8 @@ func (d *denial) refuses(now breaker.Instant, inForce *policy.Compiled, cost adm
 	}
 	switch {
 	case d.reason == admission.ReasonTooCostly: // It says nothing of what the bucket holds.
-		return 0, cost > d.burst
-	case cost > d.burst:
+		return 0, cost > d.most
+	case cost > d.most:
 		return 0, false
 	}
 	if d.until != 0 { // What costs less than what was refused may have to wait less for a debt to be paid.

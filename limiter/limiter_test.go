@@ -245,7 +245,7 @@ func TestADenialTellsWhatRedisDid(t *testing.T) {
 		ask(t, l, Request{Tenant: "acme", Cost: 2})
 		first := ask(t, l, Request{Tenant: "acme", Cost: 10})
 		again := ask(t, l, Request{Tenant: "acme", Cost: 10})
-		if first.TokensLeft != 8 || again.Source != Cached || again.TokensLeft != 8 || first.RetryAfter-again.RetryAfter > time.Minute {
+		if first.TokensLeft != 8 || again.Source != Cached || again.TokensLeft != 8 || again.Burst != first.Burst || first.RetryAfter-again.RetryAfter > time.Minute {
 			t.Errorf("%+v, and then %+v", first, again)
 		}
 		if less := ask(t, l, Request{Tenant: "acme", Cost: 3}); !less.Admitted {

@@ -281,7 +281,7 @@ func (w *way) deny(landed breaker.Instant, cost admission.Tokens, verdict *admis
 		}
 		limit := w.limit(s.level)
 		rate := float64(limit.Rate()) // A token a second is a micro-token a microsecond.
-		d := &denial{policy: w.policy, reason: verdict.Reason, rate: limit.Rate(), perMicro: float64(time.Microsecond) / rate, burst: limit.Burst, at: landed}
+		d := &denial{policy: w.policy, reason: verdict.Reason, rate: limit.Rate(), perMicro: float64(time.Microsecond) / rate, burst: verdict.Burst, most: limit.Burst, at: landed}
 		switch {
 		case verdict.Reason != admission.ReasonLimited:
 		case !limit.Window.IsZero():
