@@ -132,7 +132,7 @@ func health(message []byte) ([]byte, error) {
 // shouldLimit asks for the descriptors of a call: those in shadow each for itself, the others together.
 func (s *Service) shouldLimit(ctx context.Context, asked *call) ([]byte, error) {
 	domain := s.mapping.Load().Domains[asked.domain]
-	statuses := make([]status, len(asked.descriptors))
+	statuses, costly := make([]status, len(asked.descriptors)), false
 	var requests []limiter.Request
 	var at []int
 	for i := range asked.descriptors {
@@ -147,8 +147,10 @@ func (s *Service) shouldLimit(ctx context.Context, asked *call) ([]byte, error) 
 		case rule == nil:
 			s.counts.unknown.Add(1)
 		case hits == 0: // Nothing is asked for.
+		case hits > uint64(admission.MaxCost) && !domain.Shadow && !rule.Shadow: // No limit lets it pass, and an error would: clients may say how much it is.
+			statuses[i].code, costly = codeOverLimit, true
 		case domain.Shadow || rule.Shadow:
-			if made, err := s.limits.CheckTogether(ctx, []limiter.Request{rule.request(d.entries, hits)}); err == nil && !made.Admitted {
+			if made, err := s.limits.CheckTogether(ctx, []limiter.Request{rule.request(d.entries, hits)}); hits > uint64(admission.MaxCost) || err == nil && !made.Admitted {
 				s.counts.shadowed.Add(1)
 			}
 		default:
@@ -156,7 +158,10 @@ func (s *Service) shouldLimit(ctx context.Context, asked *call) ([]byte, error) 
 		}
 	}
 	overall, headers := uint64(codeOK), []header(nil)
-	if len(requests) > 0 {
+	if costly {
+		overall = codeOverLimit
+		s.counts.refused.Add(1)
+	} else if len(requests) > 0 {
 		made, err := s.limits.CheckTogether(ctx, requests)
 		if err != nil {
 			return nil, err
