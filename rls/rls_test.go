@@ -236,6 +236,20 @@ func TestACostAboveAllIsOverTheLimit(t *testing.T) {
 	}
 }
 
+// TestHitsThatAreToBeGivenBackTakeNothing.
+func TestHitsThatAreToBeGivenBackTakeNothing(t *testing.T) {
+	t.Parallel()
+	e := newEnvoy(t)
+	for _, own := range []int{-1, 3} {
+		if got := e.limit("edge", 2, appendUint(asked(own, "tenant", "acme"), 4, 1)); got.overall != codeOK {
+			t.Errorf("%d: %+v", own, got)
+		}
+	}
+	if got := e.limit("edge", 1, asked(-1, "tenant", "acme")); got.remaining[0] != 9 {
+		t.Errorf("they have charged: %+v", got)
+	}
+}
+
 // TestADeniedDescriptorChargesNoneOfTheOthers, each asks for its own addend or the call's, and a refusal says when to come back.
 func TestADeniedDescriptorChargesNoneOfTheOthers(t *testing.T) {
 	t.Parallel()

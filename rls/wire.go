@@ -29,7 +29,7 @@ type call struct {
 // descriptor is envoy.extensions.common.ratelimit.v3.RateLimitDescriptor; its limit, which would override the policy's, is not read.
 type descriptor struct {
 	entries []Match
-	// hits is its own hits_addend where own is set.
+	// hits is its own hits_addend where own is set. Of one whose hits are to be given back (is_negative_hits) it is none: nothing was noted of what was taken.
 	hits uint64
 	own  bool
 }
@@ -85,7 +85,8 @@ func readCall(message []byte) (c call, err error) {
 }
 
 func readDescriptor(message []byte) (d descriptor, err error) {
-	err = fields(message, func(number protowire.Number, value []byte, _ uint64) error {
+	back := false
+	err = fields(message, func(number protowire.Number, value []byte, varint uint64) error {
 		switch number {
 		case 1:
 			if len(d.entries) == maxEntries {
@@ -111,9 +112,14 @@ func readDescriptor(message []byte) (d descriptor, err error) {
 				}
 				return nil
 			})
+		case 4:
+			back = varint != 0
 		}
 		return nil
 	})
+	if back {
+		d.own, d.hits = true, 0
+	}
 	return d, err
 }
 
