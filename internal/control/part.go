@@ -213,7 +213,7 @@ func (p *Part) health(score float64, over time.Duration) Step {
 	case health < ill:
 		return p.to(float64(p.force)*illStep, CauseIll)
 	case health > well && p.force < p.config.Max:
-		return p.to(float64(p.force)*wellStep, CauseWell)
+		return p.to(math.Max(float64(p.force)*wellStep, float64(p.force+1)), CauseWell) // A fifth of one or two units is none.
 	}
 	return p.to(float64(p.force), CauseOnTarget)
 }

@@ -228,6 +228,21 @@ func TestHealthComesBackByFifths(t *testing.T) {
 	}
 }
 
+// TestHealthComesBackFromTheLeastPart of which a fifth is no unit.
+func TestHealthComesBackFromTheLeastPart(t *testing.T) {
+	t.Parallel()
+	for least := 1; least <= 10; least++ {
+		p := newPart(t, control.PartConfig{Controller: control.Health, Min: least, Max: whole, MinChange: time.Nanosecond}, least)
+		limit := least
+		for range 60 {
+			limit = p.Tick(limit, 0, interval).Limit
+		}
+		if limit != whole {
+			t.Errorf("from %d it came back to %d of %d", least, limit, whole)
+		}
+	}
+}
+
 // TestADayOfHealth: in six hours of work that comes in a wave of an hour, with noise, the limits change 60 times at most, and two changes within five
 // minutes go opposite ways only where health, damped as the test does it, was beyond its bound on that side.
 func TestADayOfHealth(t *testing.T) {
