@@ -401,7 +401,7 @@ func (m *model) override(now int64, name string, limit int, duration time.Durati
 	a.Cause, a.At = cause, time.UnixMicro(now)
 	if limit != a.Limit {
 		a.Before, a.Why, a.Changed = a.Limit, cause, time.UnixMicro(now)
-		m.applyMoved(c, name, limit, 0)
+		m.applyMoved(c, name, limit, now, 0)
 	} else if a.Back > 0 && a.IsLimits() {
 		m.limitsMoved(name, func() { a.lasts(m.filled, 0) })
 	}

@@ -363,7 +363,7 @@ func (m *model) adapt(now int64, to *store.Adapt) (number int64, err error) {
 		a.Lowered++
 	}
 	a.Before, a.Why, a.Changed = a.Limit, to.Cause, time.UnixMicro(now)
-	m.applyMoved(c, name, limit, to.Life)
+	m.applyMoved(c, name, limit, now, to.Life)
 	if to.Number == 0 && now-a.toldAt >= store.AdaptAuditEvery.Microseconds() {
 		by := store.Intervention{Author: store.AdaptAuthor, Reason: a.inWords(a.told) + " to " + a.inWords(limit) + ": " + to.Cause}
 		m.record(now, by, store.AuditAdapt, name, m.heldAt(name), 0)
@@ -400,8 +400,8 @@ func (a *adaptive) lasts(at int64, life time.Duration) {
 	}
 }
 
-// applyMoved puts a limit in force that moves by itself, of admission for a life.
-func (m *model) applyMoved(c *fairqueue.Pass, name string, limit int, life time.Duration) {
+// applyMoved puts a limit in force that moves by itself, of admission for a life. Who waits by one that is of each account looks again.
+func (m *model) applyMoved(c *fairqueue.Pass, name string, limit int, now int64, life time.Duration) {
 	a := m.adaptive[name]
 	switch {
 	case a.IsLimits():
@@ -413,9 +413,11 @@ func (m *model) applyMoved(c *fairqueue.Pass, name string, limit int, life time.
 	case a.IsRate():
 		a.Limit = limit
 		m.setRate(name, a.inForce(), true)
+		m.accountsLook(name, now)
 	default:
 		a.Limit = limit
 		m.setCap(name, limit, true)
+		m.freeWaiting(c, name)
 	}
 	c.Freed(name)
 }

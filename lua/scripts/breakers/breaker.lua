@@ -267,7 +267,7 @@ local function pushed(f)
   local was = a.push
   a.push, a.eased = f.push, math.max(a.eased, call.clock + math.max(PUSH_LEAST, f.push_for))
   adaptive_write(name, a)
-  if a.push > was then adaptive_apply(name, a, g, share_read(name)) end
+  if a.push > was then adaptive_apply(name, a, g, share_read(name), call.now) end
   return a.push > was
 end
 

@@ -70,16 +70,32 @@ local function share_want(name, text)
   return format('%d', math.min(share_cap(s), before or share_cap(s)))
 end
 
+-- accounts_look has accounts look again that wait by a rate which is that of each: the old one's timer may be far ahead.
+local function accounts_look(name, now)
+  for _, account in ipairs(redis.call('SMEMBERS', keys.accounts)) do
+    if gate_default('s:' .. account) == name then due_add(keys.due, now, 'gs:' .. account) end
+  end
+end
+
+-- waiting_look has those wake that wait for downstreams under the cap of each, also where nothing runs that counts.
+local function waiting_look(name)
+  for _, waited_for in ipairs(name == 'd:*' and redis.call('HKEYS', keys.waits) or match(name, '^d:.*%+%*$') and redis.call('SMEMBERS', keys.accounts) or {}) do
+    if gate_default('d:' .. waited_for) == name then call.freed['d:' .. waited_for] = true end
+  end
+end
+
 -- adaptive_apply brings what is in force of a limit that moves into its gate g, whose share is s; limits of admission for life microseconds, as
--- limits_apply has it.
-local function adaptive_apply(gate_name, a, g, s, life)
+-- limits_apply has it. Who waits by a gate that is of each account looks again.
+local function adaptive_apply(gate_name, a, g, s, now, life)
   if limits_move(gate_name) then return limits_apply(gate_name, a.limit, life) end
   local text = adaptive_text(a)
   text = share_want(gate_name, s and s.whole ~= '' and text .. '/' .. s.parts or text)
   if g.burst then
     rate_put(gate_name, text)
+    if gate_default(gate_name) == gate_name then accounts_look(gate_name, now) end
   else
     cap_want(gate_name, text, true)
+    waiting_look(gate_name)
   end
   call.gates_dirty[gate_name], call.freed[gate_name] = true, true
 end
@@ -99,16 +115,7 @@ local function default_changed(name)
       call.freed[covered] = true
     end
   end
-  for _, waited_for in ipairs(name == 'd:*' and redis.call('HKEYS', keys.waits) or match(name, '^d:.*%+%*$') and redis.call('SMEMBERS', keys.accounts) or {}) do
-    if gate_default('d:' .. waited_for) == name then call.freed['d:' .. waited_for] = true end -- Also where nothing runs that counts.
-  end
-end
-
--- accounts_look has accounts look again that wait by a rate which is that of each: the old one's timer may be far ahead.
-local function accounts_look(name, now)
-  for _, account in ipairs(redis.call('SMEMBERS', keys.accounts)) do
-    if gate_default('s:' .. account) == name then due_add(keys.due, now, 'gs:' .. account) end
-  end
+  waiting_look(name)
 end
 
 -- defaults_first orders names of gates: first those of all that have none of their own.

@@ -62,7 +62,7 @@ function scripts.adapt(KEYS, ARGV)
   if limit == a.limit then
     adaptive_write(NAME, a)
     if eases then
-      adaptive_apply(NAME, a, g, s)
+      adaptive_apply(NAME, a, g, s, now)
       freed_wake(now)
       return { fill(now) and 'more' or 'moved', format('%d', a.number) }
     end
@@ -73,7 +73,7 @@ function scripts.adapt(KEYS, ARGV)
   local way = limit > a.limit and 'raised' or 'lowered'
   a[way] = a[way] + 1
   a.before, a.limit, a.why, a.changed = a.limit, limit, CAUSE, now
-  adaptive_apply(NAME, a, g, s, LIFE)
+  adaptive_apply(NAME, a, g, s, now, LIFE)
   if NUMBER == 0 and now - a.told_at >= TELL_EVERY then
     local by = { action = 'adapt', act = format('%d %s', now, NAME), author = 'headgate', reason = format('%s to %s: %s', adaptive_told(NAME, a, a.told), adaptive_told(NAME, a, limit), CAUSE) }
     audit_act(now, by, NAME, g and g.held or 0, 0)

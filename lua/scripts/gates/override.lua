@@ -28,7 +28,7 @@ function scripts.override(KEYS, ARGV)
   a.number, a.cause, a.at = a.number + 1, cause, now
   if limit ~= a.limit then
     a.before, a.limit, a.why, a.changed = a.limit, limit, cause, now
-    adaptive_apply(NAME, a, g, share_read(NAME), 0)
+    adaptive_apply(NAME, a, g, share_read(NAME), now, 0)
   elseif a.back and limits_move(NAME) then
     limits_apply(NAME, limit, 0)
   end
