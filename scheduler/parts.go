@@ -22,6 +22,8 @@ type tripped struct {
 	// open says which were open at the last look; nil before the first.
 	open map[string]bool
 	next time.Time
+	// owed is to where the limit is to come down since one has opened, until it is seen there; 0 for nothing.
+	owed int
 }
 
 // watch looks at the breakers, if that is due, and reports whether one has opened since the last look. The first look opens none.
@@ -49,21 +51,26 @@ func (t *tripped) watch(ctx context.Context, s store.Deployment, downstreams []s
 // any reports whether one is open.
 func (t *tripped) any() bool { return len(t.open) > 0 }
 
-// trips halves a limit whose breaker has opened, and reports whether it did.
+// trips halves a limit whose breaker has opened, and reports whether it did. Of a word that was lost it tells again, while the breaker is open.
 func (s *Scheduler) trips(ctx context.Context, l *loop, seen store.Adaptation, version int64) (did bool, err error) {
 	opened, err := l.tripped.watch(ctx, s.store, l.DependsOn, time.Now())
-	if err != nil || !opened || seen.Frozen != nil || seen.Override != nil {
+	if err != nil {
 		return false, err
 	}
-	half := seen.Clamp(seen.Limit / 2)
-	if half == seen.Limit {
+	if opened {
+		l.tripped.owed = seen.Clamp(seen.Limit / 2)
+	}
+	if !l.tripped.any() || seen.Limit <= l.tripped.owed || seen.Frozen != nil || seen.Override != nil {
+		l.tripped.owed = 0
+	}
+	if l.tripped.owed == 0 {
 		return false, nil
 	}
 	to := store.Adapt{Back: (seen.Back + 1) / 2}
 	if seen.Back > 0 && l.Limits {
 		to.Life = store.TriggerLife
 	}
-	return true, s.put(ctx, l, control.Step{Limit: half, Before: seen.Limit, Cause: control.CauseTripped}, seen, version, to)
+	return true, s.put(ctx, l, control.Step{Limit: l.tripped.owed, Before: seen.Limit, Cause: control.CauseTripped}, seen, version, to)
 }
 
 // scoreOf is how much the queues of a part are pressed by the last measurement: the one, or of all the one that is most; NaN where nobody knows.

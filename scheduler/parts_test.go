@@ -20,6 +20,12 @@ import (
 func partsBench(t *testing.T, adaptive map[string]policy.Adaptive) (s store.Deployment, part func(store.GateName) store.Adaptation) {
 	t.Helper()
 	s = open(t, redistest.Shared(t).Client(t))
+	return s, partsOn(t, s, adaptive)
+}
+
+// partsOn is partsBench on a deployment.
+func partsOn(t *testing.T, s store.Deployment, adaptive map[string]policy.Adaptive) (part func(store.GateName) store.Adaptation) {
+	t.Helper()
 	p := policy.Unlimited()
 	p.Global = admission.PerSecond(1000)
 	p.Queues = map[string]policy.Queue{"mail": {
@@ -36,7 +42,7 @@ func partsBench(t *testing.T, adaptive map[string]policy.Adaptive) (s store.Depl
 	if _, err := rollout.Put(t.Context(), s, p, rollout.Edit{Author: "ada", Reason: "test", Expected: rollout.AnyVersion}); err != nil {
 		t.Fatal(err)
 	}
-	return s, func(gate store.GateName) store.Adaptation {
+	return func(gate store.GateName) store.Adaptation {
 		t.Helper()
 		all, err := s.Adaptations(t.Context())
 		if err != nil {
