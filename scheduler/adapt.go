@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/control"
 	"github.com/headgate/headgate/internal/load"
 	"github.com/headgate/headgate/policy"
@@ -141,14 +142,22 @@ func (s *Scheduler) adapt(ctx context.Context) {
 				s.adapting.pulling.Store(true)
 			}
 		}
-		if err := s.turn(ctx, &to, version); err != nil {
-			trouble.Failed(ctx, err)
-		} else {
+		next := time.Duration(0)
+		switch err := s.turn(ctx, &to, version); {
+		case err == nil:
 			trouble.Over()
+		case errors.Is(err, admission.ErrUnavailable) || store.InDoubt(err):
+			trouble.Failed(ctx, err)
+		default: // Redis answers: what it refuses to one holds up no other, of which each has a time of its own.
+			trouble.Note(err)
+			next = refusedPause
 		}
-		wait.Reset(to.until())
+		wait.Reset(max(next, to.until()))
 	}
 }
+
+// refusedPause is the least time between two turns where Redis answers one of them with an error.
+const refusedPause = 100 * time.Millisecond
 
 // until returns for how long nothing is to be looked at, at least a moment.
 func (d *duties) until() time.Duration {

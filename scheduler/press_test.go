@@ -256,3 +256,41 @@ func TestAFullRedisPressesAQueue(t *testing.T) {
 		return noted().Parts == "depth 0 of weight 0.5, redis_memory unknown of weight 0.5"
 	})
 }
+
+// TestALevelLastsWhereAMeasurementFails, each time: Redis does not tell its memory, and answers all else. None of it is held up, so that the level does
+// not fall between two measurements.
+func TestALevelLastsWhereAMeasurementFails(t *testing.T) {
+	t.Parallel()
+	client := redistest.Start(t, redistest.Options{}).Client(t)
+	s := open(t, client)
+	p := policy.Unlimited()
+	weights := map[string]float64{"redis_memory": .5, "depth": .5}
+	p.Queues = map[string]policy.Queue{"mail": {Pressure: &policy.PressureRules{MaxDepth: 10, Interval: policy.MinAdaptiveInterval, Weights: weights}}}
+	if _, err := rollout.Put(t.Context(), s, p, rollout.Edit{Author: "ada", Reason: "test", Expected: rollout.AnyVersion}); err != nil {
+		t.Fatal(err)
+	}
+	fill(t, s, 20)
+	if err := client.Do(t.Context(), "ACL", "SETUSER", "default", "-info").Err(); err != nil {
+		t.Fatal(err)
+	}
+	run(t, s, scheduler.Config{TimerLease: time.Minute})
+	level := func() admission.PressureLevel {
+		t.Helper()
+		loads, err := s.Loads(t.Context(), []string{"mail"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return loads[0].Level
+	}
+	await(t, "too many jobs to press", func() bool { return level() == admission.PressureCritical })
+	fell := 0
+	for range 100 {
+		time.Sleep(50 * time.Millisecond) //nolint:forbidigo // the pace of the test's own looks
+		if level() != admission.PressureCritical {
+			fell++
+		}
+	}
+	if fell > 10 { // A machine that halts may be late.
+		t.Errorf("the level had fallen in %d of 100 looks", fell)
+	}
+}
