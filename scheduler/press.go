@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/headgate/headgate/admission"
@@ -85,11 +86,22 @@ func (s *Scheduler) measure(ctx context.Context, to *duties, version int64) erro
 		}
 		errs = append(errs, err) // All else is known.
 	}
-	for i, g := range due {
-		errs = append(errs, s.press(ctx, g, inputs(g.Pressured, &loads[i], samples, redis), &loads[i], to.triggers.level(g.Queue), version))
+	pressed := make([]error, len(due))
+	var running sync.WaitGroup
+	for first := range min(pressAtOnce, len(due)) {
+		running.Go(func() {
+			for i := first; i < len(due); i += pressAtOnce {
+				g := due[i]
+				pressed[i] = s.press(ctx, g, inputs(g.Pressured, &loads[i], samples, redis), &loads[i], to.triggers.level(g.Queue), version)
+			}
+		})
 	}
-	return errors.Join(errs...)
+	running.Wait()
+	return errors.Join(append(errs, pressed...)...)
 }
+
+// pressAtOnce is how many queues are noted at a time: one after another the last of many would be measured too late, or never, where Redis is slow.
+const pressAtOnce = 16
 
 // press notes what a gauge makes of signals, a level of least at least.
 func (s *Scheduler) press(ctx context.Context, g *gauge, in pressure.Inputs, seen *store.QueueLoad, least admission.PressureLevel, version int64) error {
