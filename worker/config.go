@@ -60,7 +60,7 @@ type Config struct {
 	// Breakers configures the circuit breakers of single downstreams.
 	Breakers map[string]breaker.Config
 	// ReportEvery is how long outcomes of calls wait to be reported to the fleet's breakers, 1 ms to 1 s; zero means
-	// 100 ms. So many outcomes of a downstream as ReportAfter, 1 to 10000, wait no longer; zero means 100.
+	// 100 ms; half of the shortest window of a breaker where that is less. So many outcomes of a downstream as ReportAfter, 1 to 10000, wait no longer; zero means 100.
 	ReportEvery time.Duration
 	ReportAfter int
 	// Scheduler configures the scheduler that Run runs beside the worker, unless NoScheduler is set. It logs with

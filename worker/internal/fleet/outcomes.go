@@ -48,9 +48,16 @@ func (b *Breakers) Run(ctx context.Context) {
 	}
 }
 
-// collect gives others the time to add to the next report, unless something in it is urgent.
+// collect gives others the time to add to the next report, unless something in it is urgent, but not for longer than half of a window: what has
+// left that is not reported.
 func (b *Breakers) collect(ctx context.Context) {
-	timer := time.NewTimer(b.every)
+	wait := b.every
+	b.mu.Lock()
+	for _, g := range b.mu.guards { // Also of one that has nothing to report yet.
+		wait = min(wait, g.Local().Config().Window/2)
+	}
+	b.mu.Unlock()
+	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
 	case <-b.urgent:
