@@ -217,7 +217,11 @@ func loopsOf(compiled *policy.Compiled, known []*loop) []*loop {
 func (s *Scheduler) turn(ctx context.Context, to *duties, version int64) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+	if s.isLate() {
+		return nil // It goes on as soon as it holds the lease again.
+	}
 	if !s.holds() {
+		s.taken.Store(false)
 		for _, l := range to.loops {
 			l.last, l.part, l.next, l.renewed = store.Adaptation{}, nil, time.Now().Add(s.config.TimerLease), time.Time{}
 			l.tripped = tripped{next: l.next}

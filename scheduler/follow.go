@@ -65,6 +65,13 @@ type retelling struct {
 // holds reports whether this Scheduler holds the timer lease, as far as it knows.
 func (s *Scheduler) holds() bool { return int64(time.Since(s.born)) < s.holding.Load() }
 
+// isLate reports whether it does not hold the timer lease, and nobody else can have had it since: it is renewed too late, and not yet by as much as another's
+// would last.
+func (s *Scheduler) isLate() bool {
+	held := time.Duration(s.holding.Load())
+	return held > 0 && !s.holds() && !s.taken.Load() && time.Since(s.born) < held+s.config.TimerLease
+}
+
 // mayTell reports whether a letter may be told now.
 func (s *Scheduler) mayTell(ctx context.Context) bool { return ctx.Err() == nil && s.holds() }
 

@@ -28,8 +28,10 @@ type Scheduler struct {
 	owner string
 	// holding is until when this Scheduler may take itself for the holder of the timer lease, in nanoseconds since born.
 	holding atomic.Int64
-	born    time.Time
-	clock   watch
+	// taken says that another has been seen to hold it since this Scheduler last forgot what it knew as the holder.
+	taken atomic.Bool
+	born  time.Time
+	clock watch
 	// away knows whether Redis is.
 	away *outage.Watch
 	// stepped says that the clock of Redis has stepped since the follower last looked.
@@ -185,7 +187,9 @@ func (s *Scheduler) promote(ctx context.Context) (store.Promotion, error) {
 		return p, err
 	}
 	s.clock.note(seen)
-	if !p.Held {
+	if p.Held {
+		s.taken.Store(true)
+	} else {
 		s.holding.Store(int64(seen.sent + s.config.TimerLease))
 		s.adapting.note(p.Adaptive)
 	}

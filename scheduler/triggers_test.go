@@ -26,7 +26,12 @@ func deep(do, of string) policy.Trigger {
 
 func newTriggerBench(t *testing.T) *triggerBench {
 	t.Helper()
-	b := &triggerBench{t: t, store: open(t, redistest.Shared(t).Client(t))}
+	return triggerBenchOn(t, open(t, redistest.Shared(t).Client(t)))
+}
+
+func triggerBenchOn(t *testing.T, s store.Deployment) *triggerBench {
+	t.Helper()
+	b := &triggerBench{t: t, store: s}
 	b.put = func(triggers map[string]policy.Trigger, adaptive map[string]policy.Adaptive) {
 		t.Helper()
 		p := policy.Unlimited()
