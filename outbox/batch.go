@@ -168,9 +168,9 @@ func (r *Relay) condemn(ctx context.Context, rows []row) error {
 
 // asked is what verdicts of one call hang on, beside time and the tenant.
 type asked struct {
-	queue, downstream string
-	priority          admission.Priority
-	cost              admission.Tokens
+	queue, downstream, jobType string
+	priority                   admission.Priority
+	cost                       admission.Tokens
 }
 
 // send sends the rows that are neither dead nor held back, call by call in their order. Its error says that Redis gave no answer.
@@ -186,7 +186,7 @@ func (r *Relay) send(ctx context.Context, rows []row) error {
 			if one.fate != unsent || held[one.job.Tenant] {
 				continue
 			}
-			wants := asked{one.job.Queue, one.job.Downstream, one.job.Priority, one.job.Cost}
+			wants := asked{one.job.Queue, one.job.Downstream, one.job.Type, one.job.Priority, one.job.Cost}
 			had, there := first[one.job.Tenant]
 			if there && had != wants || len(call) > 0 && bytes+len(one.job.Payload) > callBytes {
 				break // It goes with the next call.

@@ -24,7 +24,7 @@
 //
 // Order. The jobs of a tenant are sent in the order of their numbers. A refusal that passes (limited, overflow, paused, …) holds back the
 // tenant's later rows until the verdict's RetryAfter; others go on. Jobs of one call are decided on one by one, so rows of a tenant share a
-// call only if they ask for the same: queue, class, downstream and cost. The bounds of bytes are the exception: there a smaller job may pass
+// call only if they ask for the same: queue, class, type, downstream and cost. The bounds of bytes are the exception: there a smaller job may pass
 // a larger one of the same call.
 //
 // Final. A row that no wait helps becomes a dead row with its reason, and holds nobody back: what is no valid job, too costly, too large, past

@@ -239,12 +239,12 @@ func (r *refuser) EnqueueBatch(ctx context.Context, jobs []admission.Job) ([]adm
 func testHeld(t *testing.T, b *Bench) {
 	to := &refuser{Batcher: b.producer(t), id: "first"}
 	b.relay = b.newRelay(t, to)
-	other, push := Job("other"), Job("push")
-	other.Tenant, push.Queue = "beta", "push"
-	b.Put(t, true, Job("first"), push, other)
+	other, push, typed := Job("other"), Job("push"), Job("typed")
+	other.Tenant, push.Queue, typed.Type = "beta", "push", "receipt"
+	b.Put(t, true, Job("first"), typed, push, other)
 	asked := time.Now()
 	b.Once(t)
-	b.Expect(t, 2, 1, 0) // push asks for something else, so it is in a later call, and that waits; the other tenant's goes.
+	b.Expect(t, 3, 1, 0) // push and typed ask for something else, so they are in later calls, and those wait; the other tenant's goes.
 	b.exec(t, "UPDATE headgate_outbox SET created = "+ago(b.database.Dialect, 5))
 	if lag, err := b.relay.Lag(t.Context()); err != nil || lag < 4*time.Second || lag > time.Minute {
 		t.Errorf("the head of the outbox has waited for %s, %v", lag, err)
@@ -254,14 +254,14 @@ func testHeld(t *testing.T, b *Bench) {
 	if took := time.Since(asked); len(to.sent) != 2 && took < refusedFor {
 		t.Errorf("sent were %s after %v, before the time", to.sent, took)
 	}
-	for began := time.Now(); len(to.sent) < 4 && time.Since(began) < 10*time.Second; pause(10 * time.Millisecond) {
+	for began := time.Now(); len(to.sent) < 5 && time.Since(began) < 10*time.Second; pause(10 * time.Millisecond) {
 		b.Once(t)
 	}
 	b.Expect(t, 0, 0, 0)
 	if lag, err := b.relay.Lag(t.Context()); lag != 0 || err != nil {
 		t.Errorf("an empty outbox is late by %s, %v", lag, err)
 	}
-	if got := strings.Join(to.sent, " "); got != "first other first push" {
+	if got := strings.Join(to.sent, " "); got != "first other first typed push" {
 		t.Errorf("sent were %s", got)
 	}
 }
