@@ -238,6 +238,8 @@ func TestRedriveGoesOnWhenThereAreTokens(t *testing.T) {
 func TestWhatEverybodyTakesTogetherIsNotShownToATenant(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t, nil)
+	p.enqueue("acme", "dead")
+	p.work(t.Context(), 1, store.Kill)
 	own := policy.Unlimited()
 	own.Version, own.Global = 1, admission.Limit{Tokens: 7, Per: 24 * time.Hour, Burst: 7}
 	text, err := policy.Marshal(own)
@@ -258,6 +260,12 @@ func TestWhatEverybodyTakesTogetherIsNotShownToATenant(t *testing.T) {
 	for _, r := range []reply{refused, job} {
 		if r.header.Get("Retry-After") == "" || bytes.Contains(r.body, []byte("burst")) || bytes.Contains(r.body, []byte("tokens_left")) || !bytes.Contains(r.body, []byte(`"global"`)) {
 			t.Errorf("%v %s", r.header, r.body)
+		}
+	}
+	for who, shown := range map[string]bool{"operator": true, "acme-admin": false} {
+		letter := p.want(http.StatusOK, who, ask{op: "POST /api/v1/dead-letters/redrive", body: `{"keys":[{"tenant":"acme","id":"dead"}]}`})
+		if bytes.Contains(letter.body, []byte("0 tokens")) != shown || !bytes.Contains(letter.body, []byte(`"limited"`)) || letter.header.Get("Retry-After") == "" {
+			t.Errorf("%s: %v %s", who, letter.header, letter.body)
 		}
 	}
 }

@@ -159,7 +159,11 @@ func (a *API) redriveKeys(ctx context.Context, options admission.RedriveOptions,
 		if errors.Is(result.Err, admission.ErrLimited) {
 			wait = max(wait, result.Verdict.RetryAfter)
 		}
-		view.Refused = append(view.Refused, refusedView{result.Key.Tenant, result.Key.ID, reason, ProblemOf(result.Err).Detail})
+		p := ProblemOf(result.Err)
+		if options.Own && result.Verdict.Scope == admission.Global {
+			p = hiddenGlobal(result.Err)
+		}
+		view.Refused = append(view.Refused, refusedView{result.Key.Tenant, result.Key.ID, reason, p.Detail})
 	}
 	return wait, nil
 }
