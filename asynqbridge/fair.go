@@ -22,6 +22,10 @@ const (
 	headerGroup     = "asynq-group"
 )
 
+// headerAdmitted is the header of a task in asynq that says when its job was admitted, in microseconds. It tells a hand-over that is made again from
+// another task of the same id.
+const headerAdmitted = "headgate-admitted"
+
 // Fair enqueues tasks into Headgate, from where a Releaser hands them to asynq. A task becomes a job of the queue, the type
 // and the payload that it has, so that a worker of Headgate's own may take it as well. Several goroutines may use it.
 type Fair struct {
@@ -78,6 +82,7 @@ func jobOf(info *asynq.TaskInfo, own claim) admission.Job {
 	if job.Headers == nil {
 		job.Headers = make(map[string]string)
 	}
+	delete(job.Headers, headerAdmitted) // A handler may pass on the headers of its own task.
 	job.Headers[headerMaxRetry] = strconv.Itoa(info.MaxRetry)
 	for name, d := range map[string]time.Duration{headerTimeout: info.Timeout, headerRetention: info.Retention} {
 		if d > 0 {
@@ -93,9 +98,11 @@ func jobOf(info *asynq.TaskInfo, own claim) admission.Job {
 	return job
 }
 
-// taskOf is the way back: the task of a job and its options. retention is the shortest.
-func taskOf(job *admission.Job, retention time.Duration) (*asynq.Task, []asynq.Option, error) {
-	headers := maps.Clone(job.Headers)
+// taskOf is the way back: the task of a job, which was admitted at a time, and its options. retention is the shortest.
+func taskOf(job *admission.Job, admitted time.Time, retention time.Duration) (*asynq.Task, []asynq.Option, error) {
+	headers := map[string]string{}
+	maps.Copy(headers, job.Headers)
+	headers[headerAdmitted] = strconv.FormatInt(admitted.UnixMicro(), 10)
 	options := []asynq.Option{asynq.TaskID(taskID(admission.Key{Tenant: job.Tenant, ID: job.ID})), asynq.Queue(job.Queue)}
 	var err error
 	take := func(name string, read func(text string) error) {

@@ -15,6 +15,8 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/asynqbridge"
 	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
 )
 
 const pendingKey = "asynq:{mail}:pending"
@@ -41,7 +43,7 @@ func handOver(t *testing.T, newSite siteOf) {
 		got, err = s.inspector().GetTaskInfo("mail", "acme:one")
 		return err == nil
 	})
-	if string(got.Payload) != "payload" || got.Type != "send" || len(got.Headers) != 1 || got.Headers["k"] != "v" || got.MaxRetry != 0 ||
+	if string(got.Payload) != "payload" || got.Type != "send" || len(got.Headers) != 2 || got.Headers["k"] != "v" || got.MaxRetry != 0 ||
 		got.Timeout != time.Minute || !got.Deadline.Equal(deadline) || got.Retention != time.Hour || got.State != asynq.TaskStatePending {
 		t.Errorf("%+v", got)
 	}
@@ -256,6 +258,36 @@ func handOverOnce(t *testing.T, newSite siteOf) {
 	}
 	if proxy.Cuts() < tasks {
 		t.Errorf("%d replies were lost, want one of each task", proxy.Cuts())
+	}
+}
+
+// TestATaskIsNotLostToAnotherOfItsID: that which was archived is there for weeks, and Headgate has forgotten its id long before.
+func TestATaskIsNotLostToAnotherOfItsID(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, 1, daily(1000))
+	text, err := policy.Marshal(policy.Policy{Version: 2, DedupWindow: time.Second})
+	must(t, err)
+	must(t, s.store.PutPolicy(t.Context(), store.PolicyUpdate{Expected: 1, Version: 2, Text: text, Window: time.Second}))
+	f := s.fair()
+	defer s.release(asynqbridge.ReleaserConfig{Queues: []string{"mail"}})()
+	send := func() error {
+		_, err := f.Enqueue(asynq.NewTask("send", nil, asynq.Queue("mail")), asynqbridge.Tenant("acme"), asynq.TaskID("daily"))
+		return err
+	}
+	must(t, send())
+	soon(t, "the hand-over, and an operator to archive the task", func() bool { return s.inspector().ArchiveTask("mail", "acme:daily") == nil })
+	soon(t, "the id to be forgotten", func() bool { return send() == nil })
+	census := store.Census{}
+	soon(t, "the second job to leave the Releaser", func() bool {
+		census, err = s.store.Census(t.Context())
+		return err == nil && census.Left["completed"]+census.Dead == 2
+	})
+	if census.Dead != 1 {
+		t.Errorf("asynq has not taken the second task, and nobody is told: %+v", census)
+	}
+	sight, err := s.store.Look(t.Context(), admission.Key{Tenant: "acme", ID: "daily"})
+	if err != nil || sight.Place != store.PlaceDead || !strings.Contains(sight.Text, "another task of this id") {
+		t.Errorf("%+v, %v", sight, err)
 	}
 }
 

@@ -30,14 +30,14 @@ func FuzzHeaders(f *testing.F) {
 		job.Headers = map[string]string{
 			"kept": "x", headerMaxRetry: retry, headerTimeout: timeout, headerRetention: timeout, headerDeadline: deadline, headerGroup: class,
 		}
-		task, options, err := taskOf(&job, time.Minute)
+		task, options, err := taskOf(&job, time.UnixMicro(7), time.Minute)
 		if err != nil {
 			if _, named := errors.AsType[*admission.FieldError](err); !named {
 				t.Errorf("%q: %v", job.Headers, err)
 			}
 			return
 		}
-		if len(task.Headers()) != 1 || task.Headers()["kept"] != "x" {
+		if len(task.Headers()) != 2 || task.Headers()["kept"] != "x" || task.Headers()[headerAdmitted] != "7" {
 			t.Errorf("%q are left of %q", task.Headers(), job.Headers)
 		}
 		for _, o := range options {

@@ -88,7 +88,8 @@ func (c ReleaserConfig) validate() error {
 
 // Releaser hands jobs that wait in Headgate to asynq, in Headgate's order, while asynq's list of pending tasks is short. It
 // is a worker of Headgate whose handler enqueues: a job completes when asynq has it. A hand-over whose answer was lost is
-// made again under the same task id, TENANT:ID, and asynq takes one of the two. Any number may run.
+// made again under the same task id, TENANT:ID, and asynq takes one of the two. A job whose id asynq has for another task becomes a
+// dead letter. Any number may run.
 type Releaser struct {
 	store  store.Deployment
 	config ReleaserConfig
@@ -134,7 +135,7 @@ func (r *Releaser) Run(ctx context.Context) error {
 			return fmt.Errorf("hand over queue %s: %w", queue, err)
 		}
 		worker.RegisterAny(w, func(jobCtx context.Context, job worker.Job[[]byte]) error {
-			return r.hand(jobCtx, ctx.Done(), &job.Job)
+			return r.hand(jobCtx, ctx.Done(), &job.Job, job.Admitted)
 		})
 		workers.Go(func() {
 			if errs[i] = w.Run(ctx); errs[i] != nil {
@@ -147,9 +148,12 @@ func (r *Releaser) Run(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
+// errOtherTask is of a job that asynq does not take.
+var errOtherTask = errors.New("asynq has another task of this id, which was handed over before: it waits, runs, is archived or retained")
+
 // hand gives one job to asynq.
-func (r *Releaser) hand(ctx context.Context, stopping <-chan struct{}, job *admission.Job) error {
-	task, options, err := taskOf(job, r.config.Retention)
+func (r *Releaser) hand(ctx context.Context, stopping <-chan struct{}, job *admission.Job, admitted time.Time) error {
+	task, options, err := taskOf(job, admitted, r.config.Retention)
 	if err != nil {
 		return worker.Discard(err)
 	}
@@ -160,9 +164,26 @@ func (r *Releaser) hand(ctx context.Context, stopping <-chan struct{}, job *admi
 	ctx, cancel := context.WithTimeout(ctx, handTimeout)
 	defer cancel()
 	_, err = r.asynq.EnqueueContext(ctx, task, options...)
-	if err == nil || errors.Is(err, asynq.ErrTaskIDConflict) {
+	if errors.Is(err, asynq.ErrTaskIDConflict) {
+		var other bool
+		if other, err = r.hasOther(task, admission.Key{Tenant: job.Tenant, ID: job.ID}, job.Queue); other {
+			return worker.Discard(errOtherTask)
+		}
+	}
+	if err == nil {
 		return nil
 	}
 	r.config.Logger.Warn().Err(err).Str("tenant", job.Tenant).Str("job", job.ID).Msg("job not handed to asynq")
 	return worker.Snooze(backAfter)
+}
+
+// hasOther reports whether the task by which asynq refused another of its id is of another job. One that does not say, because an older release has
+// handed it over, is taken for the job's own.
+func (r *Releaser) hasOther(task *asynq.Task, key admission.Key, queue string) (bool, error) {
+	there, err := asynq.NewInspectorFromRedisClient(r.redis).GetTaskInfo(queue, taskID(key))
+	if err != nil {
+		return false, fmt.Errorf("look at the task of the same id: %w", err)
+	}
+	of := there.Headers[headerAdmitted]
+	return of != "" && of != task.Headers()[headerAdmitted], nil
 }
