@@ -72,6 +72,24 @@ func TestRing(t *testing.T) {
 	}
 }
 
+// TestAClockThatWasSetBackEndsNoMinute: what was counted before goes a minute after it, and not when the clock is as late as it was.
+func TestAClockThatWasSetBackEndsNoMinute(t *testing.T) {
+	t.Parallel()
+	at := func(second int64) time.Time { return time.Unix(1_700_000_000+second, 0) }
+	r := newRing(window)
+	r.add(at(0), 7)
+	r.add(at(-3600), 2)
+	r.add(at(-3601), 1) // Who asked for the time first may count last.
+	for _, step := range []struct {
+		at   int64
+		want int
+	}{{-3600, 10}, {-3600 + 59, 10}, {-3600 + 60, 0}} {
+		if got := r.count(at(step.at)); got != step.want {
+			t.Errorf("at %d s there are %d, want %d", step.at, got, step.want)
+		}
+	}
+}
+
 // TestAThrottledGuardSleeps counts how often it looks: once a second, however many are refused meanwhile, and never again after its
 // end.
 func TestAThrottledGuardSleeps(t *testing.T) {

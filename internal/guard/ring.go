@@ -6,9 +6,9 @@ import "time"
 // room however much happens. It is for one goroutine at a time.
 type ring struct {
 	buckets []int
-	// sum is that of all buckets, last the second that the newest counts, since the Unix epoch.
-	sum  int
-	last int64
+	// sum is that of all buckets, newest the bucket that counts now, and last its second since the Unix epoch.
+	sum, newest int
+	last        int64
 }
 
 func newRing(seconds int) *ring { return &ring{buckets: make([]int, seconds)} }
@@ -26,20 +26,25 @@ func (r *ring) count(now time.Time) int {
 	return r.sum
 }
 
-// turn empties the buckets of the seconds that have passed since the last turn, and returns that of now. A clock that was set back
-// counts in the newest.
+// turn empties the buckets of the seconds that have passed since the last turn, and returns that of now. While the clock is set back no time
+// passes, and from then on it does as before: what was counted is not to stay until the clock is as late as it was. One second back is no step,
+// but somebody who asked for the time a little sooner.
 func (r *ring) turn(now time.Time) int {
-	size := int64(len(r.buckets))
-	second := max(now.Unix(), r.last)
-	if second-r.last >= size {
+	size, second := len(r.buckets), now.Unix()
+	passed := second - r.last
+	switch {
+	case passed >= int64(size):
 		clear(r.buckets)
 		r.sum = 0
-	} else {
-		for passed := r.last + 1; passed <= second; passed++ {
-			r.sum -= r.buckets[passed%size]
-			r.buckets[passed%size] = 0
+	case passed > 0:
+		for range passed {
+			r.newest = (r.newest + 1) % size
+			r.sum -= r.buckets[r.newest]
+			r.buckets[r.newest] = 0
 		}
+	case passed >= -1:
+		return r.newest
 	}
 	r.last = second
-	return int(second % size)
+	return r.newest
 }
