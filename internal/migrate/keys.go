@@ -161,6 +161,9 @@ func (m *Migration) copyPartitions(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := m.copyAdaptive(ctx); err != nil {
+		return err
+	}
 	return m.copyFollowed(ctx)
 }
 
