@@ -24,8 +24,8 @@
 //
 // Order. The jobs of a tenant are sent in the order of their numbers. A refusal that passes (limited, overflow, paused, …) holds back the
 // tenant's later rows until the verdict's RetryAfter; others go on. Jobs of one call are decided on one by one, so rows of a tenant share a
-// call only if they ask for the same: queue, class, type, downstream and cost. The bounds of bytes are the exception: there a smaller job may pass
-// a larger one of the same call.
+// call only if they ask for the same: queue, class, type, downstream and cost. The bounds of bytes, and those of waits where the policy refuses what
+// is doomed, are the exception: there a smaller job may pass a larger one of the same call, and one with more time, or none to keep, one with less.
 //
 // Final. A row that no wait helps becomes a dead row with its reason, and holds nobody back: what is no valid job, too costly, too large, past
 // its deadline, or whose unique key another job holds.
