@@ -103,7 +103,7 @@ func (a *Sessions) handOut(ctx context.Context, s session, leases []leased, held
 				return nil, err
 			}
 		}
-		ok, err := a.begin(ctx, s, l, open, clocks[l.part])
+		ok, err := a.begin(ctx, s, l, held, open, clocks[l.part])
 		if err != nil {
 			return nil, err
 		}
@@ -133,8 +133,9 @@ func leaseViewOf(l *store.Lease, token string) leaseView {
 	}
 }
 
-// begin ends a job that is not to be begun, or hands it back, and notes of one that was lost before that it is.
-func (a *Sessions) begin(ctx context.Context, s session, l *leased, open gates, now time.Time) (ok bool, err error) {
+// begin ends a job that is not to be begun, or hands it back, and notes of one that was lost before that it is. What the session held before may run
+// since before its deadline: its client knows whether it does.
+func (a *Sessions) begin(ctx context.Context, s session, l *leased, held bool, open gates, now time.Time) (ok bool, err error) {
 	key := admission.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}
 	end := store.Finish{Token: l.Token, Key: key}
 	switch {
@@ -143,7 +144,7 @@ func (a *Sessions) begin(ctx context.Context, s session, l *leased, open gates, 
 		if errors.Is(l.Err, store.ErrRecordGone) {
 			end.Reason = "record_gone"
 		}
-	case !l.Job.Deadline.IsZero() && now.After(l.Job.Deadline):
+	case !held && !l.Job.Deadline.IsZero() && now.After(l.Job.Deadline):
 		end.Outcome = store.Expire
 	case !open.pass(l) || !a.leaseProbe(ctx, s, l, open[l.gate()]):
 		end.Outcome, end.Delay, end.Text = store.Release, returnDelay(), breakerOpen

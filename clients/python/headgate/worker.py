@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import calendar
 import json
 import logging
 import signal
@@ -57,6 +58,10 @@ class Job:
         self._cost: Optional[int] = None
         self._result: Optional[bytes] = None
         self._keep: Optional[float] = None
+
+    def _late(self) -> bool:
+        """Whether the deadline is over, by the clock of this process, to the second."""
+        return self.deadline is not None and time.time() > calendar.timegm(time.strptime(self.deadline[:19], "%Y-%m-%dT%H:%M:%S")) + 1
 
     def json(self) -> Any:
         """Return the payload as the JSON value that it is."""
@@ -158,7 +163,7 @@ class Worker:
             ask_held = got.get("partial", False)
             self._cancel(got["cancelled"])
             for lease in got["jobs"]:
-                self._start(session, lease)
+                self._start(session, lease, held)
             if not got["jobs"] and not held:
                 self._stopping.wait(retry_after if retry_after > 1 else 0)
 
@@ -186,13 +191,13 @@ class Worker:
         for job in lost:
             job.cancelled.set()
 
-    def _start(self, session: str, lease: Lease) -> None:
+    def _start(self, session: str, lease: Lease, held: bool) -> None:
         job = Job(lease)
         with self._changed:
             if job.token in self._jobs:  # It was asked for what is held.
                 return
             self._jobs[job.token] = job
-        threading.Thread(target=self._run, args=(session, job), name=f"headgate-{job.id}", daemon=True).start()
+        threading.Thread(target=self._run, args=(session, job, held and job._late()), name=f"headgate-{job.id}", daemon=True).start()
 
     def _cancel(self, cancelled: Any) -> None:
         with self._changed:
@@ -200,9 +205,12 @@ class Worker:
         for job in told:
             job.cancelled.set()
 
-    def _run(self, session: str, job: Job) -> None:
+    def _run(self, session: str, job: Job, late: bool) -> None:
         try:
-            self._end(session, job)
+            if late:  # It was never begun, and waits or expires.
+                self._client.release(session, job.tenant, job.id, job.token)
+            else:
+                self._end(session, job)
         except Conflict:
             _log.warning("job %s of %s: its end is known already, or it runs elsewhere", job.id, job.tenant)
         except HeadgateError as error:

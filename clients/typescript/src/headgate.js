@@ -301,7 +301,7 @@ export class Worker {
       }
       askHeld = got.partial === true;
       this.#cancel(got.cancelled);
-      for (const lease of got.jobs) this.#start(this.#session, lease);
+      for (const lease of got.jobs) this.#start(this.#session, lease, held);
       if (got.jobs.length === 0 && !held && got.retryAfter > 1) await sleep(got.retryAfter * 1000, stopping);
     }
   }
@@ -316,10 +316,11 @@ export class Worker {
     for (const { token } of cancelled) this.#jobs.get(token)?.job.cancel();
   }
 
-  #start(session, lease) {
+  #start(session, lease, held) {
     if (this.#jobs.has(lease.token)) return; // It was asked for what is held.
     const job = new Job(lease);
-    const running = this.#end(session, job).catch((error) => {
+    const late = held && Date.parse(lease.deadline) < Date.now(); // It was never begun, and waits or expires.
+    const running = (late ? this.#client.release(session, { tenant: job.tenant, id: job.id, token: job.token }) : this.#end(session, job)).catch((error) => {
       const known = error instanceof Conflict ? "its end is known already, or it runs elsewhere" : `its end could not be told, and it runs again: ${error.message}`;
       this.#log.warn(`headgate: job ${job.id} of ${job.tenant}: ${known}`);
     }).finally(() => { this.#jobs.delete(job.token); this.#freed(); });
