@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"hash/fnv"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -33,6 +34,32 @@ type ListCursor struct {
 	Set  SetMark  `json:"z,omitzero"`
 	Jobs HashMark `json:"j,omitzero"`
 }
+
+// Hide takes the names of others' jobs out of the cursor of a listing of one tenant's, which anybody can read who has it. The tenant's own jobs that
+// follow stay the same.
+func (c *ListCursor) Hide(tenant string) {
+	if tenant == "" {
+		return
+	}
+	own := EncodeKey(admission.Key{Tenant: tenant})
+	c.Jobs.Rest = slices.DeleteFunc(c.Jobs.Rest, func(key []byte) bool { return !strings.HasPrefix(string(key), own) })
+	marks := []*[]byte{&c.Jobs.After}
+	if c.Lane == "" { // In a lane, which is the tenant's, members are no keys.
+		marks = append(marks, &c.Set.Key)
+	}
+	for _, key := range marks {
+		switch text := string(*key); {
+		case *key == nil || strings.HasPrefix(text, own):
+		case text < own:
+			*key = []byte(own)
+		default:
+			*key = []byte{behindAll}
+		}
+	}
+}
+
+// behindAll is behind each key, which begins with the name of a tenant.
+const behindAll = '~'
 
 // Encode returns the cursor as text of letters, digits, '-' and '_'.
 func (c ListCursor) Encode() string {

@@ -186,6 +186,7 @@ func (p *Partition) List(_ context.Context, q store.ListQuery) (page store.ListP
 		}
 		page.Jobs = l.found
 		if !l.end {
+			l.at.Hide(q.Tenant)
 			page.Cursor = l.at.Encode()
 		}
 	})
