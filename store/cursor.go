@@ -13,6 +13,8 @@ import (
 
 // ListCursor is where a listing goes on: which one it is of, and one position for each structure that it walks. Callers of List see
 // it as text that they hand back.
+//
+//nolint:recvcheck // It is a plain value.
 type ListCursor struct {
 	// Of is the hash of the query: a cursor of another listing is refused.
 	Of uint32 `json:"q"`
@@ -35,12 +37,16 @@ type ListCursor struct {
 	Jobs HashMark `json:"j,omitzero"`
 }
 
-// Hide takes the names of others' jobs out of the cursor of a listing of one tenant's, which anybody can read who has it. The tenant's own jobs that
-// follow stay the same.
-func (c *ListCursor) Hide(tenant string) {
-	if tenant == "" {
-		return
+// EncodeFor is Encode for a listing of one tenant's jobs, of all for "": the text has no names of others' jobs, since anybody can read it who has it.
+// The tenant's own jobs that follow are the same.
+func (c ListCursor) EncodeFor(tenant string) string {
+	if tenant != "" {
+		c.hide(tenant)
 	}
+	return c.Encode()
+}
+
+func (c *ListCursor) hide(tenant string) {
 	own := EncodeKey(admission.Key{Tenant: tenant})
 	c.Jobs.Rest = slices.DeleteFunc(c.Jobs.Rest, func(key []byte) bool { return !strings.HasPrefix(string(key), own) })
 	marks := []*[]byte{&c.Jobs.After}

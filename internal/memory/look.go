@@ -186,8 +186,7 @@ func (p *Partition) List(_ context.Context, q store.ListQuery) (page store.ListP
 		}
 		page.Jobs = l.found
 		if !l.end {
-			l.at.Hide(q.Tenant)
-			page.Cursor = l.at.Encode()
+			page.Cursor = l.at.EncodeFor(q.Tenant)
 		}
 	})
 	if q.Place == admission.PlaceSpilled { // They are looked for among all.

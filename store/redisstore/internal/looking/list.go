@@ -43,8 +43,7 @@ func (s *Looking) ListFrom(ctx context.Context, q store.ListQuery, at store.List
 	page := store.ListPage{Jobs: l.found}
 	if !l.end {
 		l.at.Part = at.Part
-		l.at.Hide(q.Tenant)
-		page.Cursor = l.at.Encode()
+		page.Cursor = l.at.EncodeFor(q.Tenant)
 	}
 	return page, nil
 }
