@@ -13,8 +13,6 @@ import (
 
 // ListCursor is where a listing goes on: which one it is of, and one position for each structure that it walks. Callers of List see
 // it as text that they hand back.
-//
-//nolint:recvcheck // It is a plain value.
 type ListCursor struct {
 	// Of is the hash of the query: a cursor of another listing is refused.
 	Of uint32 `json:"q"`
@@ -40,13 +38,9 @@ type ListCursor struct {
 // EncodeFor is Encode for a listing of one tenant's jobs, of all for "": the text has no names of others' jobs, since anybody can read it who has it.
 // The tenant's own jobs that follow are the same.
 func (c ListCursor) EncodeFor(tenant string) string {
-	if tenant != "" {
-		c.hide(tenant)
+	if tenant == "" {
+		return c.Encode()
 	}
-	return c.Encode()
-}
-
-func (c *ListCursor) hide(tenant string) {
 	own := EncodeKey(admission.Key{Tenant: tenant})
 	c.Jobs.Rest = slices.DeleteFunc(c.Jobs.Rest, func(key []byte) bool { return !strings.HasPrefix(string(key), own) })
 	marks := []*[]byte{&c.Jobs.After}
@@ -62,6 +56,7 @@ func (c *ListCursor) hide(tenant string) {
 			*key = []byte{behindAll}
 		}
 	}
+	return c.Encode()
 }
 
 // behindAll is behind each key, which begins with the name of a tenant.
