@@ -21,7 +21,8 @@ const (
 // Redrive runs archived tasks of a queue again, up to most of them, 1 to 10000, and returns how many. Each passes the token
 // buckets first, as at its first time; asynq's own ways to run it do not. Its tenant is that of the header HeaderTenant,
 // else of the id, where Fair has made it. At the first refusal it stops: the error is a *headgate.RefusedError that says
-// when to go on. A task of no tenant is passed over, and the error says how many were.
+// when to go on. A task of no tenant is passed over, and the error says how many were; so is one that no wait helps, too costly
+// or of a class that there is not, of which the error names the first.
 func (c *Client) Redrive(ctx context.Context, queue string, most int) (run int, err error) {
 	if most < 1 || most > maxRedrive {
 		return 0, &admission.FieldError{Field: "most", Value: strconv.Itoa(most), Allowed: "1 to 10000 tasks"}
@@ -34,7 +35,7 @@ func (c *Client) Redrive(ctx context.Context, queue string, most int) (run int, 
 	if err != nil {
 		return 0, fmt.Errorf("redrive queue %s: %w", queue, err)
 	}
-	passed := 0
+	passed, hopeless := 0, error(nil)
 	for _, task := range tasks {
 		claim, err := claimOf(withTenantOf(ctx, task), asynq.NewTaskWithHeaders(task.Type, nil, task.Headers), nil)
 		if err != nil {
@@ -43,6 +44,10 @@ func (c *Client) Redrive(ctx context.Context, queue string, most int) (run int, 
 		}
 		switch err = c.redrive(ctx, inspector, task, claim); {
 		case errors.Is(err, asynq.ErrTaskNotFound): // Somebody else was quicker.
+		case errors.Is(err, admission.ErrTooCostly) || errors.Is(err, admission.ErrInvalid):
+			if hopeless == nil {
+				hopeless = fmt.Errorf("redrive task %s of queue %s: %w", task.ID, queue, err)
+			}
 		case err != nil:
 			return run, fmt.Errorf("redrive queue %s: %w", queue, err)
 		default:
@@ -50,9 +55,9 @@ func (c *Client) Redrive(ctx context.Context, queue string, most int) (run int, 
 		}
 	}
 	if passed > 0 {
-		return run, &admission.FieldError{Field: "tenant", Value: fmt.Sprintf("none of %d tasks", passed), Allowed: "a header " + HeaderTenant + " and others that Enqueue takes"}
+		hopeless = errors.Join(hopeless, &admission.FieldError{Field: "tenant", Value: fmt.Sprintf("none of %d tasks", passed), Allowed: "a header " + HeaderTenant + " and others that Enqueue takes"})
 	}
-	return run, nil
+	return run, hopeless
 }
 
 // archived returns up to most archived tasks of a queue.

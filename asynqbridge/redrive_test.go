@@ -3,6 +3,7 @@ package asynqbridge_test
 import (
 	"errors"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/hibiken/asynq"
@@ -29,6 +30,7 @@ func redrive(t *testing.T, newSite siteOf) {
 		must(t, err)
 		must(t, inspector.ArchiveTask("mail", id))
 	}
+	archive("-dear", map[string]string{asynqbridge.HeaderTenant: "acme", asynqbridge.HeaderCost: "11"}) // The first, and more than the burst.
 	for i := range 150 {
 		archive(strconv.Itoa(i), map[string]string{asynqbridge.HeaderTenant: "acme", asynqbridge.HeaderCost: "3"})
 	}
@@ -38,17 +40,19 @@ func redrive(t *testing.T, newSite siteOf) {
 	if run != 3 || !ok || refused.Verdict.Scope != "acme" || refused.Verdict.RetryAfter <= 0 {
 		t.Errorf("%d tasks run, %v, want 3 and a refusal of acme", run, err)
 	}
+	must(t, inspector.DeleteTask("mail", "-dear"))
+	archive("-odd", map[string]string{asynqbridge.HeaderTenant: "acme", asynqbridge.HeaderPriority: "nowhere"})
 	archive("globex:order-1", nil)
 	archive("nobody", nil)
 	s.limit(2, admission.PerSecond(1_000_000))
 	run, err = c.Redrive(t.Context(), "mail", 1000)
-	if run != 148 || !errors.Is(err, admission.ErrInvalid) {
-		t.Errorf("%d tasks run, %v, want the 147 that are left, that of Fair, and a word about the one without a tenant", run, err)
+	if run != 148 || !errors.Is(err, admission.ErrInvalid) || !strings.Contains(err.Error(), "-odd") || !strings.Contains(err.Error(), "none of 1 tasks") {
+		t.Errorf("%d tasks run, %v, want the 147 that are left, that of Fair, and a word about the one without a tenant and that of no class", run, err)
 	}
 	info, err := inspector.GetQueueInfo("mail")
 	must(t, err)
-	if info.Pending != 151 || info.Archived != 1 {
-		t.Errorf("%d pending, %d archived, want 151 and 1", info.Pending, info.Archived)
+	if info.Pending != 151 || info.Archived != 2 {
+		t.Errorf("%d pending, %d archived, want 151 and 2", info.Pending, info.Archived)
 	}
 	for _, most := range []int{0, 10_001} {
 		if _, err := c.Redrive(t.Context(), "mail", most); !errors.Is(err, admission.ErrInvalid) {
