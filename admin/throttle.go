@@ -13,7 +13,9 @@ import (
 // whose Redis is away is guarded all the same.
 type throttle struct {
 	limit admission.Limit
-	mu    struct {
+	began time.Time
+
+	mu struct {
 		sync.Mutex
 
 		set buckets.Set
@@ -25,10 +27,13 @@ type throttle struct {
 }
 
 func newThrottle(limit admission.Limit) *throttle {
-	t := &throttle{limit: limit}
+	t := &throttle{limit: limit, began: time.Now()}
 	t.mu.names = map[string]bool{}
 	return t
 }
+
+// now does not step with the clock of the machine, which would have buckets filled at a later time wait for that.
+func (t *throttle) now() buckets.Instant { return buckets.InstantOf(t.began.Add(time.Since(t.began))) }
 
 func (t *throttle) path(name string, now buckets.Instant) []buckets.LevelLimit {
 	return []buckets.LevelLimit{{Scope: admission.Scope(name), Limit: buckets.LimitAt(t.limit, now)}}
@@ -39,7 +44,7 @@ func (t *throttle) path(name string, now buckets.Instant) []buckets.LevelLimit {
 func (t *throttle) take(name string, cost admission.Tokens) (wait time.Duration, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	now := buckets.InstantOf(time.Now())
+	now := t.now()
 	if !t.mu.names[name] && len(t.mu.names) >= maxCallers && !t.sweepLocked(now) {
 		return time.Second, false
 	}
@@ -53,7 +58,7 @@ func (t *throttle) take(name string, cost admission.Tokens) (wait time.Duration,
 func (t *throttle) owe(name string, cost admission.Tokens) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	now := buckets.InstantOf(time.Now())
+	now := t.now()
 	t.mu.set.Debit(now, 0, t.path(name, now)[0], cost)
 }
 
