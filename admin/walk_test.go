@@ -339,6 +339,10 @@ func walkScales(p *plant) {
 			}
 		}
 	}
+	own := p.want(http.StatusOK, "acme-viewer", ask{op: "GET /api/v1/tenants/{tenant}", path: map[string]string{"tenant": "acme"}})
+	if !bytes.Contains(own.body, []byte(`"scope":"all","part":0.25,"until":"2`)) || bytes.Contains(own.body, []byte("db on fire")) || bytes.Contains(own.body, []byte("operator")) {
+		p.tb.Errorf("a tenant is told of what is scaled for everybody: %s", own.body)
+	}
 	if metrics := p.want(http.StatusOK, "viewer", ask{op: "GET /metrics"}); !bytes.Contains(metrics.body, []byte(`headgate_limit_scale{of="all"} 0.25`)) {
 		p.tb.Error("the metrics do not say that all limits are scaled")
 	}
