@@ -122,8 +122,8 @@ func (a *API) tenant(r *route.Request) (*route.Answer, error) {
 		return nil, err
 	}
 	view, err := shown.ReadTenant(r.Context(), a.config.Store, current, tenant)
-	for i := range view.Holds.Scales {
-		if scale := &view.Holds.Scales[i]; r.Who.Tenant != "" && scale.Scope != store.TenantGate(tenant) { // A note about everybody is for operators.
+	for i := range view.Scales {
+		if scale := &view.Scales[i]; r.Who.Tenant != "" && scale.Scope != store.TenantGate(tenant) { // A note about everybody is for operators.
 			scale.Author, scale.Reason = "", ""
 		}
 	}
