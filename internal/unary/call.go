@@ -58,6 +58,9 @@ func (c *conn) open(f *http2.MetaHeadersFrame) error {
 		c.complete(s)
 		return nil
 	}
+	if f.StreamID <= c.last && f.StreamEnded() && len(f.PseudoFields()) == 0 {
+		return nil // They were on their way when their call had been answered.
+	}
 	if f.StreamID%2 == 0 || f.StreamID <= c.last {
 		return http2.ConnectionError(http2.ErrCodeProtocol)
 	}

@@ -248,7 +248,12 @@ func (c *conn) next() error {
 	}
 	frame, err := c.framer.ReadFrame()
 	if bad, ok := errors.AsType[http2.StreamError](err); ok {
-		c.locked(func() { c.reset(bad.StreamID, bad.Code) })
+		c.locked(func() {
+			if bad.StreamID%2 == 1 {
+				c.last = max(c.last, bad.StreamID) // What still comes of it is passed over.
+			}
+			c.reset(bad.StreamID, bad.Code)
+		})
 		return nil
 	}
 	if errors.Is(err, http2.ErrFrameTooLarge) {
