@@ -244,7 +244,9 @@ func (c *conn) reply(s *stream, message []byte, status *Status) {
 	if c.send(s); s.answer != nil {
 		s.began = time.Now()
 		c.blocked = append(c.blocked, s)
-		_ = c.net.SetReadDeadline(s.began.Add(c.look())) // Of the read under way, which may have had longer.
+		if !c.within { // A frame that has begun has its time, and then it is looked.
+			_ = c.net.SetReadDeadline(s.began.Add(c.look())) // Of the read under way, which may have had longer.
+		}
 	}
 }
 

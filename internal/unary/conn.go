@@ -42,7 +42,8 @@ type conn struct {
 	wake   chan struct{} // holds a token when there is something to write
 	framer *http2.Framer // reads without mu, writes with it
 	calls  sync.WaitGroup
-	heard  time.Time // when something came last, of the goroutine that reads
+	// heard is when something came last, looked when it was last looked after what has begun, both of the goroutine that reads.
+	heard, looked time.Time
 
 	mu sync.Mutex
 	// ready are frames that are to be written, spare is the buffer of those before; fields encodes theirs to block.
@@ -58,8 +59,8 @@ type conn struct {
 	// received is what the client may still send, handled what is to be given back to it; window what it lets us send, firstOf that of a new stream.
 	received, handled, window, firstOf int64
 	maxFrame                           int
-	// greeted says that the preface was read, settled that the client's settings were.
-	greeted, settled, leaving, closed bool
+	// greeted says that the preface was read, settled that the client's settings were, within that the read under way is of a frame that has begun.
+	greeted, settled, within, leaving, closed bool
 }
 
 // stream is a call.
@@ -285,6 +286,10 @@ func (c *conn) await() error {
 		}
 		c.heard = time.Now()
 	}
+	if c.heard.Sub(c.looked) >= c.look() { // While a client goes on to send, no read is late.
+		c.looked = c.heard
+		c.locked(c.giveUp)
+	}
 	if head, _ := c.in.Peek(min(c.in.Buffered(), frameHeader)); len(head) == frameHeader {
 		rest := int(head[0])<<16 | int(head[1])<<8 | int(head[2])
 		ends := http2.FrameType(head[3]) != http2.FrameHeaders || http2.Flags(head[4]).Has(http2.FlagHeadersEndHeaders)
@@ -292,6 +297,7 @@ func (c *conn) await() error {
 			return nil
 		}
 	}
+	c.heard = time.Now() // The end of the frame before came with the begin of this one, perhaps.
 	return c.until(c.heard, c.server.Timeout)
 }
 
@@ -299,6 +305,7 @@ func (c *conn) await() error {
 // connection that ends the time is set.
 func (c *conn) until(heard time.Time, wait time.Duration) (err error) {
 	c.locked(func() {
+		c.within = wait > 0
 		switch {
 		case c.closed:
 			err = net.ErrClosed
@@ -332,12 +339,17 @@ func (c *conn) late() (err error) {
 			c.goAway(http2.ErrCodeNo)
 			err = errSilent
 		}
-		for id, s := range c.streams {
-			if (!s.whole || s.answer != nil) && time.Since(s.began) > c.server.Timeout {
-				c.reset(id, http2.ErrCodeCancel)
-			}
-		}
-		c.resume() // Without those.
+		c.giveUp()
 	})
 	return err
+}
+
+// giveUp ends the calls whose message, or whose wait for a window, has taken too long.
+func (c *conn) giveUp() {
+	for id, s := range c.streams {
+		if (!s.whole || s.answer != nil) && time.Since(s.began) > c.server.Timeout {
+			c.reset(id, http2.ErrCodeCancel)
+		}
+	}
+	c.resume() // Without those.
 }
