@@ -33,6 +33,9 @@ const (
 	keyReason      = attribute.Key("headgate.reason")
 )
 
+// The headers of W3C Trace Context. The second is about the trace that the first names.
+const headerParent, headerState = "traceparent", "tracestate"
+
 type tracing struct {
 	tracer     trace.Tracer
 	propagator propagation.TextMapPropagator
@@ -53,6 +56,10 @@ func (t *tracing) enqueuing(ctx context.Context, job admission.Job) (headers map
 	))
 	carrier := propagation.MapCarrier{}
 	t.propagator.Inject(ctx, carrier)
+	_, stated := carrier[headerState]
+	if _, parent := carrier[headerParent]; parent && !stated && job.Headers[headerState] != "" {
+		carrier[headerState] = "" // The job's is that of another trace.
+	}
 	return carrier, func(verdict admission.Verdict, err error) {
 		result, reason := outcomeOf(verdict, err)
 		span.SetAttributes(keyResult.String(result))

@@ -164,6 +164,34 @@ func TestAJobThatNamesATraceStaysInIt(t *testing.T) {
 	}
 }
 
+// TestTheStateOfATraceGoesWithIt: that of another, which the job has, does not travel beside the caller's span, nor one whose trace is malformed.
+func TestTheStateOfATraceGoesWithIt(t *testing.T) {
+	t.Parallel()
+	store := openStore(t)
+	shown, tracer, _ := traced(t)
+	p := observed(t, store, shown, policy.Unlimited())
+	ctx, root := tracer.Start(t.Context(), "request")
+	defer root.End()
+	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	for id, row := range map[string]struct {
+		ctx          context.Context //nolint:containedctx // It is the row's.
+		parent, want string
+	}{
+		"own-span": {ctx, parent, ""}, "malformed": {t.Context(), "00-x", ""}, "same-trace": {t.Context(), parent, "vendor=1"},
+	} {
+		j := job(id)
+		j.Headers = map[string]string{"traceparent": row.parent, "tracestate": "vendor=1"}
+		_, err := p.Enqueue(row.ctx, j)
+		must(t, err)
+		work(t, store, shown, 1, func(ctx context.Context, job worker.Job[[]byte]) error {
+			if got := job.Headers["tracestate"]; got != row.want || trace.SpanContextFromContext(ctx).TraceState().String() != row.want {
+				t.Errorf("%s: the state %q travels with %s", id, got, job.Headers["traceparent"])
+			}
+			return nil
+		})
+	}
+}
+
 // TestAJobWhoseCostIsLearnedIsInTheTrace, as it enters alone, after a wait and in a batch.
 func TestAJobWhoseCostIsLearnedIsInTheTrace(t *testing.T) {
 	t.Parallel()
