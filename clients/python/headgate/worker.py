@@ -9,7 +9,7 @@ import logging
 import signal
 import threading
 import time
-from typing import Any, Callable, Dict, Mapping, Optional
+from typing import Any, Callable, Dict, Mapping, Optional, Set
 
 from .client import Client
 from .errors import Conflict, HeadgateError
@@ -101,8 +101,9 @@ class Worker:
         self._lease, self._wait, self._drain = lease, wait, drain
         self._handlers: Dict[str, Handler] = {}
         self._stopping = threading.Event()
-        self._changed = threading.Condition()  # guards _jobs and _session
+        self._changed = threading.Condition()  # guards _jobs, _ended and _session
         self._jobs: Dict[str, Job] = {}  # by token
+        self._ended: Set[str] = set()  # tokens of those that ended since the last call for jobs began: its answer may tell of them still
         self._session: Optional[str] = None
 
     def handler(self, type: str) -> Callable[[Handler], Handler]:
@@ -149,6 +150,8 @@ class Worker:
                 session = self._begin()
                 if held:
                     asked = time.monotonic()
+                with self._changed:
+                    self._ended.clear()
                 got, retry_after = self._client.lease(session, 16 if held else min(free, 16), wait=0 if held else self._wait, held=held)
             except Conflict:
                 self._lost()
@@ -194,7 +197,7 @@ class Worker:
     def _start(self, session: str, lease: Lease, held: bool) -> None:
         job = Job(lease)
         with self._changed:
-            if job.token in self._jobs:  # It was asked for what is held.
+            if job.token in self._jobs or job.token in self._ended:  # It was asked for what is held.
                 return
             self._jobs[job.token] = job
         threading.Thread(target=self._run, args=(session, job, held and job._late()), name=f"headgate-{job.id}", daemon=True).start()
@@ -220,6 +223,7 @@ class Worker:
         finally:
             with self._changed:
                 self._jobs.pop(job.token, None)
+                self._ended.add(job.token)
                 self._changed.notify_all()
 
     def _end(self, session: str, job: Job) -> None:

@@ -248,6 +248,7 @@ class Usage {
 /** Runs handlers for the jobs of some queues until it is stopped. */
 export class Worker {
   #client; #asked; #slots; #lease; #wait; #drain; #log; #handlers; #stopping = new AbortController(); #jobs = new Map(); #session; #usage; #freed = () => {};
+  #ended = new Set(); // tokens of jobs that ended since the last call for jobs began: its answer may tell of them still
 
   constructor(client, { queues, handlers, slots = 1, lease = 15, strict = false, wait = 2, drain = 25, log = console }) {
     this.#client = client;
@@ -290,6 +291,7 @@ export class Worker {
       try {
         this.#session ??= (await this.#client.register(this.#asked)).worker;
         if (held) asked = Date.now();
+        this.#ended.clear();
         got = await this.#client.lease(this.#session, held ? { max: 16, held } : { max: Math.min(free, 16), wait: duration(this.#wait) });
       } catch (error) {
         if (error instanceof Conflict) { this.#lost(); continue; }
@@ -317,13 +319,13 @@ export class Worker {
   }
 
   #start(session, lease, held) {
-    if (this.#jobs.has(lease.token)) return; // It was asked for what is held.
+    if (this.#jobs.has(lease.token) || this.#ended.has(lease.token)) return; // It was asked for what is held.
     const job = new Job(lease);
     const late = held && Date.parse(lease.deadline) < Date.now(); // It was never begun, and waits or expires.
     const running = (late ? this.#client.release(session, { tenant: job.tenant, id: job.id, token: job.token }) : this.#end(session, job)).catch((error) => {
       const known = error instanceof Conflict ? "its end is known already, or it runs elsewhere" : `its end could not be told, and it runs again: ${error.message}`;
       this.#log.warn(`headgate: job ${job.id} of ${job.tenant}: ${known}`);
-    }).finally(() => { this.#jobs.delete(job.token); this.#freed(); });
+    }).finally(() => { this.#jobs.delete(job.token); this.#ended.add(job.token); this.#freed(); });
     this.#jobs.set(job.token, { job, running });
   }
 

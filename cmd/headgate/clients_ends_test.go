@@ -1,0 +1,113 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// quick is a worker of two jobs at a time that says what it begins, and ends it when the file is there that it names.
+var quick = map[string]string{
+	"python": `
+import os, time
+from headgate import Client, Worker
+worker = Worker(Client(), {"mail": 1}, slots=2, wait=0.2)
+
+@worker.handler("slow")
+def slow(job):
+    print("begun", flush=True)
+    while not os.path.exists(job.json()):
+        time.sleep(0.02)
+
+worker.run()
+`,
+	"typescript": `
+import { existsSync } from "node:fs";
+import { Client, Worker } from "headgate";
+const worker = new Worker(new Client(), { queues: { mail: 1 }, slots: 2, wait: 0.2, handlers: { async slow(job) {
+  console.log("begun");
+  while (!existsSync(job.json())) await new Promise((resolve) => setTimeout(resolve, 20));
+} } });
+await worker.run();
+`,
+}
+
+// TestAJobThatEndsWhileItIsAskedForWhatIsHeldRunsOnce: the answer tells of it still, and comes after its end.
+func TestAJobThatEndsWhileItIsAskedForWhatIsHeldRunsOnce(t *testing.T) {
+	t.Parallel()
+	for _, l := range []language{python, script} {
+		t.Run(l.name, func(t *testing.T) {
+			t.Parallel()
+			address, producer, worker, viewer := clientPlant(t)
+			dir, _ := l.programs(t)
+			end := filepath.Join(t.TempDir(), "end")
+			enqueue, said := python.run(t, filepath.Join(dir, "..", "python"), `from headgate import Client; Client().enqueue("acme", "mail", "slow", "`+end+`", id="one")`, address, producer)
+			if err := enqueue.Wait(); err != nil {
+				t.Fatalf("%v\n%s", err, said.String())
+			}
+			target, err := url.Parse(address)
+			must(t, err)
+			forward := httputil.NewSingleHostReverseProxy(target)
+			var taken, broken, late, answered atomic.Bool
+			proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				body, _ := io.ReadAll(r.Body)
+				r.Body = io.NopCloser(bytes.NewReader(body))
+				isLease := strings.HasSuffix(r.URL.Path, "/leases")
+				if isLease && taken.Load() && broken.CompareAndSwap(false, true) {
+					panic(http.ErrAbortHandler) // So it asks for what is held.
+				}
+				got := httptest.NewRecorder()
+				forward.ServeHTTP(got, r)
+				if isLease && strings.Contains(got.Body.String(), `"one"`) {
+					if taken.CompareAndSwap(false, true) {
+					} else if bytes.Contains(body, []byte(`"held":true`)) && late.CompareAndSwap(false, true) {
+						if err := os.WriteFile(end, nil, 0o600); err != nil {
+							t.Error(err)
+						}
+						awaitCensus(t, address, viewer, 0)
+						time.Sleep(500 * time.Millisecond) //nolint:forbidigo // The worker has heard of the end.
+						defer answered.Store(true)
+					}
+				}
+				for name, values := range got.Header() {
+					w.Header()[name] = values
+				}
+				w.WriteHeader(got.Code)
+				_, _ = w.Write(got.Body.Bytes())
+			}))
+			t.Cleanup(proxy.Close)
+			c, out := l.run(t, dir, quick[l.name], proxy.URL, worker)
+			for until := time.Now().Add(20 * time.Second); !answered.Load() && time.Now().Before(until); {
+				time.Sleep(10 * time.Millisecond) //nolint:forbidigo // It is soon.
+			}
+			time.Sleep(500 * time.Millisecond) //nolint:forbidigo // What would begin again has begun.
+			must(t, c.Process.Signal(syscall.SIGTERM))
+			_ = c.Wait() // What it said tells.
+			if n := strings.Count(out.String(), "begun"); n != 1 || !answered.Load() {
+				t.Errorf("it was begun %d times, late answer %t\n%s", n, answered.Load(), out.String())
+			}
+		})
+	}
+}
+
+// awaitCensus waits until so many jobs live.
+func awaitCensus(t *testing.T, address, key string, live float64) {
+	t.Helper()
+	for until := time.Now().Add(20 * time.Second); time.Now().Before(until); {
+		if census(t, address, key)["live"] == live {
+			return
+		}
+		time.Sleep(20 * time.Millisecond) //nolint:forbidigo // It is soon.
+	}
+	t.Errorf("%v", census(t, address, key))
+}
