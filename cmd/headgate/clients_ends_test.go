@@ -111,3 +111,67 @@ func awaitCensus(t *testing.T, address, key string, live float64) {
 	}
 	t.Errorf("%v", census(t, address, key))
 }
+
+// wrong is a worker whose jobs end in ways that the server, or the client itself, does not take.
+var wrong = map[string]string{
+	"python": `
+from headgate import Client, Fail, Worker
+worker = Worker(Client(), {"mail": 1}, slots=8)
+
+@worker.handler("large")
+def large(job):
+    job.set_result(b"x" * 65537)
+
+@worker.handler("text")
+def text(job):
+    job.set_result("no bytes")
+
+@worker.handler("kind")
+def kind(job):
+    raise Fail("it failed", kind="bogus")
+
+worker.run()
+`,
+	"typescript": `
+import { Client, Fail, Worker } from "headgate";
+const worker = new Worker(new Client(), { queues: { mail: 1 }, slots: 8, handlers: {
+  large(job) { job.setResult(Buffer.alloc(65537)); },
+  text(job) { job.setCost(1.5); },
+  kind() { throw new Fail("it failed", { kind: "bogus" }); },
+} });
+await worker.run();
+`,
+}
+
+// TestAnEndThatIsNotAllowedIsAFailure: the job has its attempts, and is a dead letter that says why after the last. It would have run again for ever.
+func TestAnEndThatIsNotAllowedIsAFailure(t *testing.T) {
+	t.Parallel()
+	for _, l := range []language{python, script} {
+		t.Run(l.name, func(t *testing.T) {
+			t.Parallel()
+			address, producer, worker, viewer := clientPlant(t)
+			dir, _ := l.programs(t)
+			enqueue, said := python.run(t, filepath.Join(dir, "..", "python"), `
+from headgate import Client
+for type in ("large", "text", "kind"):
+    Client().enqueue("acme", "mail", type, id=type, max_attempts=1)
+`, address, producer)
+			if err := enqueue.Wait(); err != nil {
+				t.Fatalf("%v\n%s", err, said.String())
+			}
+			c, out := l.run(t, dir, wrong[l.name], address, worker)
+			letters := ""
+			for until := time.Now().Add(10 * time.Second); strings.Count(letters, `"id":`) < 3 && time.Now().Before(until); {
+				time.Sleep(50 * time.Millisecond) //nolint:forbidigo // It is soon.
+				letters = ask(t, address, viewer, "dead-letters")
+			}
+			must(t, c.Process.Signal(syscall.SIGTERM))
+			_ = c.Wait() // What it said tells.
+			for _, id := range []string{"large", "text", "kind"} {
+				if !strings.Contains(letters, `"id":"`+id+`"`) {
+					t.Errorf("%s is no dead letter: %s\n%s", id, letters, out.String())
+				}
+			}
+		})
+	}
+}

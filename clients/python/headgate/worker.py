@@ -12,7 +12,7 @@ import time
 from typing import Any, Callable, Dict, Mapping, Optional, Set
 
 from .client import Client
-from .errors import Conflict, HeadgateError
+from .errors import Conflict, HeadgateError, InvalidRequest
 from .types import Lease
 from .usage import Usage
 
@@ -212,14 +212,19 @@ class Worker:
         try:
             if late:  # It was never begun, and waits or expires.
                 self._client.release(session, job.tenant, job.id, job.token)
-            else:
+                return
+            try:
                 self._end(session, job)
+            except BaseException as error:
+                if isinstance(error, HeadgateError) and not isinstance(error, InvalidRequest):
+                    raise
+                # How it ended cannot be told, such as a result that is too large, nor could it the next time: that is a failure.
+                _log.exception("job %s of %s", job.id, job.tenant)
+                self._client.fail(session, job.tenant, job.id, job.token, error=str(error) or type(error).__name__, kind="own")
         except Conflict:
             _log.warning("job %s of %s: its end is known already, or it runs elsewhere", job.id, job.tenant)
         except HeadgateError as error:
             _log.error("job %s of %s: its end could not be told, and it runs again: %s", job.id, job.tenant, error)
-        except BaseException:
-            _log.exception("job %s of %s", job.id, job.tenant)
         finally:
             with self._changed:
                 self._jobs.pop(job.token, None)

@@ -322,7 +322,13 @@ export class Worker {
     if (this.#jobs.has(lease.token) || this.#ended.has(lease.token)) return; // It was asked for what is held.
     const job = new Job(lease);
     const late = held && Date.parse(lease.deadline) < Date.now(); // It was never begun, and waits or expires.
-    const running = (late ? this.#client.release(session, { tenant: job.tenant, id: job.id, token: job.token }) : this.#end(session, job)).catch((error) => {
+    const ended = late ? this.#client.release(session, { tenant: job.tenant, id: job.id, token: job.token }) : this.#end(session, job).catch((error) => {
+      if (error instanceof HeadgateError && !(error instanceof InvalidRequest)) throw error;
+      // How it ended cannot be told, such as a result that is too large, nor could it the next time: that is a failure.
+      this.#log.error(`headgate: job ${job.id} of ${job.tenant}: ${error.message}`);
+      return this.#client.fail(session, { tenant: job.tenant, id: job.id, token: job.token, error: String(error.message).slice(0, 1024), kind: "own" });
+    });
+    const running = ended.catch((error) => {
       const known = error instanceof Conflict ? "its end is known already, or it runs elsewhere" : `its end could not be told, and it runs again: ${error.message}`;
       this.#log.warn(`headgate: job ${job.id} of ${job.tenant}: ${known}`);
     }).finally(() => { this.#jobs.delete(job.token); this.#ended.add(job.token); this.#freed(); });
