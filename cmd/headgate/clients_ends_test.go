@@ -175,3 +175,66 @@ for type in ("large", "text", "kind"):
 		})
 	}
 }
+
+// through is a program that makes calls that a proxy answers, and says how each ended and how often it was asked.
+var through = map[string]string{
+	"python": `
+from headgate import Client, HeadgateError
+client = Client(retries=1)
+for call in (lambda: client.enqueue("acme", "limited", "x"), lambda: client.enqueue("acme", "page", "x"), lambda: client.complete("w", "acme", "one", "t"), lambda: client.check("acme")):
+    try:
+        print("answered", call())
+    except HeadgateError as error:
+        print(type(error).__name__, error.status)
+`,
+	"typescript": `
+import { Client } from "headgate";
+const client = new Client({ retries: 1 });
+for (const call of [() => client.enqueue({ tenant: "acme", queue: "limited", type: "x" }), () => client.enqueue({ tenant: "acme", queue: "page", type: "x" }),
+  () => client.complete("w", { tenant: "acme", id: "one", token: "t" }), () => client.check({ scope: "acme" })]) {
+  await call().then((value) => console.log("answered", value), (error) => console.log(error.name, error.status));
+}
+`,
+}
+
+// TestAnswersOfAProxyAreNoneOfTheServer: its 429 and its pages are no verdicts, and after its 502 and 503 what was asked may have been done.
+func TestAnswersOfAProxyAreNoneOfTheServer(t *testing.T) {
+	t.Parallel()
+	for _, l := range []language{python, script} {
+		t.Run(l.name, func(t *testing.T) {
+			t.Parallel()
+			var calls [4]atomic.Int64
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				body, _ := io.ReadAll(r.Body)
+				answer := func(call, status int, media, text string) {
+					calls[call].Add(1)
+					w.Header().Set("Content-Type", media)
+					w.WriteHeader(status)
+					_, _ = io.WriteString(w, text)
+				}
+				switch {
+				case strings.HasSuffix(r.URL.Path, "/complete"):
+					answer(2, http.StatusBadGateway, "text/html", "<h1>502 Bad Gateway</h1>")
+				case strings.HasSuffix(r.URL.Path, "/check"):
+					answer(3, http.StatusServiceUnavailable, "text/plain", "upstream connect error or disconnect/reset before headers")
+				case bytes.Contains(body, []byte(`"page"`)):
+					answer(1, http.StatusOK, "text/html", "<h1>Welcome</h1>")
+				default:
+					answer(0, http.StatusTooManyRequests, "application/json", `{"message":"API rate limit exceeded"}`)
+				}
+			}))
+			t.Cleanup(server.Close)
+			dir, _ := l.programs(t)
+			c, out := l.run(t, dir, through[l.name], server.URL, "hgk_none")
+			want := "TooManyRequests 429\nNetworkError 0\nOutcomeUnknown 502\nOutcomeUnknown 503\n"
+			if err := c.Wait(); err != nil || out.String() != want {
+				t.Errorf("%v\n%s", err, out.String())
+			}
+			for call, times := range []int64{2, 2, 2, 1} { // A check is not to be charged twice.
+				if got := calls[call].Load(); got != times {
+					t.Errorf("call %d was made %d times, want %d", call, got, times)
+				}
+			}
+		})
+	}
+}

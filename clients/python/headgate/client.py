@@ -371,8 +371,12 @@ class Client:
         retry_after = float(after) if after.isdigit() else None
         kind = response.headers.get_content_type()
         value = _read(answer) if kind in ("application/json", "application/problem+json") else None
-        if response.status < 300 or response.status == 429 and kind == "application/json":  # A check that was refused is an answer.
+        if response.status < 300:
+            if response.status != 204 and not isinstance(value, dict):
+                raise NetworkError(f"the answer is no JSON object: {self._host} is another server")
             return value, retry_after
+        if response.status == 429 and isinstance(value, dict) and ("allowed" in value or "position" in value):
+            return value, retry_after  # A check that was refused is an answer, as is a semaphore without room.
         raise error_of(response.status, value if isinstance(value, dict) else {}, retry_after)
 
 

@@ -57,7 +57,7 @@ class Conflict(HeadgateError):
 
 
 class TooManyRequests(HeadgateError):
-    """The key makes more calls than it may. Nothing was done."""
+    """The key, or whoever calls through a proxy, makes more calls than it may. Nothing was done."""
 
 
 class Refused(HeadgateError):
@@ -73,7 +73,7 @@ class Unavailable(HeadgateError):
 
 
 class OutcomeUnknown(HeadgateError):
-    """Redis gave no answer in time: it may have been done. The same id may be sent again."""
+    """Redis gave no answer in time, or a proxy has none: it may have been done. The same id may be sent again."""
 
 
 _BY_KIND = {
@@ -85,8 +85,11 @@ _BY_KIND = {
     "refused": Refused,
     "refused-for-good": RefusedForGood,
     "outcome-unknown": OutcomeUnknown,
+    "unavailable": Unavailable,
+    "busy": Unavailable,
 }
-_BY_STATUS = {400: InvalidRequest, 413: InvalidRequest, 415: InvalidRequest, 503: Unavailable}
+# What is no problem of the server's is of a proxy, which may say 502 to 504 of a call that it has passed on.
+_BY_STATUS = {400: InvalidRequest, 413: InvalidRequest, 415: InvalidRequest, 429: TooManyRequests, 502: OutcomeUnknown, 503: OutcomeUnknown, 504: OutcomeUnknown}
 
 
 def error_of(status: int, problem: Mapping[str, Any], retry_after: Optional[float] = None) -> HeadgateError:

@@ -19,14 +19,14 @@ export declare class Forbidden extends HeadgateError {}
 export declare class NotFound extends HeadgateError {}
 /** Of a worker's calls: the lease is over, the job runs elsewhere or has ended. */
 export declare class Conflict extends HeadgateError {}
-/** The key makes more calls than it may. Nothing was done. */
+/** The key, or whoever calls through a proxy, makes more calls than it may. Nothing was done. */
 export declare class TooManyRequests extends HeadgateError {}
 /** A job was refused: reason says why, retryAfter when to come back. */
 export declare class Refused extends HeadgateError {}
 export declare class RefusedForGood extends Refused {}
 /** The server could not do it now. Nothing was done. */
 export declare class Unavailable extends HeadgateError {}
-/** Redis gave no answer in time: it may have been done. The same id may be sent again. */
+/** Redis gave no answer in time, or a proxy has none: it may have been done. The same id may be sent again. */
 export declare class OutcomeUnknown extends HeadgateError {}
 
 export interface ClientOptions {

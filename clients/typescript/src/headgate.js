@@ -35,9 +35,10 @@ export class OutcomeUnknown extends HeadgateError {}
 
 const byKind = {
   unauthenticated: Unauthenticated, forbidden: Forbidden, "not-found": NotFound, conflict: Conflict, "too-many-requests": TooManyRequests,
-  refused: Refused, "refused-for-good": RefusedForGood, "outcome-unknown": OutcomeUnknown,
+  refused: Refused, "refused-for-good": RefusedForGood, "outcome-unknown": OutcomeUnknown, unavailable: Unavailable, busy: Unavailable,
 };
-const byStatus = { 400: InvalidRequest, 413: InvalidRequest, 415: InvalidRequest, 503: Unavailable };
+// What is no problem of the server's is of a proxy, which may say 502 to 504 of a call that it has passed on.
+const byStatus = { 400: InvalidRequest, 413: InvalidRequest, 415: InvalidRequest, 429: TooManyRequests, 502: OutcomeUnknown, 503: OutcomeUnknown, 504: OutcomeUnknown };
 
 function errorOf(status, problem, retryAfter) {
   const made = byKind[(problem.type ?? "").replace(prefix, "")] ?? byStatus[status] ?? HeadgateError;
@@ -188,8 +189,11 @@ export class Client {
     if (kind === "application/json" || kind === "application/problem+json") {
       try { value = JSON.parse(text); } catch { throw new NetworkError("the answer is no JSON"); }
     }
-    if (response.ok || (response.status === 429 && kind === "application/json")) return { value, retryAfter }; // A check that was refused is an answer.
-    throw errorOf(response.status, value ?? {}, retryAfter);
+    const object = typeof value === "object" && value !== null && !Array.isArray(value);
+    if (response.ok && response.status !== 204 && !object) throw new NetworkError(`the answer is no JSON object: ${new URL(this.#url).host} is another server`);
+    const answers = response.status === 429 && object && ("allowed" in value || "position" in value); // A check that was refused, a semaphore without room.
+    if (response.ok || answers) return { value, retryAfter };
+    throw errorOf(response.status, object ? value : {}, retryAfter);
   }
 }
 
