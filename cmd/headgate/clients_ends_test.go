@@ -238,3 +238,69 @@ func TestAnswersOfAProxyAreNoneOfTheServer(t *testing.T) {
 		})
 	}
 }
+
+// deaf is a worker whose job says when it is cancelled, as it is to be before the lease ends.
+var deaf = map[string]string{
+	"python": `
+from headgate import Client, Worker
+worker = Worker(Client(), {"mail": 1}, lease=3, drain=0)
+
+@worker.handler("slow")
+def slow(job):
+    print("begun", flush=True)
+    if job.cancelled.wait(15):
+        print("cancelled", flush=True)
+
+worker.run()
+`,
+	"typescript": `
+import { Client, Worker } from "headgate";
+const worker = new Worker(new Client(), { queues: { mail: 1 }, lease: 3, drain: 0, handlers: { async slow(job) {
+  console.log("begun");
+  await new Promise((resolve) => job.signal.addEventListener("abort", resolve));
+  console.log("cancelled");
+} } });
+await worker.run();
+`,
+}
+
+// TestAJobIsCancelledBeforeALeaseEndsThatCannotBeRenewed: the server is not heard of, and has somebody else run it then.
+func TestAJobIsCancelledBeforeALeaseEndsThatCannotBeRenewed(t *testing.T) {
+	t.Parallel()
+	for _, l := range []language{python, script} {
+		t.Run(l.name, func(t *testing.T) {
+			t.Parallel()
+			address, producer, worker, _ := clientPlant(t)
+			dir, _ := l.programs(t)
+			enqueue, said := python.run(t, filepath.Join(dir, "..", "python"), `from headgate import Client; Client().enqueue("acme", "mail", "slow", id="one")`, address, producer)
+			if err := enqueue.Wait(); err != nil {
+				t.Fatalf("%v\n%s", err, said.String())
+			}
+			target, err := url.Parse(address)
+			must(t, err)
+			forward := httputil.NewSingleHostReverseProxy(target)
+			gone := make(chan struct{})
+			var silent atomic.Bool
+			proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if silent.Load() {
+					<-gone
+					panic(http.ErrAbortHandler)
+				}
+				forward.ServeHTTP(w, r)
+			}))
+			t.Cleanup(proxy.Close)
+			t.Cleanup(func() { close(gone) })
+			c, out := l.run(t, dir, deaf[l.name], proxy.URL, worker)
+			awaitLog(t, out.String, "begun", 1)
+			silent.Store(true)
+			for until := time.Now().Add(3500 * time.Millisecond); !strings.Contains(out.String(), "cancelled") && time.Now().Before(until); {
+				time.Sleep(20 * time.Millisecond) //nolint:forbidigo // It is soon.
+			}
+			if !strings.Contains(out.String(), "cancelled") {
+				t.Errorf("it runs on after its lease:\n%s", out.String())
+			}
+			must(t, c.Process.Kill())
+			_ = c.Wait() // It was killed.
+		})
+	}
+}

@@ -18,6 +18,7 @@ from .usage import Usage
 
 _log = logging.getLogger("headgate")
 _HELD_EVERY = 60.0  # seconds between two questions for jobs that the session holds and this process does not know
+_LEASE_ENDS = 0.9  # of a lease that is not renewed: its jobs are cancelled before others run them
 _UNKNOWN_DELAY = 30.0  # seconds for which a job of a type without a handler is put away
 
 
@@ -101,10 +102,11 @@ class Worker:
         self._lease, self._wait, self._drain = lease, wait, drain
         self._handlers: Dict[str, Handler] = {}
         self._stopping = threading.Event()
-        self._changed = threading.Condition()  # guards _jobs, _ended and _session
+        self._changed = threading.Condition()  # guards what follows
         self._jobs: Dict[str, Job] = {}  # by token
         self._ended: Set[str] = set()  # tokens of those that ended since the last call for jobs began: its answer may tell of them still
         self._session: Optional[str] = None
+        self._renewed = 0.0  # when the call began that renewed its lease last
 
     def handler(self, type: str) -> Callable[[Handler], Handler]:
         """Register what runs the jobs of a type: @worker.handler("welcome")."""
@@ -146,15 +148,17 @@ class Worker:
             if free == 0:
                 continue
             held = ask_held or time.monotonic() - asked > _HELD_EVERY
+            session = ""
             try:
                 session = self._begin()
+                began = time.monotonic()
                 if held:
                     asked = time.monotonic()
                 with self._changed:
                     self._ended.clear()
                 got, retry_after = self._client.lease(session, 16 if held else min(free, 16), wait=0 if held else self._wait, held=held)
             except Conflict:
-                self._lost()
+                self._lost(session)
                 continue
             except HeadgateError as error:
                 if 400 <= error.status < 500 and error.status != 429:
@@ -163,6 +167,8 @@ class Worker:
                 ask_held = True  # What was handed out may not have arrived.
                 self._stopping.wait(error.retry_after or 1.0)
                 continue
+            if not self._heard(session, began):
+                continue  # What it got runs elsewhere.
             ask_held = got.get("partial", False)
             self._cancel(got["cancelled"])
             for lease in got["jobs"]:
@@ -180,14 +186,25 @@ class Worker:
         with self._changed:
             if self._session:
                 return self._session
+        began = time.monotonic()
         made = self._client.register(self._queues, strict=self._strict, slots=self._slots, lease=self._lease)["worker"]
         with self._changed:
-            self._session = made
+            self._session, self._renewed = made, began
         return made
 
-    def _lost(self) -> None:
-        """The lease of the session is over: its jobs run elsewhere."""
+    def _heard(self, session: str, began: float) -> bool:
+        """Note that a call has renewed the lease of a session, and tell whether it is not lost."""
         with self._changed:
+            if self._session != session:
+                return False
+            self._renewed = max(self._renewed, began)
+            return True
+
+    def _lost(self, session: str) -> None:
+        """The lease of a session is over: its jobs run elsewhere."""
+        with self._changed:
+            if self._session != session:
+                return
             self._session = None
             lost = list(self._jobs.values())
         _log.warning("the session's lease is over; %d jobs run elsewhere", len(lost))
@@ -266,23 +283,29 @@ class Worker:
     def _extend(self, ended: threading.Event) -> None:
         """Renew the lease of the session three times as often as it ends, and tell how busy this process is while the policy asks."""
         usage: Optional[Usage] = None
-        while not ended.wait(self._lease / 3):
+        wait = self._lease / 3
+        while not ended.wait(wait):
+            wait = self._lease / 3
             with self._changed:
                 session = self._session
             if session is None:
                 continue
+            began = time.monotonic()
             try:
-                extended = self._client.extend(session, **(usage.sample() if usage else {}))
+                extended = self._client._extend(session, usage.sample() if usage else {}, self._lease / 4)
+                self._heard(session, began)
                 usage = (usage or Usage()) if "load_ms" in extended else None
                 self._cancel(extended["cancelled"])
             except Conflict:
-                with self._changed:
-                    current = self._session == session
-                if current:
-                    self._lost()
+                self._lost(session)
             except HeadgateError as error:
                 usage = None  # A server of before takes no such body.
                 _log.warning("the lease is not renewed: %s", error)
+                wait = self._lease / 12
+                with self._changed:
+                    over = time.monotonic() - self._renewed > self._lease * _LEASE_ENDS
+                if over:
+                    self._lost(session)
 
     def _finish(self) -> None:
         until = time.monotonic() + self._drain

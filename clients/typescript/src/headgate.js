@@ -5,6 +5,7 @@ import os from "node:os";
 const prefix = "urn:headgate:problem:";
 const firstBackoff = 100, longestBackoff = 5_000, longestWait = 30_000; // ms
 const heldEvery = 60_000; // ms between two questions for jobs that the session holds and this process does not know
+const leaseEnds = 0.9; // of a lease that is not renewed: its jobs are cancelled before others run them
 const unknownDelay = "30s"; // for which a job of a type without a handler is put away
 
 /** A call that failed. */
@@ -252,6 +253,7 @@ class Usage {
 /** Runs handlers for the jobs of some queues until it is stopped. */
 export class Worker {
   #client; #asked; #slots; #lease; #wait; #drain; #log; #handlers; #stopping = new AbortController(); #jobs = new Map(); #session; #usage; #freed = () => {};
+  #renewed = 0; // when the call began that renewed the session's lease last
   #ended = new Set(); // tokens of jobs that ended since the last call for jobs began: its answer may tell of them still
 
   constructor(client, { queues, handlers, slots = 1, lease = 15, strict = false, wait = 2, drain = 25, log = console }) {
@@ -267,6 +269,7 @@ export class Worker {
     const stop = () => this.stop();
     process.on("SIGTERM", stop).on("SIGINT", stop);
     const extending = setInterval(() => this.#extend(), this.#lease / 3);
+    const watching = setInterval(() => { if (performance.now() - this.#renewed > this.#lease * leaseEnds) this.#lost(this.#session); }, this.#lease / 12);
     try {
       await this.#take();
       const late = new AbortController();
@@ -275,6 +278,7 @@ export class Worker {
     } finally {
       this.stop();
       clearInterval(extending);
+      clearInterval(watching);
       for (const { job } of this.#jobs.values()) job.cancel();
       if (this.#session) await this.#client.deregister(this.#session).catch((error) => this.#log.warn(`headgate: the session ends by its lease: ${error.message}`));
       process.off("SIGTERM", stop).off("SIGINT", stop);
@@ -291,28 +295,41 @@ export class Worker {
         continue;
       }
       const held = askHeld || Date.now() - asked > heldEvery;
-      let got;
+      let got, session = this.#session, began = performance.now();
       try {
-        this.#session ??= (await this.#client.register(this.#asked)).worker;
+        if (!session) {
+          session = this.#session = (await this.#client.register(this.#asked)).worker;
+          this.#renewed = began;
+          began = performance.now();
+        }
         if (held) asked = Date.now();
         this.#ended.clear();
-        got = await this.#client.lease(this.#session, held ? { max: 16, held } : { max: Math.min(free, 16), wait: duration(this.#wait) });
+        got = await this.#client.lease(session, held ? { max: 16, held } : { max: Math.min(free, 16), wait: duration(this.#wait) });
       } catch (error) {
-        if (error instanceof Conflict) { this.#lost(); continue; }
+        if (error instanceof Conflict) { this.#lost(session); continue; }
         if (!(error instanceof HeadgateError) || (error.status >= 400 && error.status < 500 && error.status !== 429)) throw error; // The key, or the queues, are wrong.
         this.#log.warn(`headgate: no jobs are taken: ${error.message}`);
         askHeld = true; // What was handed out may not have arrived.
         await sleep((error.retryAfter ?? 1) * 1000, stopping);
         continue;
       }
+      if (!this.#heard(session, began)) continue; // What it got runs elsewhere.
       askHeld = got.partial === true;
       this.#cancel(got.cancelled);
-      for (const lease of got.jobs) this.#start(this.#session, lease, held);
+      for (const lease of got.jobs) this.#start(session, lease, held);
       if (got.jobs.length === 0 && !held && got.retryAfter > 1) await sleep(got.retryAfter * 1000, stopping);
     }
   }
 
-  #lost() {
+  // Notes that a call has renewed the lease of a session, and tells whether it is not lost.
+  #heard(session, began) {
+    if (this.#session !== session) return false;
+    this.#renewed = Math.max(this.#renewed, began);
+    return true;
+  }
+
+  #lost(session) {
+    if (!session || this.#session !== session) return;
     this.#session = undefined;
     this.#log.warn(`headgate: the session's lease is over; ${this.#jobs.size} jobs run elsewhere`);
     for (const { job } of this.#jobs.values()) job.cancel();
@@ -367,13 +384,15 @@ export class Worker {
   async #extend() {
     const session = this.#session;
     if (!session) return;
+    const began = performance.now();
     try {
       const extended = await this.#client.extend(session, this.#usage?.sample());
+      this.#heard(session, began);
       this.#usage = extended.load_ms ? this.#usage ?? new Usage() : undefined; // It is measured while the policy asks.
       this.#cancel(extended.cancelled);
     } catch (error) {
       this.#usage = undefined; // A server of before takes no such body.
-      if (error instanceof Conflict && this.#session === session) this.#lost();
+      if (error instanceof Conflict) this.#lost(session);
       else this.#log.warn(`headgate: the lease is not renewed: ${error.message}`);
     }
   }
