@@ -19,6 +19,7 @@ from .usage import Usage
 _log = logging.getLogger("headgate")
 _HELD_EVERY = 60.0  # seconds between two questions for jobs that the session holds and this process does not know
 _LEASE_ENDS = 0.9  # of a lease that is not renewed: its jobs are cancelled before others run them
+_LONGEST_RAN = 86_400.0  # seconds that the server takes: of a job that ran for longer it hears that
 _UNKNOWN_DELAY = 30.0  # seconds for which a job of a type without a handler is put away
 
 
@@ -261,7 +262,7 @@ class Worker:
         except Snooze as snooze:
             self._client.release(*at, delay=snooze.delay)
         except Exception as error:  # noqa: BLE001 - whatever a handler raises is the job's failure
-            ran = time.monotonic() - began
+            ran = min(time.monotonic() - began, _LONGEST_RAN)
             if job.cancelled.is_set():
                 self._client.release(*at)
                 return
@@ -277,7 +278,7 @@ class Worker:
             if job.cancelled.is_set():
                 self._client.release(*at)
                 return
-            ran = time.monotonic() - began
+            ran = min(time.monotonic() - began, _LONGEST_RAN)
             self._client.complete(*at, ran=ran, result=job._result, keep_result=job._keep, cost=job._cost)
 
     def _extend(self, ended: threading.Event) -> None:

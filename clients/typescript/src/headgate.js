@@ -6,6 +6,7 @@ const prefix = "urn:headgate:problem:";
 const firstBackoff = 100, longestBackoff = 5_000, longestWait = 30_000; // ms
 const heldEvery = 60_000; // ms between two questions for jobs that the session holds and this process does not know
 const leaseEnds = 0.9; // of a lease that is not renewed: its jobs are cancelled before others run them
+const longestRan = 86_400; // s that the server takes: of a job that ran for longer it hears that
 const unknownDelay = "30s"; // for which a job of a type without a handler is put away
 
 /** A call that failed. */
@@ -364,7 +365,7 @@ export class Worker {
       return this.#client.release(session, { ...at, delay: unknownDelay });
     }
     const began = performance.now();
-    const ran = () => duration((performance.now() - began) / 1000);
+    const ran = () => duration(Math.min((performance.now() - began) / 1000, longestRan));
     try {
       await handle(job);
     } catch (error) {
