@@ -20,7 +20,7 @@ type journal struct {
 }
 
 // outcomes are in the order of the summary.
-var outcomes = []worker.Outcome{worker.Completed, worker.Retried, worker.Dead, worker.Expired, worker.Released, worker.Lost}
+var outcomes = []worker.Outcome{worker.Completed, worker.Retried, worker.Dead, worker.Expired, worker.Released, worker.Cancelled, worker.Lost}
 
 func newJournal(logger zerolog.Logger, all *logs.Logs) *journal {
 	j := &journal{logger: logger, logs: all, counts: map[worker.Outcome]*atomic.Int64{}}
