@@ -289,14 +289,14 @@ func (m *model) putPolicy(now int64, u *store.PolicyUpdate) error {
 	return nil
 }
 
-// boundsAdded reports whether a bound is new, so that what has entered before it is to be counted.
+// boundsAdded reports whether a bound may be new, so that what has entered before it is to be counted: also where one goes that lifted another.
 func (m *model) boundsAdded(wanted settings) bool {
-	if len(differing(wanted.overflows, m.overflows))+len(differing(wanted.tiers, m.tiers)) > 0 {
+	if !maps.Equal(wanted.overflows, m.overflows) || !maps.Equal(wanted.tiers, m.tiers) || !maps.Equal(wanted.anyTiers, m.anyTiers) || !maps.Equal(wanted.allTiers, m.allTiers) {
 		return true
 	}
-	return !maps.Equal(wanted.anyTiers, m.anyTiers) || !maps.Equal(wanted.allTiers, m.allTiers) || slices.ContainsFunc(differing(wanted.queues, m.queues), func(queue string) bool {
-		q := wanted.queues[queue]
-		return q.Overflow.Policy != "" || len(q.Tiers) > 0
+	return slices.ContainsFunc(append(differing(wanted.queues, m.queues), missing(m.queues, wanted.queues)...), func(queue string) bool {
+		is, was := wanted.queues[queue], m.queues[queue]
+		return is.Overflow.Policy != "" || was.Overflow.Policy != "" || len(is.Tiers)+len(was.Tiers) > 0
 	})
 }
 

@@ -219,8 +219,12 @@ local function settings_taken(list)
   end
 end
 
+-- overflow_said returns what settings of a queue say of overflow.
+local function overflow_said(text) return match(text or '', '^[^|]*|[^|]*|[^|]*|[^|]*|([^|]*)|') or '-' end
+
 local function queue_want(name, text, edit, now)
   local field = 'cfg:' .. name
+  if overflow_said(text) ~= '-' or overflow_said(state_get(field)) ~= '-' then state_set('pr', edit) end -- One that lifted a bound may go, too.
   if name == '*' or redis.call('EXISTS', call.prefix .. 'dead:' .. name) == 1 then due_add(keys.due, now, 'r' .. name) end
   if text == '' then
     redis.call('HDEL', call.state, field)
@@ -229,7 +233,6 @@ local function queue_want(name, text, edit, now)
   end
   redis.call('HSET', call.state, field, text)
   call.st[field] = text
-  if not match(text, '^[^|]*|[^|]*|[^|]*|[^|]*|%-|') then state_set('pr', edit) end
 end
 
 -- pressure_want has a queue measured, or no more. `npr` counts those that are.
@@ -312,8 +315,8 @@ local function settings_apply(list, edit, now)
         redis.call('HDEL', keys[to[1]], name)
       else
         redis.call('HSET', keys[to[1]], name, value)
-        if kind == 'b' then state_set('pr', edit) end
       end
+      if kind == 'b' then state_set('pr', edit) end -- Also where one goes: it may have lifted what bounds the tenant from now on.
     end
   end
   call.queues, call.bounds = {}, {}
