@@ -87,6 +87,24 @@ func TestQueuePeekTellsTheOrder(t *testing.T) {
 	}
 }
 
+// TestQueuePeekTellsTheNextJobBesideALaneThatIsHeld: of a tenant whose jobs for one downstream wait behind its gate, the next job is that of its other lane.
+func TestQueuePeekTellsTheNextJobBesideALaneThatIsHeld(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	held := mail("acme", "held")
+	held.Downstream = "smtp"
+	_, _, err := y.store.SetGate(t.Context(), store.Gate{Name: store.DownstreamGate("smtp"), Then: store.Unlimited})
+	check(t, err)
+	y.admit(held) // before the others, by the clock too
+	y.admit(mail("acme", "a1"), mail("acme", "a2"))
+	y.register(1) // The held one comes to the head and parks, and a1 goes.
+	_, classes, err := y.store.Peek(t.Context(), "mail", 10)
+	check(t, err)
+	if c := classes[1]; len(c.Next) != 1 || c.Next[0].Next.Key.ID != "a2" {
+		t.Errorf("%+v, want a2", c.Next)
+	}
+}
+
 // TestQueueRemainingIsTrueAtZero: the count at one instant sees each place.
 func TestQueueRemainingIsTrueAtZero(t *testing.T) {
 	t.Parallel()

@@ -89,8 +89,11 @@ func (s *Looking) peekJobs(ctx context.Context, cq string, next []store.Peeked) 
 		if len(value) <= tenantHeader {
 			continue
 		}
-		lane := value[tenantHeader:]
-		if lane == "*" {
+		lane, _, err := laneNamed(p.Tenant, value)
+		if err != nil {
+			return err
+		}
+		if lane == "" { // of several open ones the first
 			if len(lanes[i].Val()) == 0 {
 				continue
 			}
