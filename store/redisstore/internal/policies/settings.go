@@ -436,7 +436,7 @@ func gateSetting(gate, share string) string {
 	case limit == "0":
 		limit = parts[3]
 	case parts[2] != "0":
-		return "until " + parts[2] // A limit for a time is no policy's, whatever it is: an edit ends it.
+		return forATime + parts[2] // A limit for a time is no policy's, whatever it is: an edit ends it.
 	}
 	if whole, rest, _ := strings.Cut(share, "|"); whole != "" {
 		limit, of = whole, "/"+rest[strings.LastIndex(rest, "|")+1:]

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -29,6 +30,7 @@ func (s *Policies) runSteps(ctx context.Context, u *store.PolicyUpdate, copied [
 	if name == "" {
 		name = strconv.FormatInt(u.Version, 10) + "-" + digest
 	}
+	e.backTo(u.Before)
 	if err := s.stage(ctx, name, u, copied, e, digest); err != nil {
 		return err
 	}
@@ -47,6 +49,24 @@ func (s *Policies) runSteps(ctx context.Context, u *store.PolicyUpdate, copied [
 		return fmt.Errorf("%w: jobs have come to wait in one that would go", store.ErrClassInUse)
 	}
 	return err
+}
+
+// forATime begins what stands for a limit for a time.
+const forATime = "until "
+
+// backTo has an edit that is taken back leave what the policy before it said of gates, by what is known of it, where something else was in force that
+// no policy says: for that there is no text that scripts could read.
+func (e *difference) backTo(u *store.PolicyUpdate) {
+	var before Settings
+	if u != nil {
+		before = SettingsOf(u)
+	}
+	for i := range e.before {
+		m := &e.before[i]
+		if m.Kind == SettingGate && (m.before == "" || strings.HasPrefix(m.before, forATime)) {
+			m.before = before[m.SettingKey]
+		}
+	}
 }
 
 // stage writes an edit under its name.
