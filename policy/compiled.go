@@ -348,7 +348,12 @@ func (c *Compiled) RetriesOf(queue string) (mostAttempts int, leastBackoff time.
 
 // DoomedPercent returns how many percent of what a job of a queue may wait its predicted wait may be before it is refused; 0 for never. It
 // does not allocate.
-func (c *Compiled) DoomedPercent(queue string) int { return c.queues[queue].DoomedPercent }
+func (c *Compiled) DoomedPercent(queue string) int {
+	if q, ok := c.queues[queue]; ok {
+		return q.DoomedPercent
+	}
+	return c.other.DoomedPercent
+}
 
 // ClassesOf returns the classes of a queue, the most urgent first. The slice is the caller's.
 func (c *Compiled) ClassesOf(queue string) []admission.Class { return c.QueueOf(queue).Classes }

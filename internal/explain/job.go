@@ -268,7 +268,7 @@ func (r *rules) deadline(g *store.Sighting) (Reason, error) {
 	var err error
 	if wait := queue.MaxWait; wait > 0 && job.Deadline.Equal(g.Record.Arrival.Add(wait)) {
 		reason.Text = "it has to start within its queue's max_wait, held back or not, or it expires"
-		reason.Rule, err = r.first("", candidate{"queue " + job.Queue, []string{"queues", job.Queue, "max_wait"}})
+		reason.Rule, err = r.first("", r.inQueue(job.Queue, "max_wait"))
 	}
 	reason.Change = "nothing for this job; jobs that are enqueued later may have " + cmp.Or(map[bool]string{true: "a longer max_wait"}[reason.Rule != nil], "a later deadline")
 	return reason, err

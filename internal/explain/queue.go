@@ -114,7 +114,7 @@ func (r *rules) doomed(e *Explanation, q *store.QueueState, now time.Time) error
 	if percent == 0 {
 		return nil
 	}
-	rule, err := r.first("", candidate{"queue " + q.Name, []string{"queues", q.Name, "doomed_percent"}})
+	rule, err := r.first("", r.inQueue(q.Name, "doomed_percent"))
 	if err != nil {
 		return err
 	}

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/headgate/headgate/admission"
-	"github.com/headgate/headgate/policy"
 )
 
 // expiryShown is of how many queues a tenant is told.
@@ -16,11 +15,7 @@ const expiryShown = 10
 func (r *rules) expiryOf(queue string) []candidate {
 	var all []candidate
 	if queue != "" {
-		named := queue
-		if _, there := r.policy.Queues[queue]; !there {
-			named = policy.Every
-		}
-		all = append(all, candidate{"queue " + named, []string{"queues", named, "reservations", "expire_after"}})
+		all = append(all, r.inQueue(queue, "reservations", "expire_after"))
 	}
 	return append(all, candidate{"reservations of the policy", []string{"reservations", "expire_after"}})
 }

@@ -94,6 +94,14 @@ func (r *rules) first(builtIn string, candidates ...candidate) (*Rule, error) {
 	return &Rule{Of: builtIn}, nil
 }
 
+// inQueue is what the policy says of a queue at a place: of one that it does not name, what it says of each such queue.
+func (r *rules) inQueue(queue string, place ...string) candidate {
+	if _, named := r.policy.Queues[queue]; !named {
+		queue = policy.Every
+	}
+	return candidate{"queue " + queue, append([]string{"queues", queue}, place...)}
+}
+
 var escapeName = strings.NewReplacer("~", "~0", "/", "~1")
 
 // pointer writes a JSON pointer.

@@ -36,6 +36,10 @@ var queueScenes = []scene{
 	{"doomed", []string{"queue", "mail"}, func(s *stage) {
 		s.put(`{"queues":{"mail":{"doomed_percent":150,"max_wait":"1h"}}}`, "no late letters")
 	}},
+	{"doomed as every queue", []string{"queue", "mail", "job", "acme:a"}, func(s *stage) {
+		s.put(`{"queues":{"*":{"doomed_percent":150,"max_wait":"1h"}}}`, "no late letters")
+		s.enqueue("a")
+	}},
 	{"reservations", []string{"queue", "llm", "queue", "mail", "queue", "chat", "tenant", "acme"}, func(s *stage) {
 		s.put(`{"queues":{"mail":{"max_running":4}}}`, "launch")
 		s.put(`{"reservations":{"expire_after":"90s"},"queues":{"llm":{"reservations":{"expire_after":"10m"}},"*":{"reservations":{"expire_after":"2h"}},"mail":{"max_running":4}},"tenants":{"acme":{"limit":{"tokens":50,"per":"1h","burst":50}}}}`, "slow models")
