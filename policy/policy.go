@@ -37,7 +37,7 @@ type Policy struct {
 	// own, and whose tier has none: by Reject alone. Unique keys that stay after their jobs count there, too, some 300 bytes each.
 	Overflows map[admission.Scope]Overflow
 	// Queues are the queues that have something of their own, by name; Every is each queue that is not named. That one has neither a
-	// MaxRunning nor a Pressure.
+	// MaxRunning nor a Pressure, and a Reserved there keeps no slots.
 	Queues map[string]Queue
 	// MaxRunning is how many jobs of one tenant in one queue workers hold at a time, by "tenant:queue"; it replaces the
 	// queue's MaxRunningPerTenant.

@@ -62,7 +62,7 @@ var objects = []object{
 			{"global_reserved", of("global_reserved"), "nothing is kept", "A part of `global` that only some classes may take."},
 			{"bypass", of("bypass"), "nothing goes beside a limit", "Classes whose jobs go beside the limits of their queue, class and type, within bounds."},
 		}, append(ruleFields(named{tierName, of("tier"), []string{policy.StandardTier}}, "the three of the built-in policy: premium 400 tokens a second (burst 100), standard 200 (50), basic 100 (25)"),
-			field{"queues", named{keys: orAny, value: of("queue")}, "every queue goes by the defaults", "Queues that have something of their own. `*` is each queue that is not named here: it has neither `max_running`, `max_running_per_tenant` nor `pressure`."},
+			field{"queues", named{keys: orAny, value: of("queue")}, "every queue goes by the defaults", "Queues that have something of their own. `*` is each queue that is not named here: it has neither `max_running`, `max_running_per_tenant` nor `pressure`, and a `reserved` there keeps no slots."},
 			field{"downstreams", named{keys: called, value: of("downstream")}, "all go by `any_downstream`", "Downstreams, which jobs name as what they call, that have something of their own. `service+*` is each account of a service, `service+account` one of them: [Accounts of a service](guides/breakers.md#accounts-of-a-service)."},
 			field{"any_downstream", without{"downstream", "dispatch"}, "no bounds", "What holds for each downstream that is not named. A `dispatch` is refused here."},
 			field{"adaptive", named{keys: anyName, value: of("adaptive")}, "no limit moves", fmt.Sprintf("Limits that move by themselves, up to %d, each by a name of your choice.", policy.MaxAdaptive)},
