@@ -140,7 +140,7 @@ func ownJob(ctx context.Context, s store.Deployment, name string, eyes shown.Eye
 	if err != nil {
 		return Explanation{}, err
 	}
-	sight.Pool, sight.Worker = "", ""
+	sight.Pool, sight.Worker, sight.Reason = "", "", eyes.ReasonOf(&sight)
 	e := Explanation{Summary: whereabouts(&sight), Reasons: []Reason{}}
 	for _, wait := range sight.Waits {
 		e.add(Reason{Kind: string(wait.Kind), Binds: true, Text: eyes.WaitText(wait), Until: wait.Until})

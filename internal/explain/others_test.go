@@ -236,3 +236,26 @@ func TestExplainTellsOfTheBoundOfARecord(t *testing.T) {
 		t.Errorf("%+v", e.Reasons)
 	}
 }
+
+// TestATenantHearsNoNoteOfACancel: why an operator cancels a job that runs is for those who see the deployment.
+func TestATenantHearsNoNoteOfACancel(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.enqueue("a")
+	s.work(1, 1, "")
+	key := admission.Key{Tenant: "acme", ID: "a"}
+	_, _, err := s.store.Cancel(t.Context(), key, store.Intervention{Author: "ada", Reason: "contract ended"})
+	must(t, err)
+	for note, eyes := range map[string]shown.Eyes{"": {Texts: true}, "contract ended": shown.Everything} {
+		told, err := explain.New(t.Context(), s.store, explain.Job, "acme:a", eyes)
+		must(t, err)
+		if !strings.Contains(told.Summary, "to be cancelled") || strings.Contains(told.Summary, "contract") != (note != "") {
+			t.Errorf("%+v are told %q", eyes, told.Summary)
+		}
+		sight, err := s.store.Look(t.Context(), key)
+		must(t, err)
+		if job := shown.JobOf(sight, eyes); !job.Cancelled || job.Reason != note {
+			t.Errorf("%+v are told of %q, want %q", eyes, job.Reason, note)
+		}
+	}
+}

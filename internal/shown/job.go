@@ -91,6 +91,14 @@ func (e Eyes) WaitText(w store.Wait) string {
 	return w.Text
 }
 
+// ReasonOf says why a job is dead, or was cancelled while it ran: the latter is an operator's note.
+func (e Eyes) ReasonOf(g *store.Sighting) string {
+	if g.Cancelled && !e.Deployment {
+		return ""
+	}
+	return g.Reason
+}
+
 // JobOf shows a job as far as it is to be seen.
 func JobOf(g store.Sighting, eyes Eyes) Job {
 	job := &g.Record.Job
@@ -98,7 +106,7 @@ func JobOf(g store.Sighting, eyes Eyes) Job {
 		Tenant: g.Key.Tenant, ID: g.Key.ID, Place: g.Place, Queue: job.Queue, Type: job.Type, Priority: job.Priority,
 		Downstream: job.Downstream, Cost: job.Cost, Attempts: g.Record.Attempts, MaxAttempts: job.MaxAttempts, Lost: g.Record.Lost,
 		Arrival: Stamp(g.Record.Arrival), Deadline: Stamp(job.Deadline), Position: g.Position, At: Stamp(g.At), Since: Stamp(g.Since),
-		Cancelled: g.Cancelled, Reason: g.Reason, Text: eyes.Said(g.Text), InSecond: g.Record.Away, PayloadBytes: g.PayloadBytes,
+		Cancelled: g.Cancelled, Reason: eyes.ReasonOf(&g), Text: eyes.Said(g.Text), InSecond: g.Record.Away, PayloadBytes: g.PayloadBytes,
 	}
 	if g.Place == admission.PlaceWaiting && g.EstimatedWait >= 0 {
 		v.WaitMs = new(Millis(g.EstimatedWait))
