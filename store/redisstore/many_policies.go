@@ -95,7 +95,9 @@ func (d *many) SpreadPolicy(ctx context.Context) error {
 			return nil
 		}
 		of := partOf(&u, i, len(d.parts))
-		of.Expected = all[i].version
+		if of.Expected != all[i].version { // What it says of buckets is by a version that this one never had.
+			of.Expected, of.SameBuckets = all[i].version, false
+		}
 		err := part.StorePolicy(ctx, of, nil)
 		if errors.Is(err, store.ErrConflict) {
 			return nil // Somebody else has brought it up in the same moment, perhaps to a newer one.
