@@ -94,7 +94,12 @@ func (s *Policies) StorePolicy(ctx context.Context, u store.PolicyUpdate, copied
 	if u.SameBuckets {
 		return nil
 	}
-	return s.keepBuckets(ctx, cmp.Or(u.LongestFill, admission.MaxRefill))
+	return s.keepBuckets(ctx, longestFill(&u))
+}
+
+// longestFill is in how long every bucket is full by an update.
+func longestFill(u *store.PolicyUpdate) time.Duration {
+	return cmp.Or(u.LongestFill, admission.MaxRefill)
 }
 
 // CheckPolicy reports whether PutPolicy would store the same now, and changes nothing.
@@ -108,7 +113,7 @@ func (s *Policies) CheckPolicy(ctx context.Context, u store.PolicyUpdate) error 
 
 // RunPolicy stores an update in one script where little differs, else in steps.
 func (s *Policies) RunPolicy(ctx context.Context, u store.PolicyUpdate, copied []byte) error {
-	if err := s.finishEdit(ctx); err != nil {
+	if err := s.finishOthers(ctx); err != nil {
 		return err
 	}
 	wanted := SettingsOf(&u)

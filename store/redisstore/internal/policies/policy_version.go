@@ -23,7 +23,7 @@ func (s *Policies) SpreadPolicy(ctx context.Context) error {
 		return fmt.Errorf("read policy: %w", redisconn.Unread(err))
 	}
 	if redisconn.TextAt(left, 0) != "" {
-		if err := s.finishEdit(ctx); err != nil {
+		if err := s.finishOthers(ctx); err != nil {
 			return err
 		}
 	}

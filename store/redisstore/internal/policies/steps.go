@@ -83,6 +83,9 @@ func (s *Policies) stage(ctx context.Context, name string, u *store.PolicyUpdate
 		moves = append(moves, portionText(portion, false))
 	}
 	fields := []any{"a", len(before), "c", len(after), "at", 0}
+	if !u.SameBuckets {
+		fields = append(fields, fillField, longestFill(u).Milliseconds())
+	}
 	for _, f := range updateFields(u, copied, digest) {
 		fields = append(fields, f.name, f.value)
 	}
@@ -111,6 +114,29 @@ func (s *Policies) stage(ctx context.Context, name string, u *store.PolicyUpdate
 		})
 	}
 	return err
+}
+
+// fillField is of an edit in steps for how many milliseconds buckets are to be kept behind it; absent where none has to be.
+const fillField = "fill"
+
+// finishOthers is finishEdit, whoever began it, with what that one does for buckets then: its process may have died.
+func (s *Policies) finishOthers(ctx context.Context) error {
+	client := redisconn.Client(s.conn)
+	name, err := client.HGet(ctx, s.conn.Partition.State(), "pg").Result()
+	if redisconn.IsNil(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read policy: %w", redisconn.Unread(err))
+	}
+	fill, err := client.HGet(ctx, s.conn.Partition.Base()+"edit:"+name, fillField).Result()
+	if err != nil && !redisconn.IsNil(err) {
+		return fmt.Errorf("read policy: %w", redisconn.Unread(err))
+	}
+	if err := s.finishEdit(ctx); err != nil || fill == "" {
+		return err
+	}
+	return s.keepBuckets(ctx, time.Duration(redisconn.Whole(fill))*time.Millisecond)
 }
 
 // finishEdit does what is left of an edit that is stored in steps, whoever began it.
