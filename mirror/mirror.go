@@ -41,6 +41,8 @@ type Mirror struct {
 	lock    sqldb.Lock
 	who     string
 	lease   time.Duration
+	// patience is how long a statement may take, and how long a connection and its lock.
+	patience time.Duration
 
 	mu struct {
 		sync.Mutex
@@ -60,6 +62,7 @@ func New(db *sql.DB, from store.Deployment, config Config) (*Mirror, error) {
 		return nil, err
 	}
 	m := &Mirror{db: db, from: from, config: config, dialect: sqldb.Dialect(config.Dialect), lock: sqldb.LockOf(sqldb.Dialect(config.Dialect)), who: rand.Text()}
+	m.patience = sqldb.StatementTimeout
 	m.lease = max(leastLease, 10*config.Poll)
 	m.mu.stats.Sources, m.mu.complete = map[string]SourceStats{}, map[string]time.Time{}
 	for _, source := range Sources {
@@ -188,12 +191,14 @@ func (m *Mirror) Once(ctx context.Context) error {
 // session does something while this mirror is the one that works. All statements are of one connection: the lock is its, so whoever has lost
 // the lock can write nothing.
 func (m *Mirror) session(ctx context.Context, do func(*session) error) error {
-	conn, err := m.db.Conn(ctx)
+	taking, taken := context.WithTimeout(ctx, m.patience)
+	defer taken()
+	conn, err := m.db.Conn(taking)
 	if err != nil {
 		return &databaseError{fmt.Errorf("connect to the database: %w", err)}
 	}
 	defer conn.Close()
-	got, err := m.lock.Take(ctx, conn, &tables, m.who, m.lease)
+	got, err := m.lock.Take(taking, conn, &tables, m.who, m.lease)
 	if err != nil {
 		return &databaseError{fmt.Errorf("lock the mirror: %w", err)}
 	}

@@ -51,7 +51,7 @@ func (s *session) begin(ctx context.Context) error {
 	if err := s.transact(ctx, s.belong); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, sqldb.StatementTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.patience)
 	defer cancel()
 	rows, err := s.conn.QueryContext(ctx, s.dialect.Text(`SELECT source, part, position, ordinal, {age complete} FROM headgate_mirror_place`))
 	if err != nil {
@@ -80,11 +80,11 @@ func (s *session) begin(ctx context.Context) error {
 
 // belong notes whose mirror it is. Where the deployment has another number of partitions than when the places were noted, its streams are others,
 // and all that they have is copied: what is there already stays one row.
-func (s *session) belong(ctx context.Context, tx *sql.Tx) error {
+func (s *session) belong(ctx context.Context) error {
 	parts := len(s.from.Partitions())
 	var prefix string
 	var had int
-	err := tx.QueryRowContext(ctx, `SELECT prefix, partitions FROM headgate_mirror_of`).Scan(&prefix, &had)
+	err := s.conn.QueryRowContext(ctx, `SELECT prefix, partitions FROM headgate_mirror_of`).Scan(&prefix, &had)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 	case err != nil:
@@ -94,23 +94,23 @@ func (s *session) belong(ctx context.Context, tx *sql.Tx) error {
 	case had == parts:
 		return nil
 	default:
-		if _, err := tx.ExecContext(ctx, `DELETE FROM headgate_mirror_place WHERE source IN ('audit', 'transitions')`); err != nil {
+		if _, err := s.conn.ExecContext(ctx, `DELETE FROM headgate_mirror_place WHERE source IN ('audit', 'transitions')`); err != nil {
 			return err
 		}
 	}
-	_, err = tx.ExecContext(ctx, insert(s.dialect, "headgate_mirror_of", true, 1, "one", "prefix", "partitions"), 1, s.config.Prefix, parts)
+	_, err = s.conn.ExecContext(ctx, insert(s.dialect, "headgate_mirror_of", true, 1, "one", "prefix", "partitions"), 1, s.config.Prefix, parts)
 	return err
 }
 
 // transact writes, while the lock is this mirror's.
-func (s *session) transact(ctx context.Context, do func(ctx context.Context, tx *sql.Tx) error) error {
-	ctx, cancel := context.WithTimeout(ctx, sqldb.StatementTimeout)
+func (s *session) transact(ctx context.Context, do func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, s.patience)
 	defer cancel()
-	err := sqldb.Transact(ctx, s.conn, sql.LevelDefault, func(tx *sql.Tx) error {
-		if err := s.lock.Keep(ctx, tx, &tables, s.who, s.lease); err != nil {
+	err := sqldb.Transact(ctx, s.conn, func() error {
+		if err := s.lock.Keep(ctx, s.conn, &tables, s.who, s.lease); err != nil {
 			return err
 		}
-		return do(ctx, tx)
+		return do(ctx)
 	})
 	if lost, ok := errors.AsType[*sqldb.LostError](err); ok {
 		return fmt.Errorf("%w: %w", lost, ErrStandby)
@@ -175,32 +175,32 @@ func (s *session) copy(ctx context.Context, source string) (more bool, err error
 }
 
 // advance notes in a transaction that a source is copied up to a place, and what had gone before that.
-func (s *session) advance(ctx context.Context, tx *sql.Tx, key placeKey, at place, gap *Gap) error {
+func (s *session) advance(ctx context.Context, key placeKey, at place, gap *Gap) error {
 	if gap != nil {
-		_, err := tx.ExecContext(ctx, insert(s.dialect, "headgate_mirror_gaps", true, 3, "source", "part", "after_position", "lost", "reason", "noted!"),
+		_, err := s.conn.ExecContext(ctx, insert(s.dialect, "headgate_mirror_gaps", true, 3, "source", "part", "after_position", "lost", "reason", "noted!"),
 			gap.Source, gap.Part, gap.After, gap.Lost, gap.Reason)
 		if err != nil {
 			return err
 		}
 	}
-	_, err := tx.ExecContext(ctx, insert(s.dialect, "headgate_mirror_place", true, 2, "source", "part", "position", "ordinal", "complete!"),
+	_, err := s.conn.ExecContext(ctx, insert(s.dialect, "headgate_mirror_place", true, 2, "source", "part", "position", "ordinal", "complete!"),
 		key.source, key.part, at.position, at.ordinal)
 	return err
 }
 
 // commit copies rows of a source, with its place and what had gone.
-func (s *session) commit(ctx context.Context, key placeKey, at place, gap *Gap, rows int, write func(ctx context.Context, tx *sql.Tx) error) error {
+func (s *session) commit(ctx context.Context, key placeKey, at place, gap *Gap, rows int, write func(ctx context.Context) error) error {
 	was := s.places[key]
 	if rows == 0 && gap == nil && was.there && was.position == at.position && was.ordinal == at.ordinal && time.Since(was.noted) < noteEvery {
 		return nil
 	}
-	err := s.transact(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	err := s.transact(ctx, func(ctx context.Context) error {
 		if rows > 0 {
-			if err := write(ctx, tx); err != nil {
+			if err := write(ctx); err != nil {
 				return err
 			}
 		}
-		return s.advance(ctx, tx, key, at, gap)
+		return s.advance(ctx, key, at, gap)
 	})
 	if err != nil {
 		return err

@@ -2,7 +2,6 @@ package mirror
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"strconv"
@@ -31,14 +30,14 @@ func (s *session) copyAudit(ctx context.Context, i int, part store.Partition) (m
 		return false, err
 	}
 	at, more := next(was, of.Position, len(of.Entries), of.Gone, of.Kept)
-	return more, s.commit(ctx, key, at, gapOf(key, was, of.Gone), len(rows), func(ctx context.Context, tx *sql.Tx) error {
+	return more, s.commit(ctx, key, at, gapOf(key, was, of.Gone), len(rows), func(ctx context.Context) error {
 		drop := s.dialect.Text(`DELETE FROM headgate_audit WHERE part = ? AND id = ?`)
 		for _, id := range gone {
-			if _, err := tx.ExecContext(ctx, drop, i, id); err != nil {
+			if _, err := s.conn.ExecContext(ctx, drop, i, id); err != nil {
 				return err
 			}
 		}
-		put, err := tx.PrepareContext(ctx, insert(s.dialect, "headgate_audit", false, 2, "part", "id", "at", "action", "name", "jobs", "downstream", "lasts_us",
+		put, err := s.conn.PrepareContext(ctx, insert(s.dialect, "headgate_audit", false, 2, "part", "id", "at", "action", "name", "jobs", "downstream", "lasts_us",
 			"from_version", "to_version", "restored", "author", "reason", "changes", "act"))
 		if err != nil {
 			return err
@@ -83,6 +82,8 @@ func (s *session) merged(ctx context.Context, i int, part store.Partition, entri
 }
 
 func (s *session) ids(ctx context.Context, ask string, args ...any) (ids []string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, s.patience)
+	defer cancel()
 	rows, err := s.conn.QueryContext(ctx, ask, args...)
 	if err != nil {
 		return nil, &databaseError{fmt.Errorf("read the audit of the mirror: %w", err)}
@@ -120,8 +121,8 @@ func (s *session) copyTransitions(ctx context.Context, i int, part store.Partiti
 		return false, &redisError{err}
 	}
 	at, more := next(was, of.Position, len(of.Entries), of.Gone, of.Kept)
-	return more, s.commit(ctx, key, at, gapOf(key, was, of.Gone), len(of.Entries), func(ctx context.Context, tx *sql.Tx) error {
-		put, err := tx.PrepareContext(ctx, insert(s.dialect, "headgate_transitions", false, 2, "part", "id", "at", "downstream", "from_state", "to_state", "period",
+	return more, s.commit(ctx, key, at, gapOf(key, was, of.Gone), len(of.Entries), func(ctx context.Context) error {
+		put, err := s.conn.PrepareContext(ctx, insert(s.dialect, "headgate_transitions", false, 2, "part", "id", "at", "downstream", "from_state", "to_state", "period",
 			"cause", "reason", "workers", "callers", "ends"))
 		if err != nil {
 			return err
@@ -148,8 +149,8 @@ func (s *session) copyAnomalies(ctx context.Context) (more bool, err error) {
 		return false, &redisError{err}
 	}
 	at, more := next(was, of.Position, len(of.Entries), of.Gone, of.Kept)
-	return more, s.commit(ctx, key, at, gapOf(key, was, of.Gone), len(of.Entries), func(ctx context.Context, tx *sql.Tx) error {
-		put, err := tx.PrepareContext(ctx, insert(s.dialect, "headgate_anomalies", false, 1, "id", "at", "kind", "of_what", "name", "minute", "rate", "usual", "deviation", "score"))
+	return more, s.commit(ctx, key, at, gapOf(key, was, of.Gone), len(of.Entries), func(ctx context.Context) error {
+		put, err := s.conn.PrepareContext(ctx, insert(s.dialect, "headgate_anomalies", false, 1, "id", "at", "kind", "of_what", "name", "minute", "rate", "usual", "deviation", "score"))
 		if err != nil {
 			return err
 		}
@@ -208,8 +209,8 @@ func (s *session) copyPolicies(ctx context.Context) (more bool, err error) {
 			return false, &redisError{err}
 		}
 		at := place{position: strconv.FormatInt(v.To, 10), ordinal: v.To}
-		err = s.commit(ctx, key, at, gapOf(key, was, v.To-1), 1, func(ctx context.Context, tx *sql.Tx) error {
-			_, err := tx.ExecContext(ctx, insert(s.dialect, "headgate_policy_versions", true, 1, "version", "at", "author", "reason", "restored", "document"),
+		err = s.commit(ctx, key, at, gapOf(key, was, v.To-1), 1, func(ctx context.Context) error {
+			_, err := s.conn.ExecContext(ctx, insert(s.dialect, "headgate_policy_versions", true, 1, "version", "at", "author", "reason", "restored", "document"),
 				v.To, s.when(v.At), text(v.Author), text(v.Reason), v.Restored, text(string(document)))
 			return err
 		})

@@ -2,7 +2,6 @@ package mirror
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"slices"
 	"time"
@@ -91,6 +90,8 @@ func (s *session) copyDay(ctx context.Context, at time.Time) (map[[2]string]stor
 }
 
 func (s *session) readDay(ctx context.Context, at time.Time) (map[[2]string]store.Used, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.patience)
+	defer cancel()
 	rows, err := s.conn.QueryContext(ctx, s.dialect.Text(`SELECT tenant, queue, jobs, calls, reserved, refunded, added FROM headgate_usage WHERE day = ?`), at.Format(dayWords))
 	if err != nil {
 		return nil, &databaseError{fmt.Errorf("read usage: %w", err)}
@@ -112,8 +113,8 @@ func (s *session) readDay(ctx context.Context, at time.Time) (map[[2]string]stor
 }
 
 func (s *session) writeDay(ctx context.Context, rows []store.DayUsage) error {
-	return s.transact(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		put, err := tx.PrepareContext(ctx, insert(s.dialect, "headgate_usage", true, 3, "day", "tenant", "queue", "jobs", "calls", "reserved", "refunded", "added", "committed"))
+	return s.transact(ctx, func(ctx context.Context) error {
+		put, err := s.conn.PrepareContext(ctx, insert(s.dialect, "headgate_usage", true, 3, "day", "tenant", "queue", "jobs", "calls", "reserved", "refunded", "added", "committed"))
 		if err != nil {
 			return err
 		}

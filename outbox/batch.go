@@ -79,7 +79,7 @@ func (r *Relay) move(ctx context.Context, conn *sql.Conn) (n int, err error) {
 		sendErr = r.send(ctx, rows)
 	}
 	// What was sent is settled also when ctx has ended.
-	settling, cancel := sqldb.Detached(ctx)
+	settling, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.patience)
 	defer cancel()
 	if err := r.settle(settling, conn, rows); err != nil {
 		return 0, errors.Join(sendErr, fmt.Errorf("settle rows of the outbox: %w", err))
@@ -93,7 +93,7 @@ func (r *Relay) move(ctx context.Context, conn *sql.Conn) (n int, err error) {
 }
 
 func (r *Relay) claim(ctx context.Context, conn *sql.Conn) ([]row, error) {
-	ctx, cancel := context.WithTimeout(ctx, sqldb.StatementTimeout)
+	ctx, cancel := context.WithTimeout(ctx, r.patience)
 	defer cancel()
 	if err := r.keep(ctx, conn); err != nil {
 		return nil, err
@@ -285,8 +285,8 @@ func deadReason(result *admission.EnqueueResult) string {
 // settle writes down what became of the rows, in one transaction.
 func (r *Relay) settle(ctx context.Context, conn *sql.Conn, rows []row) error {
 	died := uint64(0)
-	err := sqldb.Transact(ctx, conn, sql.LevelDefault, func(tx *sql.Tx) (err error) {
-		if err := r.keep(ctx, tx); err != nil {
+	err := sqldb.Transact(ctx, conn, func() (err error) {
+		if err := r.keep(ctx, conn); err != nil {
 			return err
 		}
 		var gone, kept []int64
@@ -299,11 +299,11 @@ func (r *Relay) settle(ctx context.Context, conn *sql.Conn, rows []row) error {
 					kept = append(kept, one.seq)
 				}
 			case refused:
-				_, err = tx.ExecContext(ctx, r.refuseRow, one.reason, one.wait.Microseconds(), one.seq)
+				_, err = conn.ExecContext(ctx, r.refuseRow, one.reason, one.wait.Microseconds(), one.seq)
 			case dead:
 				died++
 				gone = append(gone, one.seq)
-				_, err = tx.ExecContext(ctx, r.buryRow, one.reason, one.seq)
+				_, err = conn.ExecContext(ctx, r.buryRow, one.reason, one.seq)
 			case unknown:
 			}
 			if err != nil {
@@ -311,12 +311,12 @@ func (r *Relay) settle(ctx context.Context, conn *sql.Conn, rows []row) error {
 			}
 		}
 		if len(gone) > 0 {
-			if _, err := tx.ExecContext(ctx, fmt.Sprintf(r.sql.drop, list(gone))); err != nil {
+			if _, err := conn.ExecContext(ctx, fmt.Sprintf(r.sql.drop, list(gone))); err != nil {
 				return err
 			}
 		}
 		if len(kept) > 0 {
-			_, err = tx.ExecContext(ctx, fmt.Sprintf(r.sql.sent, "NULL", list(kept)))
+			_, err = conn.ExecContext(ctx, fmt.Sprintf(r.sql.sent, "NULL", list(kept)))
 		}
 		return err
 	})

@@ -1,7 +1,6 @@
 package outbox
 
 import (
-	"database/sql"
 	"strconv"
 	"strings"
 
@@ -48,8 +47,9 @@ type grammar struct {
 	// looks at it waits for its transaction.
 	table, sent, drop string
 	// redrive are the statements that put dead rows back, each with the reason twice; the first counts them.
-	redrive   []string
-	isolation sql.IsolationLevel
+	redrive []string
+	// isolate is said before them, where there is need.
+	isolate string
 
 	// migrations are what each version adds to that before it. One that was released is never changed.
 	migrations [][]string

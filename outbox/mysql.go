@@ -1,10 +1,6 @@
 package outbox
 
-import (
-	"database/sql"
-
-	"github.com/headgate/headgate/internal/sqldb"
-)
+import "github.com/headgate/headgate/internal/sqldb"
 
 // Rows are joined to their numbers: by seq IN (…) a small table is read as a whole, in a DELETE even with FORCE INDEX (MariaDB 10.11), and whoever
 // reads it waits for each transaction that has put a job in.
@@ -14,7 +10,7 @@ var mysql = grammar{
 	sent:    `UPDATE JSON_TABLE('[%[2]s]', '$[*]' COLUMNS (seq bigint PATH '$')) n STRAIGHT_JOIN headgate_outbox o ON o.seq = n.seq SET o.sent = %[1]s`,
 	drop:    `DELETE o FROM JSON_TABLE('[%s]', '$[*]' COLUMNS (seq bigint PATH '$')) n STRAIGHT_JOIN headgate_outbox o ON o.seq = n.seq`,
 	// The rows that are copied stay locked until they are deleted, and so do the gaps between them: no row can die unseen in between.
-	isolation: sql.LevelRepeatableRead,
+	isolate: `SET TRANSACTION ISOLATION LEVEL REPEATABLE READ`,
 	redrive: []string{
 		`INSERT INTO headgate_outbox (id, tenant, job) SELECT id, tenant, job FROM headgate_outbox_dead WHERE ? = '' OR reason = ? ORDER BY seq`,
 		`DELETE FROM headgate_outbox_dead WHERE ? = '' OR reason = ?`,

@@ -91,6 +91,8 @@ type Relay struct {
 	// who and lease are for a lock that is a relay's for a time.
 	who   string
 	lease time.Duration
+	// patience is how long a statement may take, and how long a connection and its lock.
+	patience time.Duration
 
 	admitted, duplicates, refused, dead, errors atomic.Uint64
 	working                                     atomic.Bool
@@ -109,6 +111,7 @@ func NewRelay(db *sql.DB, to Batcher, config Config) (*Relay, error) {
 		claimRows: g.text(claimRows) + strconv.Itoa(config.Batch), refuseRow: g.text(refuseRow), buryRow: g.text(buryRow),
 		// A batch takes two time-outs and its statements; between two of them the relay sleeps for the time of a poll.
 		who: rand.Text(), lease: 5*config.Timeout + 2*config.Poll,
+		patience: sqldb.StatementTimeout,
 	}, nil
 }
 
@@ -196,12 +199,14 @@ func (r *Relay) keep(ctx context.Context, in sqldb.Statements) error {
 // session does something while this relay is the one that works. All statements are of one connection: the lock is its, so whoever has lost
 // the lock can claim nothing.
 func (r *Relay) session(ctx context.Context, do func(*sql.Conn) error) error {
-	conn, err := r.db.Conn(ctx)
+	taking, taken := context.WithTimeout(ctx, r.patience)
+	defer taken()
+	conn, err := r.db.Conn(taking)
 	if err != nil {
 		return fmt.Errorf("connect to the outbox: %w", err)
 	}
 	defer conn.Close()
-	got, err := r.lock.Take(ctx, conn, &tables, r.who, r.lease)
+	got, err := r.lock.Take(taking, conn, &tables, r.who, r.lease)
 	if err != nil {
 		return fmt.Errorf("lock the outbox: %w", err)
 	}

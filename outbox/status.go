@@ -86,10 +86,26 @@ func (d Dialect) Redrive(ctx context.Context, db *sql.DB, reason string) (n int6
 	if err := d.validate(); err != nil {
 		return 0, err
 	}
-	g := grammars[d]
-	err = sqldb.Transact(ctx, db, g.isolation, func(tx *sql.Tx) error {
+	if n, err = grammars[d].back(ctx, db, reason); err != nil {
+		return 0, fmt.Errorf("redrive dead rows of the outbox: %w", err)
+	}
+	return n, nil
+}
+
+func (g *grammar) back(ctx context.Context, db *sql.DB, reason string) (n int64, err error) {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Close()
+	if g.isolate != "" {
+		if _, err := conn.ExecContext(ctx, g.isolate); err != nil {
+			return 0, err
+		}
+	}
+	err = sqldb.Transact(ctx, conn, func() error {
 		for i, statement := range g.redrive {
-			result, err := tx.ExecContext(ctx, g.text(statement), reason, reason)
+			result, err := conn.ExecContext(ctx, g.text(statement), reason, reason)
 			if err == nil && i == 0 {
 				n, err = result.RowsAffected()
 			}
@@ -99,8 +115,5 @@ func (d Dialect) Redrive(ctx context.Context, db *sql.DB, reason string) (n int6
 		}
 		return nil
 	})
-	if err != nil {
-		return 0, fmt.Errorf("redrive dead rows of the outbox: %w", err)
-	}
-	return n, nil
+	return n, err
 }

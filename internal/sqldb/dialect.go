@@ -3,6 +3,7 @@ package sqldb
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"fmt"
 	"strconv"
 	"strings"
@@ -114,23 +115,46 @@ func (d Dialect) Text(statement string) string {
 // Now is the time of the statement, as the database has it.
 func (d Dialect) Now() string { return grammars[d].now }
 
-// Transact does something in a transaction of its own.
-func Transact(ctx context.Context, in interface {
-	BeginTx(ctx context.Context, opts *sql.TxOptions) (*sql.Tx, error)
-}, isolation sql.IsolationLevel, do func(*sql.Tx) error,
-) error {
-	tx, err := in.BeginTx(ctx, &sql.TxOptions{Isolation: isolation})
+// Transact does something in a transaction of a connection. Its begin and its end are statements like others: the driver of MySQL has no ctx in a
+// commit of database/sql, and waits for ever for a server that does not answer.
+func Transact(ctx context.Context, conn *sql.Conn, do func() error) (err error) {
+	if _, err = conn.ExecContext(ctx, "BEGIN"); err != nil {
+		return err
+	}
+	committed := false
+	defer func() {
+		if !committed {
+			rollback(ctx, conn)
+		}
+	}()
+	if err = do(); err != nil {
+		return err
+	}
+	_, err = conn.ExecContext(ctx, "COMMIT")
+	committed = err == nil
+	return err
+}
+
+// rollback ends a transaction, or the connection: nobody else is to get one with a transaction in it.
+func rollback(ctx context.Context, conn *sql.Conn) {
+	ctx, cancel := Detached(ctx)
+	defer cancel()
+	if _, err := conn.ExecContext(ctx, "ROLLBACK"); err != nil {
+		_ = conn.Raw(func(any) error { return driver.ErrBadConn })
+	}
+}
+
+// with does something with a connection of its own.
+func with(ctx context.Context, db *sql.DB, do func(conn *sql.Conn) error) error {
+	conn, err := db.Conn(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = tx.Rollback() }() // After Commit it does nothing.
-	if err := do(tx); err != nil {
-		return err
-	}
-	return tx.Commit()
+	defer conn.Close()
+	return do(conn)
 }
 
-// StatementTimeout is how long a statement may take.
+// StatementTimeout is how long a statement may take, and how long a connection and its lock.
 const StatementTimeout = 30 * time.Second
 
 // Detached is for what has to be done also when ctx has ended.

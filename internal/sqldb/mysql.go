@@ -15,23 +15,20 @@ var mysql = grammar{
 	now:  `UTC_TIMESTAMP(6)`, later: `UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND`,
 	age: `TIMESTAMPDIFF(MICROSECOND, %, UTC_TIMESTAMP(6))`, unix: `TIMESTAMPDIFF(MICROSECOND, '1970-01-01', %) DIV 1000`,
 	alone: func(ctx context.Context, db *sql.DB, of *Tables, do func(Statements) error) (err error) {
-		conn, err := db.Conn(ctx)
-		if err != nil {
+		return with(ctx, db, func(conn *sql.Conn) error {
+			got, err := myLock{}.get(ctx, conn, of.MyMigrate, myLockSeconds)
+			if err != nil {
+				return err
+			}
+			if !got {
+				return errors.New("another program has been migrating for " + myLockSeconds + " s")
+			}
+			err = do(conn)
+			free, cancel := Detached(ctx)
+			defer cancel()
+			_, _ = conn.ExecContext(free, `DO RELEASE_LOCK(`+myName(of.MyMigrate)+`)`) // A broken connection has lost it.
 			return err
-		}
-		defer conn.Close()
-		got, err := myLock{}.get(ctx, conn, of.MyMigrate, myLockSeconds)
-		if err != nil {
-			return err
-		}
-		if !got {
-			return errors.New("another program has been migrating for " + myLockSeconds + " s")
-		}
-		err = do(conn)
-		free, cancel := Detached(ctx)
-		defer cancel()
-		_, _ = conn.ExecContext(free, `DO RELEASE_LOCK(`+myName(of.MyMigrate)+`)`) // A broken connection has lost it.
-		return err
+		})
 	},
 	Lock: myLock{},
 }

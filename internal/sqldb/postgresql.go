@@ -11,11 +11,13 @@ var postgresql = grammar{
 	now: `now()`, later: `now() + ? * interval '1 microsecond'`,
 	age: `(extract(epoch FROM clock_timestamp() - %) * 1000000)::bigint`, unix: `(extract(epoch FROM %) * 1000)::bigint`,
 	alone: func(ctx context.Context, db *sql.DB, of *Tables, do func(Statements) error) error {
-		return Transact(ctx, db, sql.LevelDefault, func(tx *sql.Tx) error {
-			if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock($1)`, of.PgMigrate); err != nil {
-				return err
-			}
-			return do(tx)
+		return with(ctx, db, func(conn *sql.Conn) error {
+			return Transact(ctx, conn, func() error {
+				if _, err := conn.ExecContext(ctx, `SELECT pg_advisory_xact_lock($1)`, of.PgMigrate); err != nil {
+					return err
+				}
+				return do(conn)
+			})
 		})
 	},
 	Lock: pgLock{},

@@ -18,11 +18,13 @@ var sqlite = grammar{
 		if _, err := db.ExecContext(ctx, of.createVersion()); err != nil {
 			return err
 		}
-		return Transact(ctx, db, sql.LevelDefault, func(tx *sql.Tx) error {
-			if _, err := tx.ExecContext(ctx, `UPDATE `+of.Version+` SET version = version`); err != nil {
-				return err
-			}
-			return do(tx)
+		return with(ctx, db, func(conn *sql.Conn) error {
+			return Transact(ctx, conn, func() error {
+				if _, err := conn.ExecContext(ctx, `UPDATE `+of.Version+` SET version = version`); err != nil {
+					return err
+				}
+				return do(conn)
+			})
 		})
 	},
 	Lock: liteLock{},
