@@ -181,6 +181,7 @@ func (a *Sessions) deregister(r *route.Request) (*route.Answer, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer a.ending(r.Context(), s)()
 	var held atomic.Bool
 	err = a.config.Store.Each(func(_ int, part store.Partition) error {
 		if _, err := part.Heartbeat(r.Context(), s.worker, s.lease, ""); err != nil {

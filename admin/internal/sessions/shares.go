@@ -89,13 +89,11 @@ func (a *Sessions) shareSlots(ctx context.Context, s session) {
 	if !crowded(has) {
 		return
 	}
-	token := uuid.NewString()
-	if mine, err := a.config.Store.LeaseRight(ctx, store.SharingRight(s.worker), token, 1, shareLease); err != nil || !mine {
+	mine, done, err := a.alone(ctx, s)
+	defer done()
+	if err != nil || !mine {
 		return
 	}
-	defer func() {
-		_ = a.config.Store.ReturnRight(context.WithoutCancel(ctx), store.SharingRight(s.worker), token)
-	}() // Else it ends by itself.
 	again, err := a.registrations(ctx, s)
 	if err != nil {
 		return
@@ -103,6 +101,38 @@ func (a *Sessions) shareSlots(ctx context.Context, s session) {
 	has = again
 	targets := one.mu.ledger.Next(s.slots, a.places(ctx, has[0].Pool, has))
 	a.resize(ctx, s, has, targets)
+}
+
+// alone reports whether nobody else shares out the slots of a session, and nobody does until done is called.
+func (a *Sessions) alone(ctx context.Context, s session) (mine bool, done func(), err error) {
+	token := uuid.NewString()
+	mine, err = a.config.Store.LeaseRight(ctx, store.SharingRight(s.worker), token, 1, shareLease)
+	return mine, func() {
+		if mine {
+			_ = a.config.Store.ReturnRight(context.WithoutCancel(ctx), store.SharingRight(s.worker), token) // Else it ends by itself.
+		}
+	}, err
+}
+
+// ending waits until nobody shares out the slots of a session that is to end, and nobody begins until done is called: who shares them out would
+// register it anew. Who began before has ended after shareTimeout.
+func (a *Sessions) ending(ctx context.Context, s session) (done func()) {
+	if len(a.parts) == 1 {
+		return func() {}
+	}
+	for end := time.Now().Add(shareTimeout); ; {
+		mine, done, err := a.alone(ctx, s)
+		if mine || err != nil || time.Now().After(end) {
+			return done
+		}
+		pause := time.NewTimer(shareEvery / 5)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return done
+		}
+	}
 }
 
 func (s *sharer) note(has []store.Registration) {
