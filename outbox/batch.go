@@ -3,7 +3,6 @@ package outbox
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -129,7 +128,7 @@ func (r *Relay) read(ctx context.Context, conn *sql.Conn) (all []row, err error)
 		if err := rows.Scan(&one.seq, &id, &tenant, &text, &sent); err != nil {
 			return nil, err
 		}
-		one.broken = json.Unmarshal([]byte(text), &one.job)
+		one.job, one.broken = readJob(text)
 		one.job.ID, one.job.Tenant = id, tenant
 		one.sent = -1
 		if sent.Valid {

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 
@@ -58,7 +59,7 @@ func (d Dialect) Enqueue(ctx context.Context, tx Execer, job admission.Job) (id 
 	if err := job.Validate(admission.DefaultMaxPayload); err != nil {
 		return job.ID, err
 	}
-	text, err := json.Marshal(job)
+	text, err := json.Marshal(stored{job, rawHeaders(job.Headers)})
 	if err != nil {
 		return job.ID, fmt.Errorf("write job %s: %w", job.ID, err)
 	}
@@ -66,4 +67,37 @@ func (d Dialect) Enqueue(ctx context.Context, tx Execer, job admission.Job) (id 
 		return job.ID, fmt.Errorf("put job %s into the outbox: %w", job.ID, err)
 	}
 	return job.ID, nil
+}
+
+// stored is a job as a row has it. RawHeaders are the values of headers that are no UTF-8: JSON would change them.
+type stored struct {
+	admission.Job
+
+	RawHeaders map[string][]byte `json:",omitempty"`
+}
+
+func rawHeaders(headers map[string]string) (raw map[string][]byte) {
+	for name, value := range headers {
+		if utf8.ValidString(value) {
+			continue
+		}
+		if raw == nil {
+			raw = map[string][]byte{}
+		}
+		raw[name] = []byte(value)
+	}
+	return raw
+}
+
+// readJob reads what Enqueue has written.
+func readJob(text string) (admission.Job, error) {
+	var s stored
+	err := json.Unmarshal([]byte(text), &s)
+	for name, value := range s.RawHeaders {
+		if s.Headers == nil {
+			s.Headers = map[string]string{}
+		}
+		s.Headers[name] = string(value)
+	}
+	return s.Job, err
 }

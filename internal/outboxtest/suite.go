@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"testing"
@@ -36,6 +37,7 @@ func Suite(t *testing.T, d *Database) {
 		{"the jobs of a tenant go in order", testOrder},
 		{"one relay works", testStandby},
 		{"names are told apart to the byte", testNames},
+		{"headers keep their bytes", testHeaders},
 		{"the tables have versions", testVersions},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -350,6 +352,31 @@ func testNames(t *testing.T, b *Bench) {
 	b.Put(t, true, lower)
 	b.Once(t)
 	b.Expect(t, 1, 1, 0) // The tenant of another case is another one, and does not wait.
+}
+
+// recorder keeps what was sent.
+type recorder struct {
+	outbox.Batcher
+
+	sent []admission.Job
+}
+
+// EnqueueBatch keeps them, and sends them on.
+func (r *recorder) EnqueueBatch(ctx context.Context, jobs []admission.Job) ([]admission.EnqueueResult, error) {
+	r.sent = append(r.sent, jobs...)
+	return r.Batcher.EnqueueBatch(ctx, jobs)
+}
+
+func testHeaders(t *testing.T, b *Bench) {
+	to := &recorder{Batcher: b.producer(t)}
+	b.relay = b.newRelay(t, to)
+	job := Job("one")
+	job.Headers = map[string]string{"text": "Zoë", "bytes": "\x00\x01\xfe\xff", "empty": ""}
+	b.Put(t, true, job)
+	b.Once(t)
+	if len(to.sent) != 1 || !maps.Equal(to.sent[0].Headers, job.Headers) {
+		t.Errorf("%+v were sent, want the headers %q", to.sent, job.Headers)
+	}
 }
 
 func testVersions(t *testing.T, b *Bench) {
