@@ -36,6 +36,7 @@ func TestOutboxMovesFromMariaDB(t *testing.T) {
 	}{
 		{server.URL(), 0, `"admitted":1`},
 		{"mariadb" + strings.TrimPrefix(server.URL(), "mysql"), 0, `"admitted":0`},
+		{server.URL() + "&charset=utf8mb4,utf8&loc=Europe/Berlin", 0, `"admitted":0`},
 		{"mysql://me:hunter2@127.0.0.1/", 2, "database-file"},
 		{"mysql://me:hunter2@127.0.0.1/name?nosuch=%zz", 2, "database-file"},
 		{"mysql://me:hunter2@127.0.0.1/name?tls=nosuch", 2, "database-file"},

@@ -125,8 +125,9 @@ func (s *Source) openMySQL(address string) (*sql.DB, error) {
 		return nil, s.noAddress()
 	}
 	socket := given.Get("socket")
-	given.Del("socket")
-	config, err := mysql.ParseDSN("/?" + given.Encode())
+	// The driver unescapes some parameters and takes others as they are, so they go on as they were written. It looks for the last slash.
+	params := slices.DeleteFunc(strings.Split(at.RawQuery, "&"), func(one string) bool { return one == "" || strings.HasPrefix(one, "socket=") })
+	config, err := mysql.ParseDSN("/?" + strings.ReplaceAll(strings.Join(params, "&"), "/", "%2F"))
 	if err != nil {
 		return nil, s.noAddress()
 	}
