@@ -9,6 +9,7 @@ import (
 
 	"github.com/headgate/headgate/admin/internal/route"
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
@@ -80,6 +81,39 @@ func TestASessionThatHasEndedIsNotRegisteredAnew(t *testing.T) {
 		return nil
 	})
 	must(t, err)
+}
+
+// TestAProbeThatIsNotBegunIsGivenBack: it is a suspect, and the session has begun another.
+func TestAProbeThatIsNotBegunIsGivenBack(t *testing.T) {
+	t.Parallel()
+	s, err := redisstore.Open(t.Context(), redistest.Shared(t).Client(t), redisstore.Config{Prefix: redistest.Prefix(t), Partitions: 2})
+	must(t, err)
+	y := &yard{t, New(Config{Store: s}), s}
+	to, err := producer.New(s, producer.Config{Policy: new(policy.Unlimited())})
+	must(t, err)
+	jobs := make([]admission.Job, 2)
+	for i := range jobs {
+		jobs[i] = admission.NewJob(y.tenantIn(0, "acme"), "mail", "send", nil)
+		jobs[i].Downstream = "smtp"
+	}
+	_, err = to.EnqueueBatch(t.Context(), jobs)
+	must(t, err)
+	view := called[sessionView](y, y.sessions.register, "", `{"queues":[{"queue":"mail"}],"slots":4,"lease":"1m"}`)
+	of := session{worker: view.Worker, pool: view.Pool, lease: time.Minute, slots: 4}
+	leases, _, err := y.sessions.take(t.Context(), of, []int{0, 1}, 2, time.Second, false)
+	if must(t, err); len(leases) != 2 {
+		t.Fatalf("%d leases", len(leases))
+	}
+	first, probe := &leases[0], &leases[1]
+	must(t, first.part.Started(t.Context(), of.pool, of.worker, first.Token, admission.Key{Tenant: first.Job.Tenant, ID: first.Job.ID}))
+	probe.Suspect, probe.Period = true, 7
+	open := gates{probe.gate(): {State: breaker.HalfOpen, Period: 7, Limit: 1, ProbeTimeout: time.Minute}}
+	if ok, err := y.sessions.begin(t.Context(), of, probe, false, open, time.Now()); ok || err != nil {
+		t.Fatalf("it begins: %t, %v", ok, err)
+	}
+	if free, err := s.LeaseRight(t.Context(), "smtp", "another", 1, time.Minute); !free || err != nil {
+		t.Errorf("another probe may be: %t, %v", free, err)
+	}
 }
 
 func must(tb testing.TB, err error) {

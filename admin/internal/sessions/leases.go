@@ -150,11 +150,12 @@ func (a *Sessions) begin(ctx context.Context, s session, l *leased, held bool, o
 		end.Outcome, end.Delay, end.Text = store.Release, returnDelay(), breakerOpen
 	case l.Suspect:
 		err := l.part.Started(ctx, s.pool, s.worker, l.Token, key)
-		if errors.Is(err, admission.ErrLeaseLost) {
-			return false, nil
-		}
-		if !errors.Is(err, store.ErrBeside) {
+		lost := errors.Is(err, admission.ErrLeaseLost)
+		if !lost && !errors.Is(err, store.ErrBeside) {
 			return err == nil, err
+		}
+		if a.returnProbe(ctx, s, l); lost {
+			return false, nil
 		}
 		end.Outcome, end.Delay, end.Text = store.Release, returnDelay(), suspectBeside
 	default:
