@@ -44,7 +44,7 @@ func Enqueue(ctx context.Context, tx Execer, job admission.Job) (id string, err 
 // Enqueue writes a job into the outbox, within the caller's transaction: it enters once that has committed, and never if it has not. The id
 // is the job's, a UUIDv7 where it has none; the payload has at most admission.DefaultMaxPayload bytes. The error is a *FieldError for each bad
 // field, before anything is written, or the database's, after which the transaction is of no use. What only the policy knows, as the classes of
-// a queue, the relay finds out.
+// a queue, the relay finds out. A cost is said: admission.LearnedCost is refused, because a relay learns none.
 func (d Dialect) Enqueue(ctx context.Context, tx Execer, job admission.Job) (id string, err error) {
 	if err := d.validate(); err != nil {
 		return job.ID, err
