@@ -95,24 +95,13 @@ func (m *model) unread(p *fairqueue.Pool) int {
 	return at
 }
 
-// recordOf is a job as it is stored. A large payload is left out.
-func (m *model) recordOf(j *modelJob) store.Record {
-	r := store.Record{
-		Job: j.stored, Class: j.Class, Attempts: j.attempts, Lost: j.lost, Suspect: j.suspect, Seq: j.Seq, Arrival: time.UnixMicro(j.arrival),
-		Large: len(j.stored.Payload) > store.LargePayload, Timed: j.timed, Uncharged: j.uncharged,
-	}
-	if r.Large {
-		r.Job.Payload = []byte{}
-	}
-	r.Plain = !r.Large && !j.counted && j.release == "" && len(j.history) == 0 && !j.suspect
-	return r
-}
-
 // leaseOf is a job as its worker has it.
 func (m *model) leaseOf(j *modelJob) store.Lease {
 	lease := store.Lease{Token: j.token, Period: j.entry.Period, Record: m.recordOf(j)}
 	lease.Plain = lease.Plain && lease.Period == 0
-	lease.Job.Payload = slices.Clone(j.stored.Payload)
+	if lease.Large {
+		lease.Job.Payload = slices.Clone(j.stored.Payload)
+	}
 	return lease
 }
 

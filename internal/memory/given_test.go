@@ -66,3 +66,53 @@ func TestNothingIsKeptOfWhatIsGiven(t *testing.T) {
 		t.Errorf("%q", reasons)
 	}
 }
+
+// TestNothingIsChangedByWhatIsTold: a handler, and a hook of dead letters, may write to the headers and the payload that they get. They are theirs.
+func TestNothingIsChangedByWhatIsTold(t *testing.T) {
+	t.Parallel()
+	p := newPair(t)
+	p.register("w", mailPool, 4)
+	p.same("admit", func(s store.Partition) any {
+		j := mail("acme", "a")
+		j.Headers = map[string]string{"k": "v"}
+		return replied(s.Admit(p.ctx, 0, candidates(nil, j)))
+	})
+	write := func(j *admission.Job) string {
+		told := j.Headers["k"] + " " + string(j.Payload)
+		j.Headers["k"] = "other"
+		copy(j.Payload, "other")
+		return told
+	}
+	for _, outcome := range []store.Outcome{store.Release, store.Kill} {
+		read := p.take("w", mailPool, 4)
+		for i, s := range []store.Partition{p.redis, p.memory} {
+			if len(read[i]) != 1 {
+				t.Fatalf("%d jobs", len(read[i]))
+			}
+			l := &read[i][0]
+			if told := write(&l.Job); told != "v hello" {
+				t.Errorf("%T: read %q", s, told)
+			}
+			held, err := s.Held(p.ctx, mailPool.ID(), "w", l.Token, key("a"))
+			check(t, err)
+			if told := write(&held.Job); told != "v hello" {
+				t.Errorf("%T: held %q", s, told)
+			}
+			end := l.Finish(outcome)
+			end.Reason = "discarded"
+			_, _, err = s.Finish(p.ctx, mailPool.ID(), "w", []store.Finish{end})
+			check(t, err)
+		}
+	}
+	for range 2 {
+		for _, s := range []store.Partition{p.redis, p.memory} {
+			deaths, err := s.Deaths(p.ctx, time.Time{}, 0)
+			check(t, err)
+			letters, err := s.DeadLetters(p.ctx, deaths)
+			check(t, err)
+			if told := write(&letters[0].Job); told != "v hello" {
+				t.Errorf("%T: dead %q", s, told)
+			}
+		}
+	}
+}

@@ -1,7 +1,6 @@
 package memory
 
 import (
-	"bytes"
 	"container/heap"
 	"maps"
 	"math"
@@ -37,11 +36,26 @@ func placeOf(j *modelJob) admission.Place {
 	return store.PlaceUnknown
 }
 
-// shown is a job as its record tells of it, with its class by name, for people to keep.
+// recordOf is a job as it is stored, for whoever asks to keep and to write to. A large payload is left out.
+func (m *model) recordOf(j *modelJob) store.Record {
+	r := store.Record{
+		Job: j.stored, Class: j.Class, Attempts: j.attempts, Lost: j.lost, Suspect: j.suspect, Seq: j.Seq, Arrival: time.UnixMicro(j.arrival),
+		Large: len(j.stored.Payload) > store.LargePayload, Timed: j.timed, Uncharged: j.uncharged,
+	}
+	r.Job.Headers = maps.Clone(j.stored.Headers)
+	if r.Large {
+		r.Job.Payload = []byte{}
+	} else {
+		r.Job.Payload = slices.Clone(j.stored.Payload)
+	}
+	r.Plain = !r.Large && !j.counted && j.release == "" && len(j.history) == 0 && !j.suspect
+	return r
+}
+
+// shown is a job as its record tells of it, with its class by name.
 func (m *model) shown(j *modelJob) store.Record {
 	r := m.recordOf(j)
 	r.Job.Priority = store.ClassName(m.classesOf(j.Queue), j.Class)
-	r.Job.Payload, r.Job.Headers = bytes.Clone(r.Job.Payload), maps.Clone(r.Job.Headers)
 	return r
 }
 
