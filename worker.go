@@ -116,7 +116,7 @@ type Run[A any] struct {
 }
 
 // SetResult leaves a value, up to 64 KiB of JSON, as the result of the job. When the handler returns nil it is kept for keep, 1 s to
-// 30 days, for ResultOf. The last call counts. A Run that no worker made, in a test of a handler, keeps it for Result.
+// 30 days, for ResultOf, or until another job of its id is let in. The last call counts. A Run that no worker made, in a test of a handler, keeps it for Result.
 func (r *Run[A]) SetResult(value any, keep time.Duration) error {
 	data, err := json.Marshal(value)
 	if err != nil {

@@ -26,7 +26,7 @@ var ErrNoJob = errors.New("not the ctx of a handler")
 
 // SetResult leaves data, up to MaxResult bytes, as the result of the job whose handler's ctx this is. When the handler
 // returns nil it is stored together with the job's completion and kept for keep, MinKeepResult to MaxKeepResult;
-// producer.Producer.Result reads it. After any other answer of the handler it is dropped. The last call counts. The
+// producer.Producer.Result reads it. It goes when another job of its id is let in. After any other answer of the handler it is dropped. The last call counts. The
 // error is a *headgate.FieldError for each bad argument, or matches ErrNoJob. Several goroutines may call it.
 func SetResult(ctx context.Context, data []byte, keep time.Duration) error {
 	r, ok := ctx.Value(resultKey{}).(*result)

@@ -226,6 +226,7 @@ func (a *admitting) let(e entering) {
 	}
 	j.Seq, j.arrival = m.room.NextSeq(), a.now
 	m.live[j.key] = j
+	m.results.Forget(j.key)
 	if e.makes {
 		if a.making == nil {
 			a.making = map[string]int{}

@@ -126,6 +126,10 @@ func (r route) check(t *testing.T, c *crowd, to redis.UniversalClient, before []
 		if place, err := part.Followed(ctx, store.DeathFollower); err != nil || place.At.UnixMicro() != want {
 			t.Errorf("dead letters of partition %d are followed from %d, want %d: %v", i, place.At.UnixMicro(), want, err)
 		}
+		until, err := redisconn.Client(part.conn).HGet(ctx, part.conn.Partition.State(), "ru").Int64()
+		if len(c.ended) > 0 && (err != nil || until < time.Now().UnixMicro()) {
+			t.Errorf("partition %d knows of results until %d: %v", i, until, err)
+		}
 		if version, _, err := part.policyVersion(ctx); err != nil || version != 2 {
 			t.Errorf("partition %d is at version %d: %v", i, version, err)
 		}

@@ -17,7 +17,7 @@ import (
 func (m *Migration) copyRest(ctx context.Context) error {
 	for i, part := range m.from {
 		m.observe("copy ended ids, breakers and pauses", int64(i), int64(len(m.from)))
-		for _, step := range []func(context.Context, int, *partition) error{m.copyEnded, m.copyCounters, m.copyUsage, m.copyRecords, m.copyGates} {
+		for _, step := range []func(context.Context, int, *partition) error{m.copyEnded, m.copyResultsUntil, m.copyCounters, m.copyUsage, m.copyRecords, m.copyGates} {
 			if err := step(ctx, i, part); err != nil {
 				return err
 			}

@@ -37,7 +37,7 @@ func eachUsage(ctx context.Context, of *partition, do func(key string, day int64
 // copyUsage takes over what tenants that move have used. What a partition that is to go has counted of all others goes with it, under its
 // number, so that it is there once however often it is copied. Nobody else counts meanwhile.
 func (m *Migration) copyUsage(ctx context.Context, from int, part *partition) error {
-	if err := m.copyUsedFrom(ctx, part); err != nil {
+	if err := m.copyTime(ctx, part, usedFrom, func(since, there int64) bool { return since < there }); err != nil {
 		return err
 	}
 	stays := m.inPlace && from < len(m.to)
@@ -70,9 +70,14 @@ func (m *Migration) copyUsage(ctx context.Context, from int, part *partition) er
 // usedFrom is the field of the state that says since when usage is kept.
 const usedFrom = "us"
 
-// copyUsedFrom has usage kept in all partitions since it is in this one, or longer.
-func (m *Migration) copyUsedFrom(ctx context.Context, part *partition) error {
-	since, err := redisconn.Client(part.conn).HGet(ctx, part.conn.Partition.State(), usedFrom).Int64()
+// copyResultsUntil has all partitions know for how long there are results, whose keys may be anywhere by now.
+func (m *Migration) copyResultsUntil(ctx context.Context, _ int, part *partition) error {
+	return m.copyTime(ctx, part, "ru", func(until, there int64) bool { return until > there })
+}
+
+// copyTime has all partitions have the time that a field of this one's state says, unless theirs goes before.
+func (m *Migration) copyTime(ctx context.Context, part *partition, field string, before func(at, there int64) bool) error {
+	at, err := redisconn.Client(part.conn).HGet(ctx, part.conn.Partition.State(), field).Int64()
 	if redisconn.IsNil(err) {
 		return nil
 	}
@@ -80,16 +85,16 @@ func (m *Migration) copyUsedFrom(ctx context.Context, part *partition) error {
 		if err != nil {
 			break
 		}
-		there, readErr := redisconn.Client(to.conn).HGet(ctx, to.conn.Partition.State(), usedFrom).Int64()
+		there, readErr := redisconn.Client(to.conn).HGet(ctx, to.conn.Partition.State(), field).Int64()
 		switch {
 		case readErr != nil && !redisconn.IsNil(readErr):
 			err = readErr
-		case readErr != nil || since < there:
-			err = redisconn.Client(to.conn).HSet(ctx, to.conn.Partition.State(), usedFrom, since).Err()
+		case readErr != nil || before(at, there):
+			err = redisconn.Client(to.conn).HSet(ctx, to.conn.Partition.State(), field, at).Err()
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("carry since when usage is kept: %w", redisconn.Unread(err))
+		return fmt.Errorf("carry the time in %s of the state: %w", field, redisconn.Unread(err))
 	}
 	return nil
 }

@@ -151,6 +151,14 @@ local function parked_refusal(job)
   return format('parked %d %d %s', at and math.max(0, score_of(at) - call.now) or -1, parking.waiting, downstream)
 end
 
+-- results_forget forgets what the jobs before those that are let in, of the same ids, have left. `ru` of the state says until when anybody's result is kept.
+local function results_forget()
+  if state_num('ru') < call.now then return end
+  local results = {}
+  for n, i in ipairs(call.admitted) do results[n] = call.prefix .. 'result:' .. call.jobs[i].key end
+  redis.call('UNLINK', unpack(results))
+end
+
 local function spill_add(job)
   local name, key, rec = job.depth, job.key, job.stamped
   redis.call('ZADD', call.prefix .. 'spill:' .. name, format('%d', number_at(rec, 7)), key)
@@ -458,7 +466,7 @@ function scripts.admit(KEYS, ARGV)
   local ENDED_CAP, HEADS = tonumber(ARGV[3]), ARGV[4]
   call.buckets, call.global_bucket = 'b:', 'gb'
   call.now = now_us(NOW)
-  local state_fields, asked = { 'pv', 'gb', 'gm' }, {}
+  local state_fields, asked = { 'pv', 'gb', 'gm', 'ru' }, {}
   local jobs_at = paths_read(5)
   for i = 1, call.path_count do
     local queue = call.paths[i].queue
@@ -522,6 +530,7 @@ function scripts.admit(KEYS, ARGV)
   buckets_write(call.now)
   usage_write(call.now)
   uploads_drop()
+  results_forget()
   state_set('seq', last_seq)
   state_add('accepted', #call.admitted - call.redriven)
 

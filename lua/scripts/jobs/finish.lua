@@ -93,7 +93,9 @@ end
 
 local function complete(job)
   if job.what == 'complete_full' and job.delay > 0 then
-    redis.call('SET', call.prefix .. 'result:' .. job.key, job.text, 'PX', math.ceil(job.delay / 1000))
+    local kept = math.ceil(job.delay / 1000)
+    redis.call('SET', call.prefix .. 'result:' .. job.key, job.text, 'PX', kept)
+    state_set('ru', math.max(state_num('ru'), call.now + 1000 * kept))
   end
   leave(job.key, 'completed', job.rec)
   return 'done'
@@ -207,8 +209,8 @@ local function spent_settle(words)
   usage_write(call.now)
 end
 
--- COUNTERS has the field that counts what becomes of a job, of outcomes that are not of every call.
-local COUNTERS = { retry = 'retried', dead = 'nd' }
+-- COUNTERS has the field that notes what becomes of a job, of outcomes that are not of every call.
+local COUNTERS = { retry = 'retried', dead = 'nd', complete_full = 'ru' }
 
 -- ENDING are the jobs of calls, in tables that outlast them to be written over.
 local ENDING = {}

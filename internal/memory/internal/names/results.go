@@ -27,6 +27,12 @@ func (r *Results) Keep(key string, result []byte, length time.Duration, now int6
 	}
 }
 
+// Forget forgets the result of a key.
+func (r *Results) Forget(key string) {
+	delete(r.by, key)
+	r.until.Remove(key)
+}
+
 // Find returns a copy of a result whose time is not over.
 func (r *Results) Find(key string, now int64) (result []byte, ok bool) {
 	if r.until.At(key) <= now {
