@@ -165,7 +165,7 @@ func TestResultsTravelInBoundedCalls(t *testing.T) {
 		for _, arg := range c.Args {
 			bytes += int64(len(arg))
 		}
-		if bytes < worker.MaxResult {
+		if bytes < worker.MaxResult || c.Name == "FUNCTION" { // the library, by whoever comes first
 			return redistest.Action{}
 		}
 		largest.Store(max(largest.Load(), bytes))
