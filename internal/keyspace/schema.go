@@ -46,7 +46,7 @@ var Schema = []Kind{
 	{"events", "stream", "transitions of breakers, about the last 1000"},
 	{"marks", "hash", "jobs dispatched under a breaker's gate → period, time, service"},
 	{"ready:POOL", "stream", "what workers read; never longer than the pool's slots"},
-	{"workers", "hash", "registrations"},
+	{"workers", "hash", "registrations: pool, slots and lease, which is 0 while what a worker held is taken back"},
 	{"due", "zset", "timers; `lua/scripts/fragments/due.lua` has what each first byte means"},
 	{"later", "zset", "jobs that wait for a time"},
 	{"wake", "stream", "what schedulers block on, one entry"},

@@ -194,7 +194,7 @@ type holder struct{ pool, worker string }
 type modelWorker struct {
 	pool  string
 	slots int
-	lease int64
+	lease int64 // 0 while it is taken back, once it has ended
 }
 
 const (

@@ -37,7 +37,11 @@ func (m *model) register(now int64, worker string, pool store.Pool, slots int, l
 		p = m.room.AddPool(id, pool.Strict, queues, weights)
 		m.arm("c"+id, now+lease)
 	}
-	had := m.workers[worker].slots
+	was, known := m.workers[worker]
+	if known && was.lease == 0 {
+		lease = 0
+	}
+	had := was.slots
 	p.Slots += slots - had
 	m.workers[worker] = modelWorker{id, slots, lease}
 	m.arm("w"+worker, now+lease)
@@ -58,7 +62,7 @@ func (m *model) register(now int64, worker string, pool store.Pool, slots int, l
 func (p *Partition) Heartbeat(_ context.Context, worker string, lease time.Duration, load string) (beat store.Beat, err error) {
 	p.write(func(m *model, now int64) {
 		w, ok := m.workers[worker]
-		if !ok {
+		if !ok || w.lease == 0 {
 			err = admission.ErrLeaseLost
 			return
 		}
@@ -102,6 +106,10 @@ func (m *model) workerReclaim(c *fairqueue.Pass, worker string, lost bool, now i
 	}
 	p := m.room.Pools[w.pool]
 	if p != nil && !m.takeBack(c, holder{p.ID, worker}, lost, now) {
+		if lost {
+			w.lease = 0
+			m.workers[worker] = w
+		}
 		return false
 	}
 	delete(m.workers, worker)
@@ -268,6 +276,8 @@ func (p *Partition) Registration(_ context.Context, pool, worker string) (r stor
 			err = fmt.Errorf("worker %s: %w", worker, admission.ErrLeaseLost)
 		case w.pool != pool:
 			err = fmt.Errorf("read registration of worker %s: %w", worker, errOtherPool)
+		case w.lease == 0:
+			err = fmt.Errorf("worker %s: %w", worker, admission.ErrLeaseLost)
 		default:
 			r = store.Registration{Pool: poolOf(of), Slots: w.slots, Held: len(m.holding[holder{pool, worker}]), Room: of.Slots - len(of.Ready)}
 		}

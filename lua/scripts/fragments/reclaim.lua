@@ -1,5 +1,5 @@
 -- worker: registrations.
---   workers HASH worker → pool|slots|lease
+--   workers HASH worker → pool|slots|lease, which is 0 while it is taken back, once it has ended: no heartbeat brings it back
 
 local function worker_read(worker)
   local v = redis.call('HGET', keys.workers, worker)
@@ -169,7 +169,10 @@ local function worker_reclaim(worker, lost, now)
     redis.call('ZREM', keys.due, 'w' .. worker)
     return true
   end
-  if not consumer_return(pool, worker, lost, now) then return false end
+  if not consumer_return(pool, worker, lost, now) then
+    if lost then redis.call('HSET', keys.workers, worker, format('%s|%d|0', w.pool, w.slots)) end
+    return false
+  end
   consumer_end(pool, worker)
   redis.call('HDEL', keys.workers, worker)
   redis.call('ZREM', keys.due, 'w' .. worker)

@@ -7,7 +7,7 @@
 -- Reply {"extended" | "promote", token and reason of each job that was cancelled while the worker holds it} or {"lost"};
 --   promote means that no scheduler holds the timer lease; then, where the policy has workers tell how busy they are, how often in
 --   microseconds
--- Never brings back a lease that has been taken back, and keeps no load that nobody asked for.
+-- Never brings back a lease that has been taken back, also where that goes on, and keeps no load that nobody asked for.
 function scripts.heartbeat(KEYS, ARGV)
   local STATE, NOW, WORKER, LEASE, LOAD = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
   local LOAD_LIFE = 300 -- seconds
@@ -15,7 +15,7 @@ function scripts.heartbeat(KEYS, ARGV)
 
   state_load({ 'promoter', 'load' })
   redis.call('DEL', keys.relief)
-  if redis.call('HEXISTS', keys.workers, WORKER) == 0 then return { 'lost' } end
+  if match(redis.call('HGET', keys.workers, WORKER) or '|0', '|0$') then return { 'lost' } end
   clock_advance(now)
   redis.call('ZADD', keys.due, 'XX', format('%d', now + LEASE), 'w' .. WORKER)
   state_write()

@@ -9,7 +9,7 @@
 -- ARGV[6] slots  jobs held at a time
 -- ARGV[7] lease  microseconds
 -- Reply {"registered" | "more"}
--- Never counts a worker's slots twice: the same call again changes nothing but the lease.
+-- Never counts a worker's slots twice: the same call again changes nothing but the lease, and not that one while it is taken back.
 -- @flag allow-oom
 -- @relief
 function scripts.register(KEYS, ARGV)
@@ -38,6 +38,7 @@ function scripts.register(KEYS, ARGV)
     due_add(keys.due, now + LEASE, 'c' .. POOL)
   end
   local known = worker_read(WORKER)
+  if known and known.lease == 0 then LEASE = 0 end
   redis.call('HSET', keys.workers, WORKER, format('%s|%d|%d', POOL, SLOTS, LEASE))
   due_add(keys.due, now + LEASE, 'w' .. WORKER)
   pool.slots = pool.slots + SLOTS - (known and known.slots or 0)

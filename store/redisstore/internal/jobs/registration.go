@@ -33,6 +33,9 @@ func (s *Jobs) Registration(ctx context.Context, pool, worker string) (store.Reg
 	if len(parts) != 3 || parts[0] != pool {
 		return store.Registration{}, fmt.Errorf("read registration of worker %s: %w", worker, redisconn.ErrUnknownReply)
 	}
+	if parts[2] == "0" { // It is being taken back.
+		return store.Registration{}, fmt.Errorf("worker %s: %w", worker, admission.ErrLeaseLost)
+	}
 	slots, err := strconv.Atoi(parts[1])
 	if err != nil {
 		return store.Registration{}, fmt.Errorf("read registration of worker %s: %w", worker, err)
