@@ -48,6 +48,7 @@ func TestFullRedisRefusesAndDrains(t *testing.T) {
 	check(t, err)
 	_, err = s.Promote(t.Context(), "s1", time.Second)
 	check(t, err)
+	check(t, s.Alive(t.Context(), "s1", time.Minute))
 	_, _, err = s.SetGate(t.Context(), store.Gate{Name: store.TenantGate("acme"), Limit: 1, By: store.Intervention{Reason: "test"}})
 	check(t, err)
 	_, err = s.Heartbeat(t.Context(), "w1", time.Hour, "")

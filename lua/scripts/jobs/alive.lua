@@ -5,6 +5,8 @@
 -- ARGV[3] life  microseconds from now, 0 when it has gone
 -- Reply {"noted"}
 -- Never keeps one whose life is over.
+-- @flag allow-oom
+-- @relief
 function scripts.alive(KEYS, ARGV)
   local STATE, NOW, SCHEDULER, LIFE = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
   local SCHEDULERS, now = keys.schedulers, now_us(NOW)
