@@ -29,7 +29,7 @@ func TestCursorsNameNobodyElse(t *testing.T) {
 		enqueuer, err := producer.New(p.store, producer.Config{Uncounted: true})
 		must(t, err)
 		neighbours := []string{p.tenant("aaron", p.store.PartitionOf("acme")), p.tenant("zeta", p.store.PartitionOf("acme"))} // In the order of keys one is before acme, and one behind it.
-		const others, mine = store.ListWork + 200, 5
+		const others, mine = 400, 5
 		var jobs []admission.Job
 		put := func(tenant string, n int, delay time.Duration) {
 			for i := range n {
