@@ -55,7 +55,9 @@ func testHangs(t *testing.T, s *dbtest.Server, d outbox.Dialect, at string) {
 	ended := make(chan error, 1)
 	go func() { ended <- m.Run(ctx) }()
 	wait(t, "the stall", stalled)
-	wait(t, "the error", told)
+	if err := wait(t, "the error", told); err == nil {
+		t.Error("it tells of no error")
+	}
 	w.Resume()
 	wait(t, "the end of the error", over)
 	must(b.Act(t.Context()))

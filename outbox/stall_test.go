@@ -57,7 +57,9 @@ func testHangs(t *testing.T, s *dbtest.Server, d outbox.Dialect, at string) {
 	ended := make(chan error, 1)
 	go func() { ended <- r.Run(ctx) }()
 	wait(t, "the stall", stalled)
-	wait(t, "the error", told)
+	if err := wait(t, "the error", told); err == nil {
+		t.Error("it tells of no error")
+	}
 	w.Resume()
 	for end := time.Now().Add(10 * time.Second); ; <-time.After(10 * time.Millisecond) {
 		s, err := d.Status(t.Context(), direct)

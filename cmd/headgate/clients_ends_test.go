@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -69,19 +70,16 @@ func TestAJobThatEndsWhileItIsAskedForWhatIsHeldRunsOnce(t *testing.T) {
 				got := httptest.NewRecorder()
 				forward.ServeHTTP(got, r)
 				if isLease && strings.Contains(got.Body.String(), `"one"`) {
-					if taken.CompareAndSwap(false, true) {
-					} else if bytes.Contains(body, []byte(`"held":true`)) && late.CompareAndSwap(false, true) {
+					if !taken.CompareAndSwap(false, true) && bytes.Contains(body, []byte(`"held":true`)) && late.CompareAndSwap(false, true) {
 						if err := os.WriteFile(end, nil, 0o600); err != nil {
 							t.Error(err)
 						}
-						awaitCensus(t, address, viewer, 0)
+						awaitCensus(t, address, viewer, 0) //nolint:contextcheck // It has the test's own.
 						time.Sleep(500 * time.Millisecond) //nolint:forbidigo // The worker has heard of the end.
 						defer answered.Store(true)
 					}
 				}
-				for name, values := range got.Header() {
-					w.Header()[name] = values
-				}
+				maps.Copy(w.Header(), got.Header())
 				w.WriteHeader(got.Code)
 				_, _ = w.Write(got.Body.Bytes())
 			}))

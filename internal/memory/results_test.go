@@ -56,7 +56,7 @@ func TestAResultIsOfTheLastJobOfItsID(t *testing.T) {
 			done, err := s.PromoteAfter(p.ctx, store.LeapSilence, "s", time.Second)
 			return replied(done.Moved, err)
 		})
-		for step := 0; step < 12; step++ { // The window goes on by 5 s a call at most.
+		for range 12 { // The window goes on by 5 s a call at most.
 			p.move(3 * time.Second)
 			p.same("heartbeat", func(s store.Partition) any { return replied(s.Heartbeat(p.ctx, "w", time.Hour, "")) })
 		}
