@@ -86,18 +86,17 @@ func (d Dialect) Redrive(ctx context.Context, db *sql.DB, reason string) (n int6
 	if err := d.validate(); err != nil {
 		return 0, err
 	}
-	if n, err = grammars[d].back(ctx, db, reason); err != nil {
+	err = sqldb.With(ctx, db, func(conn *sql.Conn) error {
+		n, err = grammars[d].redriveOn(ctx, conn, reason)
+		return err
+	})
+	if err != nil {
 		return 0, fmt.Errorf("redrive dead rows of the outbox: %w", err)
 	}
 	return n, nil
 }
 
-func (g *grammar) back(ctx context.Context, db *sql.DB, reason string) (n int64, err error) {
-	conn, err := db.Conn(ctx)
-	if err != nil {
-		return 0, err
-	}
-	defer conn.Close()
+func (g *grammar) redriveOn(ctx context.Context, conn *sql.Conn, reason string) (n int64, err error) {
 	if g.isolate != "" {
 		if _, err := conn.ExecContext(ctx, g.isolate); err != nil {
 			return 0, err

@@ -52,10 +52,7 @@ func TestAJobThatEndsWhileItIsAskedForWhatIsHeldRunsOnce(t *testing.T) {
 			address, producer, worker, viewer := clientPlant(t)
 			dir, _ := l.programs(t)
 			end := filepath.Join(t.TempDir(), "end")
-			enqueue, said := python.run(t, filepath.Join(dir, "..", "python"), `from headgate import Client; Client().enqueue("acme", "mail", "slow", "`+end+`", id="one")`, address, producer)
-			if err := enqueue.Wait(); err != nil {
-				t.Fatalf("%v\n%s", err, said.String())
-			}
+			enqueueBy(t, dir, `from headgate import Client; Client().enqueue("acme", "mail", "slow", "`+end+`", id="one")`, address, producer)
 			target, err := url.Parse(address)
 			must(t, err)
 			forward := httputil.NewSingleHostReverseProxy(target)
@@ -95,6 +92,15 @@ func TestAJobThatEndsWhileItIsAskedForWhatIsHeldRunsOnce(t *testing.T) {
 				t.Errorf("it was begun %d times, late answer %t\n%s", n, answered.Load(), out.String())
 			}
 		})
+	}
+}
+
+// enqueueBy runs a program in Python that enqueues, dir being any of l.programs.
+func enqueueBy(t *testing.T, dir, program, address, key string) {
+	t.Helper()
+	enqueue, said := python.run(t, filepath.Join(dir, "..", "python"), program, address, key)
+	if err := enqueue.Wait(); err != nil {
+		t.Fatalf("%v\n%s", err, said.String())
 	}
 }
 
@@ -149,14 +155,11 @@ func TestAnEndThatIsNotAllowedIsAFailure(t *testing.T) {
 			t.Parallel()
 			address, producer, worker, viewer := clientPlant(t)
 			dir, _ := l.programs(t)
-			enqueue, said := python.run(t, filepath.Join(dir, "..", "python"), `
+			enqueueBy(t, dir, `
 from headgate import Client
 for type in ("large", "text", "kind"):
     Client().enqueue("acme", "mail", type, id=type, max_attempts=1)
 `, address, producer)
-			if err := enqueue.Wait(); err != nil {
-				t.Fatalf("%v\n%s", err, said.String())
-			}
 			c, out := l.run(t, dir, wrong[l.name], address, worker)
 			letters := ""
 			for until := time.Now().Add(10 * time.Second); strings.Count(letters, `"id":`) < 3 && time.Now().Before(until); {
@@ -270,10 +273,7 @@ func TestAJobIsCancelledBeforeALeaseEndsThatCannotBeRenewed(t *testing.T) {
 			t.Parallel()
 			address, producer, worker, _ := clientPlant(t)
 			dir, _ := l.programs(t)
-			enqueue, said := python.run(t, filepath.Join(dir, "..", "python"), `from headgate import Client; Client().enqueue("acme", "mail", "slow", id="one")`, address, producer)
-			if err := enqueue.Wait(); err != nil {
-				t.Fatalf("%v\n%s", err, said.String())
-			}
+			enqueueBy(t, dir, `from headgate import Client; Client().enqueue("acme", "mail", "slow", id="one")`, address, producer)
 			target, err := url.Parse(address)
 			must(t, err)
 			forward := httputil.NewSingleHostReverseProxy(target)

@@ -408,10 +408,7 @@ func TestAWorkerKeepsItsLeaseAndDrains(t *testing.T) {
 			address, producer, worker, viewer := clientPlant(t)
 			dir, _ := l.programs(t)
 			end := filepath.Join(t.TempDir(), "end")
-			enqueue, said := python.run(t, filepath.Join(dir, "..", "python"), `from headgate import Client; Client().enqueue("acme", "mail", "slow", "`+end+`", id="one")`, address, producer)
-			if err := enqueue.Wait(); err != nil {
-				t.Fatalf("%v\n%s", err, said.String())
-			}
+			enqueueBy(t, dir, `from headgate import Client; Client().enqueue("acme", "mail", "slow", "`+end+`", id="one")`, address, producer)
 			c, out := l.run(t, dir, long[l.name], address, worker)
 			awaitLog(t, out.String, "begun", 1)
 			other, idle := l.run(t, dir, long[l.name], address, worker) // It would be handed what is not kept.

@@ -96,7 +96,7 @@ func TestExplainTellsWhoseCapAJobWaitsFor(t *testing.T) {
 			s.capped(row.record, explain.Rule{Of: row.of, Path: row.path, Value: json.RawMessage(row.value)}, "jobs that end, or headgate "+row.change+" set acme --max-running NUMBER")
 			current, err := rollout.Current(t.Context(), s.store)
 			must(t, err)
-			if v, err := shown.ReadTenant(t.Context(), s.store, current, "acme"); err != nil || v.MaxRunning != row.shown {
+			if v, err := shown.ReadTenant(t.Context(), s.store, current, "acme", shown.Everything); err != nil || v.MaxRunning != row.shown {
 				t.Errorf("the tenant is shown with %d at a time, want %d: %v", v.MaxRunning, row.shown, err)
 			}
 		})
@@ -209,7 +209,7 @@ func TestExplainTellsWhoseRateAJobWaitsFor(t *testing.T) {
 			}
 			current, err := rollout.Current(t.Context(), s.store)
 			must(t, err)
-			if v, err := shown.ReadTenant(t.Context(), s.store, current, "acme"); err != nil || v.Dispatch == nil || v.Dispatch.Burst != 1 || !strings.HasPrefix(row.text, fmt.Sprint(v.Dispatch.Tokens, " ")) {
+			if v, err := shown.ReadTenant(t.Context(), s.store, current, "acme", shown.Everything); err != nil || v.Dispatch == nil || v.Dispatch.Burst != 1 || !strings.HasPrefix(row.text, fmt.Sprint(v.Dispatch.Tokens, " ")) {
 				t.Errorf("the tenant is shown with %+v, want %s: %v", v.Dispatch, row.text, err)
 			}
 		})

@@ -57,7 +57,7 @@ type Delivery struct {
 	Text    string    `json:"text,omitempty"`
 }
 
-// Eyes are what somebody may see of a job. The zero Eyes see the least.
+// Eyes are what somebody may see of a job or a tenant. The zero Eyes see the least.
 type Eyes struct {
 	// Deployment is for whoever may see more than one tenant: pools, workers, and what operators have noted and count.
 	Deployment bool

@@ -33,8 +33,8 @@ type Tenant struct {
 // TenantPath is where the JSON of a policy has what a tenant has of its own.
 func TenantPath(tenant string) []string { return TenantsOwn.Path(tenant) }
 
-// ReadTenant shows a tenant by a policy and the holds in force. A bad name is a *headgate.FieldError.
-func ReadTenant(ctx context.Context, s store.Deployment, current policy.Policy, tenant string) (Tenant, error) {
+// ReadTenant shows a tenant by a policy and the holds in force, which are others' too where they are of all. A bad name is a *headgate.FieldError.
+func ReadTenant(ctx context.Context, s store.Deployment, current policy.Policy, tenant string, eyes Eyes) (Tenant, error) {
 	v := Tenant{Tenant: tenant}
 	if err := admission.ValidateTenant(tenant); err != nil {
 		return v, err
@@ -65,6 +65,11 @@ func ReadTenant(ctx context.Context, s store.Deployment, current policy.Policy, 
 	v.Holds, err = ReadHolds(ctx, s, func(name store.GateName) bool {
 		return name == store.TenantGate(tenant) || strings.HasPrefix(string(name), string(store.TenantQueueGate(tenant, "")))
 	})
+	for i := range v.Scales {
+		if scale := &v.Scales[i]; !eyes.Deployment && scale.Scope != store.TenantGate(tenant) {
+			scale.Author, scale.Reason = "", "" // A note about everybody is for operators.
+		}
+	}
 	return v, err
 }
 

@@ -144,8 +144,8 @@ func rollback(ctx context.Context, conn *sql.Conn) {
 	}
 }
 
-// with does something with a connection of its own.
-func with(ctx context.Context, db *sql.DB, do func(conn *sql.Conn) error) error {
+// With does something with a connection of its own.
+func With(ctx context.Context, db *sql.DB, do func(conn *sql.Conn) error) error {
 	conn, err := db.Conn(ctx)
 	if err != nil {
 		return err

@@ -15,7 +15,7 @@ var mysql = grammar{
 	now:  `UTC_TIMESTAMP(6)`, later: `UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND`,
 	age: `TIMESTAMPDIFF(MICROSECOND, %, UTC_TIMESTAMP(6))`, unix: `TIMESTAMPDIFF(MICROSECOND, '1970-01-01', %) DIV 1000`,
 	alone: func(ctx context.Context, db *sql.DB, of *Tables, do func(Statements) error) (err error) {
-		return with(ctx, db, func(conn *sql.Conn) error {
+		return With(ctx, db, func(conn *sql.Conn) error {
 			got, err := myLock{}.get(ctx, conn, of.MyMigrate, myLockSeconds)
 			if err != nil {
 				return err

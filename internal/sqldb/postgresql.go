@@ -11,7 +11,7 @@ var postgresql = grammar{
 	now: `now()`, later: `now() + ? * interval '1 microsecond'`,
 	age: `(extract(epoch FROM clock_timestamp() - %) * 1000000)::bigint`, unix: `(extract(epoch FROM %) * 1000)::bigint`,
 	alone: func(ctx context.Context, db *sql.DB, of *Tables, do func(Statements) error) error {
-		return with(ctx, db, func(conn *sql.Conn) error {
+		return With(ctx, db, func(conn *sql.Conn) error {
 			return Transact(ctx, conn, func() error {
 				if _, err := conn.ExecContext(ctx, `SELECT pg_advisory_xact_lock($1)`, of.PgMigrate); err != nil {
 					return err

@@ -18,7 +18,7 @@ var sqlite = grammar{
 		if _, err := db.ExecContext(ctx, of.createVersion()); err != nil {
 			return err
 		}
-		return with(ctx, db, func(conn *sql.Conn) error {
+		return With(ctx, db, func(conn *sql.Conn) error {
 			return Transact(ctx, conn, func() error {
 				if _, err := conn.ExecContext(ctx, `UPDATE `+of.Version+` SET version = version`); err != nil {
 					return err

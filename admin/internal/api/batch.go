@@ -86,10 +86,7 @@ func (v *batchView) add(i int, id string, result admission.EnqueueResult, ofTena
 		}
 		return
 	}
-	p := ProblemOf(result.Err)
-	if ofTenant && result.Verdict.Scope == admission.Global {
-		p = hiddenGlobal(result.Err)
-	}
+	p := problemFor(ofTenant, &result.Verdict, result.Err)
 	p.Faults = faultsIn("/jobs/"+strconv.Itoa(i), p)
 	at.Status, at.Problem = p.Status(), p.Part()
 	if p.Kind == problem.Refused || p.Kind == problem.RefusedForGood {

@@ -121,12 +121,7 @@ func (a *API) tenant(r *route.Request) (*route.Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	view, err := shown.ReadTenant(r.Context(), a.config.Store, current, tenant)
-	for i := range view.Scales {
-		if scale := &view.Scales[i]; r.Who.Tenant != "" && scale.Scope != store.TenantGate(tenant) { // A note about everybody is for operators.
-			scale.Author, scale.Reason = "", ""
-		}
-	}
+	view, err := shown.ReadTenant(r.Context(), a.config.Store, current, tenant, eyesOf(r))
 	return tagged(current.Version, view), err
 }
 

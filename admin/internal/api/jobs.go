@@ -159,9 +159,12 @@ func verdictOf(verdict admission.Verdict) (int, verdictView) {
 	return http.StatusCreated, view
 }
 
-// hiddenGlobal is the refusal by the limit of all as a tenant is told of it: as in decide, when to come back is all.
-func hiddenGlobal(err error) *problem.DetailsError {
+// problemFor is ProblemOf for a job of a verdict. Of a refusal by the limit of all a tenant's own credential is told, as in decide, when to come back, and no more.
+func problemFor(own bool, verdict *admission.Verdict, err error) *problem.DetailsError {
 	p := ProblemOf(err)
+	if !own || verdict.Scope != admission.Global {
+		return p
+	}
 	p.Detail = "the limit of the whole deployment refused the job"
 	delete(p.Extensions, "tokens_left")
 	delete(p.Extensions, "burst")
@@ -181,8 +184,8 @@ func (a *API) enqueue(r *route.Request) (*route.Answer, error) {
 		return nil, err
 	}
 	verdict, err := a.config.Enqueuer.Enqueue(r.Context(), job)
-	if err != nil && verdict.Scope == admission.Global && r.Who.Tenant != "" {
-		return nil, hiddenGlobal(err)
+	if own := r.Who.Tenant != ""; err != nil && own && verdict.Scope == admission.Global {
+		return nil, problemFor(own, &verdict, err)
 	}
 	refused, isRefused := errors.AsType[*admission.RefusedError](err)
 	if err != nil && !isRefused {

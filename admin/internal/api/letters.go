@@ -159,11 +159,7 @@ func (a *API) redriveKeys(ctx context.Context, options admission.RedriveOptions,
 		if errors.Is(result.Err, admission.ErrLimited) {
 			wait = max(wait, result.Verdict.RetryAfter)
 		}
-		p := ProblemOf(result.Err)
-		if options.Own && result.Verdict.Scope == admission.Global {
-			p = hiddenGlobal(result.Err)
-		}
-		view.Refused = append(view.Refused, refusedView{result.Key.Tenant, result.Key.ID, reason, p.Detail})
+		view.Refused = append(view.Refused, refusedView{result.Key.Tenant, result.Key.ID, reason, problemFor(options.Own, &result.Verdict, result.Err).Detail})
 	}
 	return wait, nil
 }

@@ -100,7 +100,7 @@ func showTenant(ctx context.Context, o *cli.Operator, c *cobra.Command, store st
 	if err != nil {
 		return err
 	}
-	view, err := shown.ReadTenant(ctx, store, current, tenant)
+	view, err := shown.ReadTenant(ctx, store, current, tenant, shown.Everything)
 	if err != nil {
 		return err
 	}
